@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 if TYPE_CHECKING:  # the memory manager is imported where it is asked: only on a node with a kubelet
-    from numaudit.checkpoints.start.findings import Answer, StateFinding
+    from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
     from numaudit.checkpoints.start.outlook import Outlook
     from numaudit.containermanager.memory.headroom import Headroom, Holder
     from numaudit.containermanager.memory.state import Block, MachineState
@@ -63,8 +63,8 @@ class StartOutlook:
 
     valid: bool | None = None
     """Nothing is wrong with it; None = it is absent or was not read."""
-    starts_now: Answer = "unknown"
-    starts_after_reboot: Answer = "unknown"
+    starts_now: StartAnswer = "unknown"
+    starts_after_reboot: StartAnswer = "unknown"
     findings: tuple[StateFinding, ...] = ()
     refusal: str | None = None
     """The kubelet's words when it does not start with it now; None = it does, or they are not known."""

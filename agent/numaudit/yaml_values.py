@@ -27,7 +27,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class YamlLimits:
     """Limits of a kind of document."""
 
     size: int
@@ -37,7 +37,7 @@ class Limits:
     levels: int
 
 
-def read(body: bytes, name: str, limits: Limits) -> object:
+def read(body: bytes, name: str, limits: YamlLimits) -> object:
     """The values of one document; None = it is empty. `name` is the file's, for messages.
 
     Raises InputError when it is no YAML, is over a limit, refers to itself, names a key twice or has a tag.
@@ -50,7 +50,7 @@ def read(body: bytes, name: str, limits: Limits) -> object:
         raise not_yaml(name, error) from error
 
 
-def events(body: bytes, name: str, limits: Limits) -> Iterator[Event]:
+def events(body: bytes, name: str, limits: YamlLimits) -> Iterator[Event]:
     """The parser's events one by one. Raises InputError at a reference, or at what is over a limit; YAMLError."""
     depth = values = 0
     event: Event

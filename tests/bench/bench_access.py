@@ -30,7 +30,7 @@ from numaudit.kernel.tracing.perf_ring import RECORD_SAMPLE, Records, decode
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Reading
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from short import pick, repetitions, run
 
@@ -120,7 +120,7 @@ def _ordinary_load() -> None:
         total = 0.0
         for kind in KINDS:
             name, probe = kind.name, session.probe(kind)
-            if isinstance(probe, Refusal):
+            if isinstance(probe, ProbeRefusal):
                 print(f"{name:12} does not run here: {probe.text}")
                 continue
             events = newest[name].since(before[name]).events or 0

@@ -28,7 +28,7 @@ from numaudit.probes.cpu_time import CpuTime
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PageAlloc
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from ping_pong import JOIN, SWITCHES, copy, group, ping_pong, statistics
 from short import pick, repetitions, run
 
@@ -121,7 +121,7 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
 def _all_loaded(loaded: Mapping[str, loader.Answer]) -> dict[str, LoadedProbe]:
     probes = {}
     for name, outcome in loaded.items():
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, ProbeRefusal):
             raise outcome
         probes[name] = outcome
     return probes

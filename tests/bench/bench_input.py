@@ -52,7 +52,7 @@ def read_configuration(body: bytes) -> object:
 
 
 def read_pod_resources(body: bytes) -> object:
-    return podresources.decode(podresources.Answer(body))
+    return podresources.decode(podresources.ListAnswer(body))
 
 
 def read_pods(body: bytes) -> object:

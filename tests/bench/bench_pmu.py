@@ -27,7 +27,7 @@ from numaudit.probes.counters.plan_events import PlanEvents
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.pmu import Pmu
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from ping_pong import SWITCHES, copy, group, ping_pong, statistics
 from short import repetitions, run
 
@@ -66,7 +66,7 @@ def _load(stack: ExitStack) -> tuple[LoadedProbe, int]:
     stack.callback(loader.close, loaded)
     found = []
     for outcome in (loaded["pmu"], loaded["empty"]):
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, ProbeRefusal):
             raise outcome
         found.append(outcome)
     return found[0], found[1].programs["empty_at_switch"]

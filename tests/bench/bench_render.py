@@ -25,7 +25,7 @@ from node_tree import NodeTree
 from numaudit.engine.observer import Observer
 from numaudit.exporters.catalogue import labels_of
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
-from numaudit.exporters.facts import Tick
+from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host
@@ -62,7 +62,7 @@ def main() -> None:
 
     def evaluate() -> Exposition:
         series = tracker.update(report.containers, report.taken_at, (0,))
-        return evaluate_tick(Tick(report, "0", "3", 1.0, 2.0), evaluate_containers(series)[0])
+        return evaluate_tick(ExportedTick(report, "0", "3", 1.0, 2.0), evaluate_containers(series)[0])
 
     of = evaluate()
     registry = CollectorRegistry()

@@ -21,10 +21,10 @@ from hostile_names import HOSTILE
 from node_tree import MIB, NodeTree
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.exporters.exposition import evaluate_live
-from numaudit.exporters.prometheus import Pages
+from numaudit.exporters.prometheus import MetricPages
 from numaudit.report.values import ContainerReport
 from numaudit.views.page.notes import when
-from numaudit.web.auth import Access
+from numaudit.web.auth import AccessRules
 from numaudit.web.connections import Connections
 from numaudit.web.pages import LINKS, AgentSite, Health
 from numaudit.web.server import Server
@@ -41,14 +41,14 @@ expect.set_options(timeout=PATIENCE * 1000)
 class Site:
     """The agent's pages without an agent: a tick comes when a test says so."""
 
-    access: Access = field(default_factory=Access)
+    access: AccessRules = field(default_factory=AccessRules)
     newest: TickDocuments | None = None
     health: Health = GOOD
     ticks: int = 0
     server: Server = field(init=False)
 
     def __post_init__(self) -> None:
-        metrics = Pages(lambda: evaluate_live(LIVE, STARTED))
+        metrics = MetricPages(lambda: evaluate_live(LIVE, STARTED))
         newest, is_current, health = lambda: self.newest, lambda: self.health.good, lambda: self.health
         site = AgentSite(metrics, newest, is_current, health, health, self.access)
         self.server = Server(("127.0.0.1", 0), site, self.access, Connections(128))
@@ -369,7 +369,7 @@ def test_a_user_who_may_not_see_it_any_more_is_told_and_asked_once(open_page: Op
         new.replace(rules)
 
     allow(b"sesame")
-    site = Site(Access.by(rules))
+    site = Site(AccessRules.by(rules))
     try:
         site.tick([_one("db", 1)])
         opened = open_page(site.address, login={"username": "ali", "password": "sesame"})

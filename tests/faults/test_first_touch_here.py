@@ -18,7 +18,7 @@ from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event
 from numaudit.probes import first_touch
 from numaudit.probes.first_touch import FirstTouch
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 pytestmark = pytest.mark.root
 
@@ -145,7 +145,7 @@ def test_an_event_that_cannot_be_opened_is_refused_with_its_reason(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(perf_event, "open_event", refuse)
-    with pytest.raises(Refusal, match=os.strerror(code)) as refusal:
+    with pytest.raises(ProbeRefusal, match=os.strerror(code)) as refusal:
         FirstTouch(Host())
     assert refusal.value.reason is reason
 
@@ -157,7 +157,7 @@ def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(highest)]  # no gap below the limit
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 2, hard))
     try:
-        with pytest.raises(Refusal, match="Too many open files") as refusal:
+        with pytest.raises(ProbeRefusal, match="Too many open files") as refusal:
             FirstTouch(Host())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -19,7 +19,7 @@ from numaudit.probes.cpu_time import CPU_TIME, CpuTime
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 
 pytestmark = pytest.mark.root
@@ -42,7 +42,9 @@ SPIN = "import os,time\nwhile time.process_time() < {}: pass\nprint(time.process
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
     with Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=500, nodes=4) as opened:
-        for refused in (one for one in (opened.probe(PAGE_ALLOC), opened.probe(CPU_TIME)) if isinstance(one, Refusal)):
+        for refused in (
+            one for one in (opened.probe(PAGE_ALLOC), opened.probe(CPU_TIME)) if isinstance(one, ProbeRefusal)
+        ):
             pytest.skip(str(refused))
         yield opened
 
@@ -53,7 +55,7 @@ def cpu_time_by(request: pytest.FixtureRequest, new_group: NewGroup) -> Iterator
     new_group("asked")  # by a group the kernel tells whether the event happens
     hook: Hook = request.param
     outcome = loader.load([cpu_time.request(Host(), cgroups=500, nodes=4)])["cpu_time"]
-    if isinstance(outcome, Refusal):
+    if isinstance(outcome, ProbeRefusal):
         pytest.skip(str(outcome))
     assert isinstance(outcome, LoadedProbe)
     if (

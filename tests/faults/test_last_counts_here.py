@@ -15,8 +15,8 @@ from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.reasons import ProbeRefusal
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId
 
 pytestmark = pytest.mark.root
@@ -36,7 +36,7 @@ def test_a_cgroup_that_is_gone_at_the_next_tick_gives_all_that_it_counted(
 ) -> None:
     with Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=1024, nodes=4) as session:
         for refused in (
-            one for one in (session.probe(PAGE_ALLOC), session.probe(CPU_TIME)) if isinstance(one, Refusal)
+            one for one in (session.probe(PAGE_ALLOC), session.probe(CPU_TIME)) if isinstance(one, ProbeRefusal)
         ):
             pytest.skip(str(refused))
         owners, job, other = Owners(), new_group("job"), new_group("other")
@@ -46,7 +46,7 @@ def test_a_cgroup_that_is_gone_at_the_next_tick_gives_all_that_it_counted(
         job.rmdir()
         for is_last_tick in (True, False):
             owners.follow(_census(other), session.cgroups())
-            readings = Readings(session)
+            readings = ProbeReadings(session)
             allocated = owners.add_up("page_alloc", readings.of(PAGE_ALLOC).by_node)
             ran = owners.add_up("cpu_time", readings.of(CPU_TIME).by_node)
             readings.forget(owners.ended())

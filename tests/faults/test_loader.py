@@ -27,7 +27,7 @@ from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.loading import loader, loader_child, program_sources
 from numaudit.probes.loading.loader import Answer, LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 
 pytestmark = pytest.mark.root
@@ -42,13 +42,13 @@ import json, sys
 from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.doctor.checks import probe_checks
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 session = Session.open(Host(), kinds_by_default(), cgroups=100, nodes=4)
 for probe in session.probes.values():
-    if not isinstance(probe, Refusal):
+    if not isinstance(probe, ProbeRefusal):
         probe.read()
-refused = {name: one for name, one in session.probes.items() if isinstance(one, Refusal)}
+refused = {name: one for name, one in session.probes.items() if isinstance(one, ProbeRefusal)}
 print(json.dumps([[name, refused[name].reason if name in refused else None, check.detail, check.hint]
                   for check in probe_checks(session) if (name := check.name.removeprefix("bpf "))]))
 """
@@ -301,9 +301,9 @@ def test_a_host_with_cgroups_of_version_1_only_is_refused_with_that_reason() -> 
 def test_a_captured_tree_has_no_kernel_to_ask(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     with Session.open(Host.under(tmp_path), [CPU_TIME, PAGE_ALLOC], cgroups=1, nodes=1) as session:
-        with pytest.raises(Refusal, match="captured tree"):
+        with pytest.raises(ProbeRefusal, match="captured tree"):
             session.read(CPU_TIME)
-        with pytest.raises(Refusal, match="captured tree"):
+        with pytest.raises(ProbeRefusal, match="captured tree"):
             session.read(PAGE_ALLOC)
 
 
@@ -371,7 +371,7 @@ def test_a_process_that_may_open_no_more_files_says_so() -> None:
         outcomes = loader.load(requests)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert {one.reason for one in outcomes.values() if isinstance(one, Refusal)} == {Reason.TOO_MANY_FILES}
+    assert {one.reason for one in outcomes.values() if isinstance(one, ProbeRefusal)} == {Reason.TOO_MANY_FILES}
     assert len(outcomes) == len(requests)
     assert Reason.TOO_MANY_FILES.may_pass
 
@@ -448,7 +448,7 @@ def test_a_user_who_may_not_mount_tracefs_should_run_as_root(monkeypatch: pytest
         os.setuid(65534)
         try:
             loader_child._find_tracefs()
-        except Refusal as refusal:
+        except ProbeRefusal as refusal:
             os._exit(42 if refusal.reason is Reason.NO_PERMISSION else 1)
         finally:
             os._exit(2)
@@ -463,7 +463,7 @@ def _request(folder: Path, name: str, text: str, tracepoint: str | None = None) 
 
 
 def _reasons(outcomes: Mapping[str, Answer]) -> dict[str, Reason | None]:
-    return {name: one.reason if isinstance(one, Refusal) else None for name, one in outcomes.items()}
+    return {name: one.reason if isinstance(one, ProbeRefusal) else None for name, one in outcomes.items()}
 
 
 def _agent(prefix: str) -> dict[str, tuple[Reason | None, str]]:
@@ -540,5 +540,7 @@ def _wait_for_loader(parent: int) -> psutil.Process:
 
 
 def _skip_if_refused(session: Session) -> None:
-    for refused in (one for one in (session.probe(PAGE_ALLOC), session.probe(CPU_TIME)) if isinstance(one, Refusal)):
+    for refused in (
+        one for one in (session.probe(PAGE_ALLOC), session.probe(CPU_TIME)) if isinstance(one, ProbeRefusal)
+    ):
         pytest.skip(str(refused))

@@ -27,9 +27,9 @@ from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
-from numaudit.probes.probe import Kind
-from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.probe import ProbeKind
+from numaudit.probes.reasons import ProbeRefusal, Reason
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import Snapshot
 
 pytestmark = [pytest.mark.root, pytest.mark.quiet]
@@ -44,7 +44,7 @@ NOT_NANOSECONDS = 1_000_000
 @pytest.fixture
 def session() -> Iterator[Session]:
     with Session.open(Host(), [PAGE_ALLOC, CPU_TIME, FIRST_TOUCH], cgroups=500, nodes=2) as opened:
-        if isinstance(opened.probe(PAGE_ALLOC), Refusal):
+        if isinstance(opened.probe(PAGE_ALLOC), ProbeRefusal):
             pytest.skip(str(opened.probe(PAGE_ALLOC)))
         yield opened
 
@@ -59,12 +59,12 @@ def _limiter(session: Session, limit: float, seconds: list[float]) -> Limiter:
 
 
 def _tick(limiter: Limiter) -> Overhead:
-    readings = Readings(limiter.session)
-    kinds: tuple[Kind[Any], ...] = (PAGE_ALLOC, CPU_TIME, FIRST_TOUCH)
+    readings = ProbeReadings(limiter.session)
+    kinds: tuple[ProbeKind[Any], ...] = (PAGE_ALLOC, CPU_TIME, FIRST_TOUCH)
     for kind in kinds:
         try:
             readings.of(kind)
-        except Refusal as refusal:
+        except ProbeRefusal as refusal:
             assert refusal.reason is Reason.OVER_BUDGET
     return limiter.after_tick(Snapshot(0.0, read_machine(Host()), "v2"), Judgements(), readings)
 
@@ -83,7 +83,7 @@ def test_page_alloc_is_paused_over_the_limit_and_comes_back_after_a_calm_time(
     assert overhead.steps == ("page_alloc off",)
     (events,) = [one.events for one in overhead.probes if one.probe == "page_alloc"]
     assert events >= 8192
-    with pytest.raises(Refusal, match="used more CPU time than their limit") as refusal:
+    with pytest.raises(ProbeRefusal, match="used more CPU time than their limit") as refusal:
         session.read(PAGE_ALLOC)
     assert refusal.value.reason is Reason.OVER_BUDGET
     seconds[0] = 1000.0  # from here on next to nothing of the time
@@ -119,7 +119,7 @@ def test_first_touch_is_paused_and_comes_back_with_its_counts(
     kept = session.read(FIRST_TOUCH).samples[group.stat().st_ino]
     session.pause(FIRST_TOUCH, True)
     order("refill")
-    with pytest.raises(Refusal):
+    with pytest.raises(ProbeRefusal):
         session.read(FIRST_TOUCH)
     session.pause(FIRST_TOUCH, False)
     assert session.read(FIRST_TOUCH).samples[group.stat().st_ino] == kept
@@ -158,7 +158,7 @@ def test_a_page_is_timed_with_and_without_the_probe_where_the_kernel_may_not_be_
 
 def test_the_trial_of_a_program_leaves_nothing_behind() -> None:
     with Session.open(Host(), [MIGRATIONS], cgroups=10, nodes=2) as opened:
-        if isinstance(opened.probe(MIGRATIONS), Refusal):
+        if isinstance(opened.probe(MIGRATIONS), ProbeRefusal):
             pytest.skip(str(opened.probe(MIGRATIONS)))
         costs = calibrate(opened)
         assert costs["migrations"].basis == "measured"

@@ -23,7 +23,7 @@ from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import Pmu, kind_of
 from numaudit.probes.probe import Probe
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 
 pytestmark = pytest.mark.root
@@ -57,7 +57,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[Probe[AccessCounts]]:
     kind = kind_of(lambda _: [faults_and_time()])
     with Session.open(Host(), [kind], cgroups=1000, nodes=1) as session:
         found = session.probe(kind)
-        if isinstance(found, Refusal):
+        if isinstance(found, ProbeRefusal):
             pytest.skip(str(found))
         assert isinstance(found, Pmu)
         yield found
@@ -121,7 +121,7 @@ def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(highest)]  # no gap below the limit
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 4, limits[1]))  # enough to read a folder
     try:
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ProbeRefusal) as refusal:
             PmuOfCgroups(Host(), faults_and_time())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -145,7 +145,7 @@ def test_events_that_open_and_never_count_are_refused_as_such() -> None:
     kind = kind_of(lambda _: [plan_of(TYPE_SOFTWARE, ALIGNMENT_FAULTS, ALIGNMENT_FAULTS)])
     with Session.open(Host(), [kind], cgroups=10, nodes=1) as session:
         refusal = session.probe(kind)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ProbeRefusal)
     assert refusal.reason is Reason.COUNTS_NOTHING
 
 
@@ -154,7 +154,7 @@ def test_events_that_count_less_in_all_than_one_part_of_it_are_refused() -> None
     kind = kind_of(lambda _: [plan_of(TYPE_SOFTWARE, PAGE_FAULTS, TASK_CLOCK, is_total=True)])
     with Session.open(Host(), [kind], cgroups=10, nodes=1) as session:
         refusal = session.probe(kind)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ProbeRefusal)
     assert refusal.reason is Reason.COUNTS_NOTHING
     assert "fewer" in refusal.text
 

@@ -12,7 +12,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 
 pytestmark = pytest.mark.root
@@ -22,7 +22,7 @@ _PAGES = 2000
 
 def test_runs_and_their_time_grow_with_the_events_of_a_probe_while_the_kernel_counts() -> None:
     with Session.open(Host(), [PAGE_ALLOC], cgroups=1024, nodes=4) as session, ExitStack() as stack:
-        if isinstance(session.probe(PAGE_ALLOC), Refusal):
+        if isinstance(session.probe(PAGE_ALLOC), ProbeRefusal):
             pytest.skip(str(session.probe(PAGE_ALLOC)))
         stack.callback(os.close, bpf.count_run_time())
         before = _run_time(session)
@@ -37,7 +37,7 @@ def test_runs_and_their_time_grow_with_the_events_of_a_probe_while_the_kernel_co
 
 def _run_time(session: Session) -> RunTime:
     probe = session.probe(PAGE_ALLOC)
-    assert not isinstance(probe, Refusal)
+    assert not isinstance(probe, ProbeRefusal)
     spent = probe.run_time()
     assert spent is not None
     return spent

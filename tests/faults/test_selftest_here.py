@@ -20,7 +20,7 @@ from numaudit.probes import first_touch
 from numaudit.probes.cpu_time import CpuTime, CpuTimes
 from numaudit.probes.first_touch import FirstTouch
 from numaudit.probes.page_alloc import Allocations, PageAlloc
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.selftest import busy
 from numaudit.selftest.selftest import CHECKS, selftest
 
@@ -111,7 +111,7 @@ def test_a_host_where_nothing_can_be_tried_exits_with_3(
     unified: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(_: PageAlloc) -> Allocations:
-        raise Refusal(Reason.NO_BCC, "no bcc here")
+        raise ProbeRefusal(Reason.NO_BCC, "no bcc here")
 
     monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"page_alloc": CHECKS["page_alloc"]})
     monkeypatch.setattr(PageAlloc, "read", refuse)

@@ -22,8 +22,8 @@ from agent_process import PATIENCE
 from certificates import Authority
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import Exposition
-from numaudit.exporters.prometheus import Pages
-from numaudit.web.auth import Access
+from numaudit.exporters.prometheus import MetricPages
+from numaudit.web.auth import AccessRules
 from numaudit.web.connections import Connections
 from numaudit.web.conversation import Site
 from numaudit.web.pages import AgentSite, Health, Request, Response
@@ -68,9 +68,9 @@ def start() -> Iterator[StartServer]:
     with contextlib.ExitStack() as stack:
 
         def started(
-            access: Access | None = None, most: int = 8, timeout: float = PATIENCE, site: Site | None = None
+            access: AccessRules | None = None, most: int = 8, timeout: float = PATIENCE, site: Site | None = None
         ) -> Server:
-            server = Server(("127.0.0.1", 0), site or Echo(), access or Access(), Connections(most), timeout)
+            server = Server(("127.0.0.1", 0), site or Echo(), access or AccessRules(), Connections(most), timeout)
             server.start()
             stack.callback(server.stop)
             return server
@@ -276,7 +276,7 @@ def test_a_wrong_request_gets_one_answer_with_every_header_and_the_connection_en
 ) -> None:
     (tmp_path / "web.yaml").write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
     echo = Echo()
-    (client,) = _silent(start(Access.by(tmp_path / "web.yaml"), site=echo), 1)
+    (client,) = _silent(start(AccessRules.by(tmp_path / "web.yaml"), site=echo), 1)
     with contextlib.suppress(OSError):  # the server need not take all of it
         client.sendall(request_bytes)
     answer = b""
@@ -324,11 +324,11 @@ def test_stopping_closes_open_connections_and_frees_the_port(start: StartServer)
 
 def test_a_taken_port_is_an_input_error_that_says_what_to_do(start: StartServer) -> None:
     with pytest.raises(InputError, match=r"cannot listen on 127\.0\.0\.1:\d+: .*--listen"):
-        Server(("127.0.0.1", start().port), Echo(), Access(), Connections(8))
+        Server(("127.0.0.1", start().port), Echo(), AccessRules(), Connections(8))
 
 
 def test_no_host_means_every_address(start: StartServer) -> None:
-    server = Server(("", 0), Echo(), Access(), Connections(8))
+    server = Server(("", 0), Echo(), AccessRules(), Connections(8))
     server.start()
     assert _get(server)[0] == 200
     server.stop()
@@ -352,7 +352,7 @@ def test_an_address_that_others_reach_without_a_password_is_warned_of(
     tmp_path: Path, host: str, config: str, warns: bool
 ) -> None:
     (tmp_path / "web.yaml").write_text(config)
-    with Server((host, 0), Echo(), Access.by(tmp_path / "web.yaml"), Connections(8)) as server:
+    with Server((host, 0), Echo(), AccessRules.by(tmp_path / "web.yaml"), Connections(8)) as server:
         exposure = server.exposure()
     assert (exposure is not None) == warns
     if exposure is not None:
@@ -365,11 +365,11 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-def _tls_access(authority: Authority, folder: Path, extra: str = "") -> Access:
+def _tls_access(authority: Authority, folder: Path, extra: str = "") -> AccessRules:
     certificate, key = authority.issue("localhost", folder)
     path = folder / "web.yaml"
     path.write_text(f"tls_server_config:\n  cert_file: {certificate}\n  key_file: {key}\n{extra}")
-    return Access.by(path)
+    return AccessRules.by(path)
 
 
 def _get_tls(server: Server, authority: Authority, client: tuple[Path, Path] | None = None) -> int:
@@ -496,7 +496,7 @@ def test_a_connection_in_the_clear_ends_when_tls_is_turned_on(
     _tls_access(authority, tmp_path)
     text = (tmp_path / "web.yaml").read_text()
     (tmp_path / "web.yaml").write_text("")
-    server = start(Access.by(tmp_path / "web.yaml"))
+    server = start(AccessRules.by(tmp_path / "web.yaml"))
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
     connection.request("GET", "/")
     assert connection.getresponse().read() == BODY
@@ -514,8 +514,8 @@ def test_a_removed_user_is_refused_at_the_next_request_of_the_same_connection(
     hashed = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4)).decode()
     path = tmp_path / "web.yaml"
     path.write_text(f"basic_auth_users: {{ali: {hashed}, baba: {hashed}}}\n")
-    access = Access.by(path)
-    pages = Pages(Exposition)
+    access = AccessRules.by(path)
+    pages = MetricPages(Exposition)
     pages.publish(Exposition())
     site = AgentSite(pages, lambda: None, lambda: True, lambda: Health(True, "ok"), lambda: Health(True, "ok"), access)
     connection = http.client.HTTPConnection("127.0.0.1", start(access, site=site).port, timeout=PATIENCE)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind, write
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind, write
 from numaudit.kernel.host import LARGEST_FILE, Host
 from numaudit.kubelet.sources import state_files
 
@@ -86,7 +86,7 @@ DAMAGES: Mapping[str, Damage] = {
 }
 
 
-def files_of(host: Host) -> Mapping[Kind, Path]:
+def files_of(host: Host) -> Mapping[CheckpointKind, Path]:
     """The three checkpoints of a tree, in which the devices' is made where the kubelet had none."""
     paths = state_files.paths(host)
     if not paths[DEVICES].exists():
@@ -96,4 +96,4 @@ def files_of(host: Host) -> Mapping[Kind, Path]:
     return paths
 
 
-KINDS: tuple[Kind, ...] = (MEMORY, CPU, DEVICES)
+KINDS: tuple[CheckpointKind, ...] = (MEMORY, CPU, DEVICES)

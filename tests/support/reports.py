@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
-from numaudit.exporters.facts import Feature, Live, OtlpCounts, Tick
+from numaudit.exporters.facts import ExportedTick, Feature, Live, OtlpCounts
 from numaudit.exporters.series import SeriesTracker
 from numaudit.report.build import build
 from numaudit.report.values import Report
@@ -56,8 +56,10 @@ def report(*containers: Container, anon: dict[int, int] | None = None, taken_at:
     return build(snapshot)
 
 
-def tick(of: Report) -> Tick:
-    return Tick(of, "1.2.3", "3.11.7", STARTED, BOOTED, of.containers, (Feature("pmu", False, 'no "PMU"\nhere\\'),))
+def tick(of: Report) -> ExportedTick:
+    return ExportedTick(
+        of, "1.2.3", "3.11.7", STARTED, BOOTED, of.containers, (Feature("pmu", False, 'no "PMU"\nhere\\'),)
+    )
 
 
 def exposition(of: Report) -> Exposition:

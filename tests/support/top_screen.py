@@ -17,7 +17,7 @@ from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import Report
 from numaudit.views.top.app import Top
-from numaudit.views.top.news import Feed, Key, Measured, News
+from numaudit.views.top.news import Feed, Key, News, TickFigures
 
 PATIENCE = 60.0
 """Seconds, on a busy machine."""
@@ -112,7 +112,7 @@ class Told:
 
     def start(self, tell: Callable[[News], None]) -> None:
         self.tell = tell
-        tell(Measured(self.report, self.report))
+        tell(TickFigures(self.report, self.report))
 
     def set_interval(self, seconds: float) -> None:
         self.interval = seconds

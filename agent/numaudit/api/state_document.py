@@ -9,9 +9,9 @@ import msgspec
 
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
-from numaudit.checkpoints.formats.file import Checkpoint, Kind
+from numaudit.checkpoints.formats.file import Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.checkpoints.start.findings import Answer, StateFinding
+from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
 from numaudit.containermanager.memory.headroom import headroom_of, holders_of
 from numaudit.containermanager.pod.names import PodName
 from numaudit.errors import InputError
@@ -42,7 +42,7 @@ class StateVerification(Value, frozen=True):
 
     file: str
     """The file's name."""
-    checkpoint: Kind | None
+    checkpoint: CheckpointKind | None
     """Which of the kubelet's files it is; null = none that is known."""
     kubelet: StartingKubelet
     """The kubelet that is to start with it."""
@@ -63,8 +63,8 @@ class StateVerification(Value, frozen=True):
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     first_difference: str | None
     """First difference between the replay and the file; None = nothing, or nothing was replayed."""
-    starts_now: Answer
-    starts_after_reboot: Answer
+    starts_now: StartAnswer
+    starts_after_reboot: StartAnswer
     findings: tuple[StateFinding, ...]
     pods: Mapping[str, PodName]
     """UID -> who the pods of its entries are, as far as the host's kubelet or its log tells."""
@@ -147,9 +147,9 @@ def verification(file: ExaminedFile) -> StateVerification:
     )
 
 
-def _kubelet(starting: Starting, kind: Kind | None) -> StartingKubelet:
+def _kubelet(starting: Starting, kind: CheckpointKind | None) -> StartingKubelet:
     kubelet, sources = starting.kubelet, starting.sources
-    fields: dict[Kind, str] = {checkpoints.MEMORY: "memory_policy", checkpoints.CPU: "cpu_policy"}
+    fields: dict[CheckpointKind, str] = {checkpoints.MEMORY: "memory_policy", checkpoints.CPU: "cpu_policy"}
     field = "" if kind is None else fields.get(kind, "")
     policy = getattr(kubelet, field, None)
     named = {"version": "version", "policy": field, "podLevelResourceManagers": "pod_level"}

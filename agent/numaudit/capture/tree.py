@@ -22,7 +22,7 @@ from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources import recording
-from numaudit.kubelet.sources.process import Located, Settings
+from numaudit.kubelet.sources.process import Located, StartSettings
 
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
@@ -43,7 +43,7 @@ _KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet
 
 
 @dataclass(slots=True)
-class Summary:
+class CaptureSummary:
     """The result of a capture: files copied, and files that could not be read."""
 
     files: int = 0
@@ -59,7 +59,7 @@ class Unread:
     reason: str
 
 
-def capture(host: Host, target: Path) -> Summary:
+def capture(host: Host, target: Path) -> CaptureSummary:
     """Copy to a new or empty folder, or into a new .tar.xz file, for the owner's eyes only.
 
     What was begun is removed when it fails or is interrupted. Raises InputError, Unavailable.
@@ -75,13 +75,13 @@ def capture(host: Host, target: Path) -> Summary:
             return _pack(host, file, target.name.removesuffix(SUFFIX), target)
 
 
-def capture_to(host: Host, stream: IO[bytes]) -> Summary:
+def capture_to(host: Host, stream: IO[bytes]) -> CaptureSummary:
     """Write a .tar.xz archive to a stream. Raises Unavailable."""
     with _private():
         return _pack(host, stream, "capture", "standard output")
 
 
-def _pack(host: Host, stream: IO[bytes], name: str, where: Path | str) -> Summary:
+def _pack(host: Host, stream: IO[bytes], name: str, where: Path | str) -> CaptureSummary:
     with archive.temporary_folder() as folder:
         summary = _into(host, folder / "tree")
         with _writing(where):
@@ -119,8 +119,8 @@ def _refuse(target: Path) -> None:
         raise InputError(f"{target}: numaudit writes folders and {SUFFIX} files; give a name that ends in {SUFFIX}")
 
 
-def _into(host: Host, target: Path) -> Summary:
-    summary = Summary()
+def _into(host: Host, target: Path) -> CaptureSummary:
+    summary = CaptureSummary()
     kubelet = _located(host, summary)
     try:
         with filled(target) as tree:
@@ -130,7 +130,7 @@ def _into(host: Host, target: Path) -> Summary:
     return summary
 
 
-def _fill(kubelet: Located, tree: NewFolder, summary: Summary) -> None:
+def _fill(kubelet: Located, tree: NewFolder, summary: CaptureSummary) -> None:
     host = kubelet.host
     for file in _files(host):
         _copy(host, file, tree, summary)
@@ -146,7 +146,7 @@ def _fill(kubelet: Located, tree: NewFolder, summary: Summary) -> None:
     tree.write(PurePath(NOT_READ), "".join(lines).encode())
 
 
-def _located(host: Host, summary: Summary) -> Located:
+def _located(host: Host, summary: CaptureSummary) -> Located:
     try:
         return kubelet_process.locate(host)
     except OSError as error:
@@ -170,7 +170,7 @@ def _files(host: Host) -> Iterator[Path]:
     yield from (host.kubelet / name for name in _KUBELET)
 
 
-def _copy_cgroups(host: Host, tree: NewFolder, summary: Summary) -> None:
+def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
     hierarchies = find_hierarchies(host)
     inodes = read_inodes(host)
     too_deep = 0
@@ -198,7 +198,7 @@ def _is_too_deep(host: Host, folder: Path) -> bool:
     return len(_inside(host, folder).parts) > _DEEPEST_FOLDER
 
 
-def _copy_runtime_names(host: Host, tree: NewFolder, summary: Summary) -> None:
+def _copy_runtime_names(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
     """Docker's and Podman's names of their containers, without the environments in the same files."""
     try:
         for file in runtime_names.sources(host):
@@ -213,7 +213,7 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
     return list(dict.fromkeys(root for root in found if root is not None))
 
 
-def _record(kubelet: Located, tree: NewFolder, summary: Summary) -> None:
+def _record(kubelet: Located, tree: NewFolder, summary: CaptureSummary) -> None:
     """The kubelet's settings, and its answers when it can be asked."""
     host, pid, settings = kubelet.host, kubelet.pid, kubelet.settings
     files: tuple[Path, ...] = ()
@@ -240,14 +240,14 @@ def _record(kubelet: Located, tree: NewFolder, summary: Summary) -> None:
             _write(PurePath("numaudit", name), content, tree, summary)
 
 
-def _answers(host: Host, settings: Settings | None, summary: Summary) -> Iterator[recording.Answer]:
+def _answers(host: Host, settings: StartSettings | None, summary: CaptureSummary) -> Iterator[recording.RecordedAnswer]:
     try:
         yield from recording.record(host, settings)
     except OSError as error:
         _note(host, Path(error.filename or host.answers), error, summary)
 
 
-def _pod_log_folders(host: Host, summary: Summary) -> list[Path]:
+def _pod_log_folders(host: Host, summary: CaptureSummary) -> list[Path]:
     folder = host.at("/var/log/pods")
     try:
         return sorted(folder.iterdir())
@@ -260,7 +260,7 @@ def _copy(
     host: Host,
     file: Path,
     tree: NewFolder,
-    summary: Summary,
+    summary: CaptureSummary,
     filtered: Callable[[bytes], bytes] = lambda content: content,
 ) -> None:
     try:
@@ -274,13 +274,13 @@ def _copy(
     _write(_inside(host, file), content, tree, summary)
 
 
-def _note(host: Host, path: Path, error: OSError, summary: Summary) -> None:
+def _note(host: Host, path: Path, error: OSError, summary: CaptureSummary) -> None:
     """Note an error. A file that does not exist or is gone is none; a process that has ended has no mounts (EINVAL)."""
     if error.errno not in _NOT_THERE and (path.name, error.errno) != ("mountinfo", errno.EINVAL):
         summary.unread.append(Unread(host.name_of(path), error.strerror or str(error)))
 
 
-def _write(target: PurePath, content: bytes, tree: NewFolder, summary: Summary) -> None:
+def _write(target: PurePath, content: bytes, tree: NewFolder, summary: CaptureSummary) -> None:
     tree.write(target, content)
     summary.files += 1
     summary.bytes += len(content)

@@ -14,9 +14,9 @@ from numaudit import yaml_values
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
 from numaudit.scenario.document import Document
-from numaudit.yaml_values import Event, Limits, line_of
+from numaudit.yaml_values import Event, YamlLimits, line_of
 
-LIMITS = Limits(4 << 20, 250_000, 40)
+LIMITS = YamlLimits(4 << 20, 250_000, 40)
 """A machine with 1,024 CPUs has 10,000 values, a checkpoint about 30 for each container."""
 
 

@@ -9,9 +9,9 @@ import yaml
 from numaudit import yaml_values
 from numaudit.errors import InputError
 from numaudit.kernel.host import read_bytes
-from numaudit.yaml_values import Limits
+from numaudit.yaml_values import YamlLimits
 
-SETTINGS = Limits(256 << 10, 4_000, 20)
+SETTINGS = YamlLimits(256 << 10, 4_000, 20)
 
 
 def read(path: Path, what: str) -> bytes:

@@ -35,7 +35,7 @@ _BARE_PARENTS = {"docker": "docker", "libpod_parent": "podman", "default": "cont
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CgroupOwner:
     """The kind and owner of one cgroup, by its path alone. None = the path does not say."""
 
     kind: Kind
@@ -49,11 +49,11 @@ class Place:
 class Lineage:
     """A group's place, and what its name and those above it say of the groups below."""
 
-    place: Place = Place("group")
+    place: CgroupOwner = CgroupOwner("group")
     name: str = ""
     in_kubepods: bool = False
     """Is it, or one above it, called kubepods?"""
-    pod: Place | None = None
+    pod: CgroupOwner | None = None
     """The innermost pod: a pod inside a container (kind, minikube) is found as such."""
     joined: bool = False
     """Does one name say both the pod and the container?"""
@@ -64,7 +64,7 @@ class Lineage:
 ROOT = Lineage()
 
 
-def parse(path: str) -> Place:
+def parse(path: str) -> CgroupOwner:
     """Sort a cgroup path by its last component, with the pod found among its parents."""
     lineage = ROOT
     for name in path.split("/"):
@@ -78,13 +78,13 @@ def descend(above: Lineage, name: str) -> Lineage:
     in_kubepods = above.in_kubepods or name == "kubepods"
     match = _SYSTEMD_POD.fullmatch(name)
     if match is not None:
-        pod = Place("pod", match[2].replace("_", "-"), _QOS[match[1]])
+        pod = CgroupOwner("pod", match[2].replace("_", "-"), _QOS[match[1]])
         joined = _joined_leaf(pod, match)
         return Lineage(joined or pod, name, in_kubepods, pod, joined is not None)
     match = _CGROUPFS_POD.fullmatch(name)
     if match is not None and above.in_kubepods:
         tier = above.name if above.name in _QOS else None
-        pod = Place("pod", match[1].replace("_", "-"), _QOS[tier])
+        pod = CgroupOwner("pod", match[1].replace("_", "-"), _QOS[tier])
         return Lineage(pod, name, in_kubepods, pod)
     if above.pod is None:
         return Lineage(_outside_pods(name, above.name), name, in_kubepods)
@@ -94,32 +94,32 @@ def descend(above: Lineage, name: str) -> Lineage:
     return Lineage(place, name, in_kubepods, above.pod, below_pod=above.below_pod or name)
 
 
-def _joined_leaf(place: Place, match: re.Match[str]) -> Place | None:
+def _joined_leaf(place: CgroupOwner, match: re.Match[str]) -> CgroupOwner | None:
     if match[4] is None:
         return None
-    return Place("container", place.pod_uid, place.qos, _RUNTIMES.get(match[3]), match[4])
+    return CgroupOwner("container", place.pod_uid, place.qos, _RUNTIMES.get(match[3]), match[4])
 
 
-def _inside_pod(first: str, last: str | None, pod: Place) -> Place:
+def _inside_pod(first: str, last: str | None, pod: CgroupOwner) -> CgroupOwner:
     """A group below a pod: in the group `first`, or `first` itself where there is no `last`."""
     match = _LEAF.fullmatch(first)
     if match is None or (match["prefix"] or "").endswith("conmon"):
         # The runtime's monitor or a group of the pod's own making: no container the pod names.
-        return Place(_unit_kind(last or first), pod.pod_uid, pod.qos)
+        return CgroupOwner(_unit_kind(last or first), pod.pod_uid, pod.qos)
     if last is not None:
-        return Place(_unit_kind(last), pod.pod_uid, pod.qos, container_id=match["id"])
-    return Place("container", pod.pod_uid, pod.qos, _RUNTIMES.get(match["prefix"] or ""), match["id"])
+        return CgroupOwner(_unit_kind(last), pod.pod_uid, pod.qos, container_id=match["id"])
+    return CgroupOwner("container", pod.pod_uid, pod.qos, _RUNTIMES.get(match["prefix"] or ""), match["id"])
 
 
-def _outside_pods(name: str, parent: str) -> Place:
+def _outside_pods(name: str, parent: str) -> CgroupOwner:
     match = _LEAF.fullmatch(name)
     if match is not None and not (match["prefix"] or "").endswith("conmon"):
         runtime = _RUNTIMES.get(match["prefix"] or "") or _BARE_PARENTS.get(parent)
-        return Place("container", runtime=runtime, container_id=match["id"])
+        return CgroupOwner("container", runtime=runtime, container_id=match["id"])
     tier = _SYSTEMD_TIER.fullmatch(name)
     if tier is not None:
-        return Place("slice")
-    return Place(_unit_kind(name))
+        return CgroupOwner("slice")
+    return CgroupOwner(_unit_kind(name))
 
 
 def _unit_kind(name: str) -> Kind:

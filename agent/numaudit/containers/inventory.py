@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from numaudit.containers import cgroup_path, mountinfo
-from numaudit.containers.cgroup_path import Place
+from numaudit.containers.cgroup_path import CgroupOwner
 from numaudit.containers.runtime_names import NAMED_BY, RuntimeNames
 from numaudit.errors import escaped
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, read_inodes, walk
@@ -170,7 +170,7 @@ def divide(cgroups: Iterable[Cgroup]) -> Census:
     )
 
 
-def _places(groups: Iterable[Cgroup]) -> dict[str, Place]:
+def _places(groups: Iterable[Cgroup]) -> dict[str, CgroupOwner]:
     """Each group's by that of the one above it, so that deep trees cost no more than wide ones."""
     lineages = {"/": cgroup_path.ROOT}
     for group in groups:
@@ -180,12 +180,12 @@ def _places(groups: Iterable[Cgroup]) -> dict[str, Place]:
     return {path: lineage.place for path, lineage in lineages.items()}
 
 
-def _is_unit(path: str, place: Place) -> bool:
+def _is_unit(path: str, place: CgroupOwner) -> bool:
     # user@1000.service is a whole systemd of its own; its units are the useful answer.
     return place.kind in _TERMINAL and not path.rpartition("/")[2].startswith("user@")
 
 
-def _paths_above_containers(groups: list[Cgroup], places: Mapping[str, Place]) -> set[str]:
+def _paths_above_containers(groups: list[Cgroup], places: Mapping[str, CgroupOwner]) -> set[str]:
     above: set[str] = set()
     for group in groups:
         if places[group.path].kind == "container":
@@ -196,7 +196,7 @@ def _paths_above_containers(groups: list[Cgroup], places: Mapping[str, Place]) -
     return above
 
 
-def _container(group: Cgroup, place: Place, whole: bool) -> Container:
+def _container(group: Cgroup, place: CgroupOwner, whole: bool) -> Container:
     return Container(
         id=ContainerId(group.id),
         path=escaped(group.path),

@@ -21,13 +21,13 @@ from numaudit.daemon.service import Services
 from numaudit.daemon.ticks.health import HealthMonitor
 from numaudit.daemon.ticks.live import LiveNumbers
 from numaudit.daemon.ticks.publisher import Publisher
-from numaudit.daemon.ticks.push import Push
+from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.daemon.ticks.ticker import Newest, Ticker
 from numaudit.engine.engine import Engine
-from numaudit.exporters.prometheus import Pages
+from numaudit.exporters.prometheus import MetricPages
 from numaudit.exporters.push_counts import PushCounts
-from numaudit.web.auth import Access
+from numaudit.web.auth import AccessRules
 from numaudit.web.connections import Connections
 from numaudit.web.pages import AgentSite
 from numaudit.web.server import Server
@@ -40,7 +40,7 @@ class Agent:
     """Its services and its main loop."""
 
     server: Server
-    push: Push
+    push: PushService
     ticker: Ticker
     live: LiveNumbers
     site: AgentSite
@@ -65,7 +65,7 @@ class Agent:
         """
         started_at, newest, services = time.time(), Newest(), services or Services()
         inbox = Inbox() if loading is None else loading.inbox
-        access = Access.by(settings.web.config_file)
+        access = AccessRules.by(settings.web.config_file)
         schedule = Schedule(settings.interval, time.monotonic())
         health = HealthMonitor(settings.interval, services.died)
         requests, connections = Counter[tuple[str, str]](), Connections(settings.web.max_connections)
@@ -74,8 +74,8 @@ class Agent:
             started_at, newest, schedule, health, access, connections, requests,
             pushed if settings.otlp.endpoint else None, log_limit, reload, engine.observer.walks,
         )  # fmt: skip
-        pages = Pages(live.exposition, settings.metrics.created, health.is_current)
-        push = Push(settings, live.with_newest_tick, pushed, engine.observer.host)
+        pages = MetricPages(live.exposition, settings.metrics.created, health.is_current)
+        push = PushService(settings, live.with_newest_tick, pushed, engine.observer.host)
         ticker = Ticker(Publisher(settings, engine, started_at), newest, pages, push, schedule, health)
         verbosity = Verbosity(settings.log)
         reloading = Reloading(settings, reload, access, (ticker.use, verbosity.use))

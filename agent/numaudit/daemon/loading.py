@@ -14,8 +14,8 @@ from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
 from numaudit.engine.overhead.calibration import calibrate
 from numaudit.errors import NumauditError
-from numaudit.probes.probe import Kind, Probe, Reading
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.probe import Probe, ProbeKind, Reading
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 1800.0
@@ -28,8 +28,8 @@ class Loading:
     """A service: a thread loads; what came of it is taken over between two ticks, by the main thread."""
 
     name: ClassVar[str] = "probes"
-    kinds: Collection[Kind[Any]]
-    loader: Callable[[Collection[Kind[Any]]], Callable[[], Session]]
+    kinds: Collection[ProbeKind[Any]]
+    loader: Callable[[Collection[ProbeKind[Any]]], Callable[[], Session]]
     """Gives what loads probes of these kinds, in any thread. Called in the main thread."""
     inbox: Inbox
     session: Session = field(init=False)
@@ -44,7 +44,7 @@ class Loading:
     _changes: Changes = field(default_factory=Changes)
 
     def __post_init__(self) -> None:
-        self.session = Session.refused(self.kinds, Refusal(Reason.LOADING, "it is being loaded"))
+        self.session = Session.refused(self.kinds, ProbeRefusal(Reason.LOADING, "it is being loaded"))
 
     def start(self) -> None:
         """Load all that waits."""
@@ -72,17 +72,17 @@ class Loading:
             self.start()
 
     @staticmethod
-    def _waits(probe: Probe[Reading] | Refusal) -> bool:
-        return isinstance(probe, Refusal) and (probe.reason is Reason.LOADING or probe.reason.may_pass)
+    def _waits(probe: Probe[Reading] | ProbeRefusal) -> bool:
+        return isinstance(probe, ProbeRefusal) and (probe.reason is Reason.LOADING or probe.reason.may_pass)
 
-    def _load(self, kinds: Collection[Kind[Any]], load: Callable[[], Session]) -> None:
+    def _load(self, kinds: Collection[ProbeKind[Any]], load: Callable[[], Session]) -> None:
         try:
             loaded = load()
         except (NumauditError, OSError) as error:
-            loaded = Session.refused(kinds, Refusal(Reason.LOADER_DIED, str(error)))
+            loaded = Session.refused(kinds, ProbeRefusal(Reason.LOADER_DIED, str(error)))
         except Exception as error:
             _log.exception("internal error while probes were loaded")
-            loaded = Session.refused(kinds, Refusal(Reason.LOADER_DIED, f"internal error: {error!r}"))
+            loaded = Session.refused(kinds, ProbeRefusal(Reason.LOADER_DIED, f"internal error: {error!r}"))
         self.inbox.put(partial(self._take_over, loaded))
 
     def _take_over(self, loaded: Session) -> None:
@@ -94,13 +94,13 @@ class Loading:
             _log.warning("the cost of the probes is assumed, for it cannot be measured: %s", error)
         self._report(loaded.probes)
 
-    def _report(self, loaded: Mapping[str, Probe[Reading] | Refusal]) -> None:
-        runs = [name for name, probe in loaded.items() if not isinstance(probe, Refusal)]
+    def _report(self, loaded: Mapping[str, Probe[Reading] | ProbeRefusal]) -> None:
+        runs = [name for name, probe in loaded.items() if not isinstance(probe, ProbeRefusal)]
         if runs:
             _log.info("probes run: %s", ", ".join(runs))
         refused: dict[str, list[str]] = {}
         for name, probe in loaded.items():
-            if isinstance(probe, Refusal) and self._changes.is_news(name, probe.reason, usual=None):
+            if isinstance(probe, ProbeRefusal) and self._changes.is_news(name, probe.reason, usual=None):
                 later = "; this is tried again, less and less often" if probe.reason.may_pass else ""
                 refused.setdefault(f"{probe}{later}", []).append(name)
         for why, names in refused.items():

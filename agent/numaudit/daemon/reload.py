@@ -13,7 +13,7 @@ from numaudit.config.reloading import reloaded
 from numaudit.config.settings import Settings
 from numaudit.errors import InputError
 from numaudit.kernel.file_state import state_of
-from numaudit.web.auth import Access
+from numaudit.web.auth import AccessRules
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Reloading:
     """In force."""
     reload: Reload | None
     """None = they stay as they are."""
-    access: Access
+    access: AccessRules
     users: Sequence[Callable[[Settings], None]]
     _hung_up: bool = False
     """A SIGHUP came, and the settings have not been read since."""

@@ -9,11 +9,11 @@ from numaudit.intent import StartOutlook
 from numaudit.kernel.host import Host, may_be_there
 from numaudit.kubelet.questions.examination import examine, examine_absent
 from numaudit.kubelet.questions.kubelet_here import kubelet_here
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.snapshot import Check
 
 
-def checkpoint_checks(host: Host, readings: Readings) -> Iterator[Check]:
+def checkpoint_checks(host: Host, readings: KubeletReadings) -> Iterator[Check]:
     """Judged by what was read of this host's kubelet. A missing file has a check only where one should be."""
     kubelet, folder = kubelet_here(readings).starting.kubelet, readings.folder
     for kind, file in readings.checkpoints.items():

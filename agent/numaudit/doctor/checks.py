@@ -21,12 +21,12 @@ from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet.sources.poller import KubeletPoller
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import KINDS, kinds_by_default
 from numaudit.probes.pmu import PMU
-from numaudit.probes.probe import Kind
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.probe import ProbeKind
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check, CollectorOutcome
 
@@ -42,7 +42,7 @@ _CGROUPS, _NODES = 256, 4
 def examine(
     host: Host,
     session: Session | None = None,
-    readings: Readings | None = None,
+    readings: KubeletReadings | None = None,
     sources: Sequence[CollectorOutcome] = (),
 ) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
@@ -79,7 +79,7 @@ def _of_kubelet(host: Host) -> tuple[Check, ...]:
     return (*_checkpoints(host, readings), *answer_checks(readings))
 
 
-def _checkpoints(host: Host, readings: Readings | None) -> tuple[Check, ...]:
+def _checkpoints(host: Host, readings: KubeletReadings | None) -> tuple[Check, ...]:
     try:
         return () if readings is None else tuple(checkpoint_checks(host, readings))
     except (NumauditError, OSError, ValueError) as error:
@@ -104,9 +104,9 @@ def probe_checks(session: Session) -> tuple[Check, ...]:
     return tuple(_probe_check(kind, session) for kind in KINDS if kind not in _SOURCES)
 
 
-def _probe_check(kind: Kind[Any], session: Session) -> Check:
+def _probe_check(kind: ProbeKind[Any], session: Session) -> Check:
     probe = session.probe(kind)
-    if isinstance(probe, Refusal):
+    if isinstance(probe, ProbeRefusal):
         return failed(f"bpf {kind.name}", probe)
     how = [f"runs, {probe.how}" if probe.how else "runs"]
     if kind.name in session.compiled:

@@ -6,13 +6,13 @@ from numaudit.doctor.hardware import NotRead
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import explain
 from numaudit.pmu.choose import CannotCount
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.snapshot import Check
 
 
 def failed(name: str, error: Exception) -> Check:
     """The check of a measurement that raised this error."""
-    if isinstance(error, Refusal):
+    if isinstance(error, ProbeRefusal):
         return Check(name, "missing", error.text, error.hint, error.reason.value)
     if isinstance(error, CannotCount):
         return Check(name, "missing", error.text, error.hint, error.word)

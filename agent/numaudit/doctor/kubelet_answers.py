@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from numaudit.doctor.failed import failed
 from numaudit.kubelet.sources.client import NoToken, NotPermitted
-from numaudit.kubelet.sources.readings import Question, Readings
+from numaudit.kubelet.sources.readings import KubeletReadings, Question
 from numaudit.snapshot import Check
 
 PODRESOURCES = "podresources"
@@ -17,7 +17,7 @@ _RIGHTS = (
 _NO_TOKEN = "without it the names of refused pods and the kubelet's counters are missing; verdicts do not need it"  # noqa: S105 (a hint)
 
 
-def answer_checks(readings: Readings) -> Iterator[Check]:
+def answer_checks(readings: KubeletReadings) -> Iterator[Check]:
     """One check for each source of the kubelet that was asked."""
     for name, (question, said) in _CHECKS.items():
         error = readings.unanswered.get(question)
@@ -32,29 +32,29 @@ def answer_checks(readings: Readings) -> Iterator[Check]:
                 yield failed(name, error)
 
 
-def _pods(readings: Readings) -> str:
+def _pods(readings: KubeletReadings) -> str:
     pods = readings.pods or {}
     refused = sum(one.rejection is not None for one in pods.values())
     said = f"{len(pods)} pods, {refused} of them refused"
     return f"{said}; {readings.strange_pods} are not understood" if readings.strange_pods else said
 
 
-def _configz(readings: Readings) -> str:
+def _configz(readings: KubeletReadings) -> str:
     config = readings.config
     return f"Memory Manager {config.memory_manager_policy}, Topology Manager {config.topology_manager_policy}"
 
 
-def _metrics(readings: Readings) -> str:
+def _metrics(readings: KubeletReadings) -> str:
     found = readings.metrics
     assert found is not None
     return f"kubelet {found.version or 'of an unknown version'}, {len(found.counters)} counters of admissions"
 
 
-def _podresources(readings: Readings) -> str:
+def _podresources(readings: KubeletReadings) -> str:
     return f"{readings.resources_version}, {len(readings.resources or ())} pods"
 
 
-_CHECKS: dict[str, tuple[Question, Callable[[Readings], str]]] = {
+_CHECKS: dict[str, tuple[Question, Callable[[KubeletReadings], str]]] = {
     "kubelet /pods": ("/pods", _pods),
     "kubelet /configz": ("/configz", _configz),
     "kubelet /metrics": ("/metrics", _metrics),

@@ -27,7 +27,7 @@ from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.first_touch import FIRST_TOUCH, FirstTouch
 from numaudit.probes.hint_faults import HINT_FAULTS
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
@@ -69,7 +69,7 @@ def _try(one: SourceCheck, trial: Trial) -> Check:
     name = f"access {one.source}"
     try:
         if not trial.host.is_live:
-            raise Refusal(Reason.NOT_LIVE, f"{trial.host.root} is a captured tree")
+            raise ProbeRefusal(Reason.NOT_LIVE, f"{trial.host.root} is a captured tree")
         return Check(name, "ok", one.check(trial))
     except (NumauditError, OSError, ValueError) as error:
         return failed(name, error)

@@ -25,7 +25,7 @@ from numaudit.kernel.memory.walk_proof import LATE_PAGES, Contradiction, Rows, W
 from numaudit.kernel.tracing import btf
 from numaudit.kernel.tracing.bpf_map import count_possible_cpus
 from numaudit.probes import residency
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.residency import MoreCgroups, ResidencyWalk
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.machine import Machine
@@ -172,7 +172,7 @@ class CgroupWalks:
             self._walk = loaded
         elif loaded is not None:
             self._refused = Absent(f"no walk over all cgroups: {explain(loaded)}")
-            if isinstance(loaded, Refusal) and loaded.reason.may_pass:
+            if isinstance(loaded, ProbeRefusal) and loaded.reason.may_pass:
                 self._again_at = time.monotonic() + _TRY_AGAIN
 
     def _unload(self) -> None:

@@ -20,7 +20,7 @@ from numaudit.snapshot import ContainerId, Snapshot
 
 if TYPE_CHECKING:
     from numaudit.engine.overhead.limiter import Limiter
-    from numaudit.probes.session import Readings, Session
+    from numaudit.probes.session import ProbeReadings, Session
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Engine:
         self.last = Ticked(snapshot, judgements, report, observed_at)
         return self.last
 
-    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements, readings: Readings | None) -> Snapshot:
+    def _keep_budget(self, snapshot: Snapshot, judgements: Judgements, readings: ProbeReadings | None) -> Snapshot:
         """The snapshot with what measuring cost; probes that cost too much are paused from now on."""
         if self.limiter is None or readings is None:
             return snapshot
@@ -81,7 +81,7 @@ class Engine:
             return snapshot
 
 
-def _readings(session: Session) -> Readings:
-    from numaudit.probes.session import Readings  # noqa: PLC0415 (takes long, and most reports have no probes)
+def _readings(session: Session) -> ProbeReadings:
+    from numaudit.probes.session import ProbeReadings  # noqa: PLC0415 (takes long, and most reports have no probes)
 
-    return Readings(session)
+    return ProbeReadings(session)

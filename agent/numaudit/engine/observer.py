@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numaudit.containers.inventory import Census, Inventory
-from numaudit.engine.collectors.base import Collector, Run, Tick
+from numaudit.engine.collectors.base import Collector, Run, TickInputs
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.table import Collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
@@ -23,8 +23,8 @@ from numaudit.topology.machine import Machine
 
 if TYPE_CHECKING:  # the probes' modules are imported with the first probe
     from numaudit.engine.cgroup_walks import CgroupWalks, WalkedNow
-    from numaudit.probes.probe import Kind
-    from numaudit.probes.session import Readings, Session
+    from numaudit.probes.probe import ProbeKind
+    from numaudit.probes.session import ProbeReadings, Session
 
 _LEAST_CAPACITY = 1024
 """BPF maps hold twice as many cgroups as there are, and at least this many."""
@@ -43,7 +43,7 @@ class Observer:
     reader: Reader
     files: OpenFileCache
     kubelet: KubeletIntent
-    due: Callable[[Tick], Iterator[Collector]]
+    due: Callable[[TickInputs], Iterator[Collector]]
     """The collectors of a tick, in their order."""
     owners: Owners = field(default_factory=Owners)
     walks: CgroupWalks | None = None
@@ -64,7 +64,7 @@ class Observer:
         due = Collectors(kubelet).due
         return cls(host, machine, hierarchies, inventory, reader, files, kubelet, due, walks=walks)
 
-    def open_probes(self, kinds: Collection[Kind[Any]] | None = None) -> Session:
+    def open_probes(self, kinds: Collection[ProbeKind[Any]] | None = None) -> Session:
         """Load probes, each as far as this host lets it. The session is the caller's to close.
 
         Where memory is counted by cgroup v1 no two containers could be kept apart, so nothing is loaded.
@@ -73,14 +73,14 @@ class Observer:
 
         return self.probe_loader(kinds_by_default() if kinds is None else kinds)()
 
-    def probe_loader(self, kinds: Collection[Kind[Any]]) -> Callable[[], Session]:
+    def probe_loader(self, kinds: Collection[ProbeKind[Any]]) -> Callable[[], Session]:
         """Return a function that loads these probes, in any thread, sized for the present cgroups."""
-        from numaudit.probes.reasons import Reason, Refusal  # noqa: PLC0415 (takes long)
+        from numaudit.probes.reasons import ProbeRefusal, Reason  # noqa: PLC0415 (takes long)
         from numaudit.probes.session import Session  # noqa: PLC0415
 
         if self.host.is_live and not self.hierarchies.is_v2:
             text = f"cgroup {self.hierarchies.mode}: memory is counted by cgroup v1, which BPF programs do not see"
-            return partial(Session.refused, kinds, Refusal(Reason.CGROUP_V1, text))
+            return partial(Session.refused, kinds, ProbeRefusal(Reason.CGROUP_V1, text))
         cgroups = sum(len(groups) for groups in self.inventory.take().groups.values())
         nodes = len(self.machine.read().nodes)
         capacity = max(_LEAST_CAPACITY, _LEAST_PAIRS // nodes, 2 * cgroups)
@@ -95,7 +95,7 @@ class Observer:
     def observe(
         self,
         mappings_budget: float | None = None,
-        readings: Readings | None = None,
+        readings: ProbeReadings | None = None,
         mappings_of: ContainerId | None = None,
     ) -> Snapshot:
         """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`.
@@ -114,7 +114,7 @@ class Observer:
         is_followed = readings is not None and self.hierarchies.is_v2 and bool(census.containers)
         if is_followed:
             self.owners.follow(census, counted)
-        tick = Tick(
+        tick = TickInputs(
             self.host, machine, self.reader, census, self.owners, readings, walked, mappings_budget, mappings_of
         )
         hierarchies = self.hierarchies

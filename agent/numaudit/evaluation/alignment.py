@@ -19,7 +19,7 @@ from numaudit.evaluation.causes.spill import Spill, next_spill
 from numaudit.evaluation.changes import unchanged, why_no_intent
 from numaudit.evaluation.history import History, by_design, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds, share_outside
-from numaudit.evaluation.sources.base import AccessSource, Evidence
+from numaudit.evaluation.sources.base import AccessEvidence, AccessSource
 from numaudit.evaluation.sources.table import evaluate_sources, running_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
@@ -157,7 +157,7 @@ class _Judging:
         if self.there_before is not None and id_ not in self.there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
         ran = history.ran_with(grown)
-        evidence = Evidence(snapshot, id_, before, thresholds, ran, grown)
+        evidence = AccessEvidence(snapshot, id_, before, thresholds, ran, grown)
         evaluated = evaluate_sources(self.sources, evidence, history.samples)
         self.accesses[id_] = evaluated.accesses
         if evaluated.windows is not history.samples:

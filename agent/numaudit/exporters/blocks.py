@@ -17,7 +17,7 @@ _read = attrgetter(*_READ)
 _Points = tuple[tuple[Labels, ...], tuple[Number, ...]]
 
 
-class Block(NamedTuple):
+class SeriesBlock(NamedTuple):
     """The points of one container in one family; without a container (key None), all of the family."""
 
     key: Key | None
@@ -39,7 +39,7 @@ class Evaluated(NamedTuple):
 
     series: Mapping[Key, Series]
     """In the order in which they are exported."""
-    columns: tuple[Sequence[Block | None], ...]
+    columns: tuple[Sequence[SeriesBlock | None], ...]
     """For each family of the catalogue the block of each series; None = it has no points there."""
 
 
@@ -78,11 +78,11 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
 
 
 def _column(
-    row: Metric[Any], column: Sequence[Block | None], stale: Sequence[tuple[int, Series]]
-) -> Sequence[Block | None]:
+    row: Metric[Any], column: Sequence[SeriesBlock | None], stale: Sequence[tuple[int, Series]]
+) -> Sequence[SeriesBlock | None]:
     """With the blocks of those that changed; the same value when they turn out to be as they were."""
     points = _of_counter(row.name) if row.is_counter else _of_gauge(row)
-    found: list[Block | None] | None = None
+    found: list[SeriesBlock | None] | None = None
     for place, one in stale:
         labels, numbers = points(one)
         last = column[place]
@@ -93,7 +93,7 @@ def _column(
         elif last is None and not numbers:
             continue
         found = [*column] if found is None else found
-        found[place] = Block(one.key, labels, numbers) if numbers else None
+        found[place] = SeriesBlock(one.key, labels, numbers) if numbers else None
     return column if found is None else found
 
 

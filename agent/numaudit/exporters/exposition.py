@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from operator import add
 from typing import Any
 
-from numaudit.exporters.blocks import NOTHING, Block, Evaluated, evaluate
+from numaudit.exporters.blocks import NOTHING, Evaluated, SeriesBlock, evaluate
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
-from numaudit.exporters.facts import Live, Tick
+from numaudit.exporters.facts import ExportedTick, Live
 from numaudit.exporters.limit import Omitted, SeriesLimit
 from numaudit.exporters.metric import IDENTITY, Metric, Number, Since
 from numaudit.exporters.series import Key, Labels, Series
@@ -20,11 +20,11 @@ Point = tuple[Key | None, Labels, Number]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """One metric family with all its points; most come in blocks whose numbers alone differ from tick to tick."""
 
     metric: Metric[Any]
-    blocks: Sequence[Block]
+    blocks: Sequence[SeriesBlock]
 
     @property
     def points(self) -> Iterator[Point]:
@@ -40,7 +40,7 @@ class Family:
 class Exposition:
     """Families in the catalogue's order, and since when counters count."""
 
-    families: tuple[Family, ...] = ()
+    families: tuple[MetricFamily, ...] = ()
     since: Mapping[Since, float | None] = field(default_factory=dict)
     created: Mapping[Key, float] = field(default_factory=dict)
     omitted: Omitted = Omitted()
@@ -71,7 +71,7 @@ def evaluate_containers(
     """
     evaluated = evaluate(series, last)
     columns = zip(CONTAINER_METRICS, evaluated.columns, strict=True)
-    families = [Family(row, tuple(filter(None, column))) for row, column in columns]
+    families = [MetricFamily(row, tuple(filter(None, column))) for row, column in columns]
     created = {one.key: one.created for one in series}
     if set(kept_labels) != set(IDENTITY):
         shorten = _shortener(kept_labels)
@@ -83,7 +83,7 @@ def evaluate_containers(
     return Exposition(tuple(families), {}, created, omitted), evaluated
 
 
-def evaluate_tick(tick: Tick, containers: Exposition) -> Exposition:
+def evaluate_tick(tick: ExportedTick, containers: Exposition) -> Exposition:
     """All families of one tick: the containers' and the node's and agent's own."""
     own = [_own_family(metric, tick) for metric in TICK_METRICS]
     since: dict[Since, float | None] = {"agent": tick.started_at, "boot": tick.booted_at}
@@ -97,9 +97,9 @@ def evaluate_live(live: Live, started_at: float) -> Exposition:
     return Exposition(tuple(family for family in families if family.blocks), {"agent": started_at})
 
 
-def _own_family(metric: Metric[Any], subject: Tick | Live) -> Family:
+def _own_family(metric: Metric[Any], subject: ExportedTick | Live) -> MetricFamily:
     columns = tuple(zip(*metric.values(subject), strict=True))
-    return Family(metric, (Block(None, *columns),) if columns else ())
+    return MetricFamily(metric, (SeriesBlock(None, *columns),) if columns else ())
 
 
 def _shortener(kept_labels: Sequence[str]) -> Callable[[Key], Key]:
@@ -111,14 +111,16 @@ def _shortener(kept_labels: Sequence[str]) -> Callable[[Key], Key]:
     return shorten
 
 
-def _merge(family: Family, shorten: Callable[[Key], Key]) -> Family:
+def _merge(family: MetricFamily, shorten: Callable[[Key], Key]) -> MetricFamily:
     """Add up (or take the largest of) the series that have become one."""
     merged: dict[Key | None, dict[Labels, Number]] = {}
     join: Callable[[Number, Number], Number] = add if family.metric.merged == "sum" else max
     for key, labels, value in family.points:
         row = merged.setdefault(None if key is None else shorten(key), {})
         row[labels] = join(row[labels], value) if labels in row else value
-    return Family(family.metric, [Block(key, tuple(row), tuple(row.values())) for key, row in merged.items()])
+    return MetricFamily(
+        family.metric, [SeriesBlock(key, tuple(row), tuple(row.values())) for key, row in merged.items()]
+    )
 
 
 def _earliest(created: Mapping[Key, float], shorten: Callable[[Key], Key]) -> dict[Key, float]:
@@ -129,7 +131,7 @@ def _earliest(created: Mapping[Key, float], shorten: Callable[[Key], Key]) -> di
     return found
 
 
-def _counts(families: Iterable[Family]) -> Counter[Key]:
+def _counts(families: Iterable[MetricFamily]) -> Counter[Key]:
     counts: Counter[Key] = Counter()
     for family in families:
         for key, _, numbers in family.blocks:
@@ -138,10 +140,14 @@ def _counts(families: Iterable[Family]) -> Counter[Key]:
     return counts
 
 
-def _limited(families: list[Family], limit: SeriesLimit, order: Sequence[Key]) -> tuple[list[Family], Omitted]:
+def _limited(
+    families: list[MetricFamily], limit: SeriesLimit, order: Sequence[Key]
+) -> tuple[list[MetricFamily], Omitted]:
     if sum(map(len, families)) <= limit.most:
         return families, limit.choose_all(order)
     chosen, omitted = limit.choose(order, _counts(families))
     if not omitted.containers:
         return families, omitted
-    return [Family(one.metric, [block for block in one.blocks if block.key in chosen]) for one in families], omitted
+    return [
+        MetricFamily(one.metric, [block for block in one.blocks if block.key in chosen]) for one in families
+    ], omitted

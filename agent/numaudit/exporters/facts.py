@@ -28,7 +28,7 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class ExportedTick:
     """One tick's result and what was found at start."""
 
     report: Report

@@ -24,7 +24,7 @@ from opentelemetry.semconv.schemas import Schemas
 
 from numaudit import __version__
 from numaudit.exporters.catalogue import LABELS
-from numaudit.exporters.exposition import Exposition, Family
+from numaudit.exporters.exposition import Exposition, MetricFamily
 from numaudit.exporters.metric import IDENTITY, Label, Metric
 from numaudit.exporters.series import Key
 
@@ -41,7 +41,7 @@ _INSTANCES = uuid.UUID("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PushPart:
     """One request of a push."""
 
     body: bytes
@@ -77,7 +77,7 @@ def instance_id(machine: str | None, node: str | None, listen: tuple[str, int]) 
 
 def requests(
     expositions: Sequence[Exposition], of: Resource, now: float, most_points: int = MOST_POINTS
-) -> Iterator[Part]:
+) -> Iterator[PushPart]:
     """All families as requests of at most `most_points` points; `now` in seconds since the epoch.
 
     Each point has the time at which it was measured: with that of the push, rates would be wrong by up to a tick.
@@ -90,7 +90,7 @@ def requests(
             into = None
             for point in _points(family, exposition, identities, at):
                 if count == most_points:
-                    yield Part(request.SerializeToString(), count)
+                    yield PushPart(request.SerializeToString(), count)
                     request, count, into = _empty(of), 0, None
                 if into is None:
                     into = _points_of(request, family.metric)
@@ -103,7 +103,7 @@ def requests(
                     added.as_double = number
                 count += 1
     if count:
-        yield Part(request.SerializeToString(), count)
+        yield PushPart(request.SerializeToString(), count)
 
 
 def points(expositions: Sequence[Exposition]) -> int:
@@ -111,7 +111,7 @@ def points(expositions: Sequence[Exposition]) -> int:
     return sum(len(family) for one in expositions for family in _sent(one))
 
 
-def _sent(exposition: Exposition) -> Iterator[Family]:
+def _sent(exposition: Exposition) -> Iterator[MetricFamily]:
     return (family for family in exposition.families if not family.metric.is_standard)
 
 
@@ -141,7 +141,7 @@ class _Attributes(dict[tuple[str, ...], bytes]):
 
 
 def _points(
-    family: Family, exposition: Exposition, identities: _Attributes, at: int
+    family: MetricFamily, exposition: Exposition, identities: _Attributes, at: int
 ) -> Iterator[tuple[int, int | float, bytes]]:
     """Start time in nanoseconds, number, attributes."""
     row = family.metric

@@ -22,9 +22,9 @@ from google.rpc.status_pb2 import Status
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from numaudit.errors import printable, without_password
-from numaudit.exporters.otel import Part
+from numaudit.exporters.otel import PushPart
 from numaudit.exporters.otlp_http import target
-from numaudit.net.connection import MOST_OF_AN_ANSWER, Answer, Connection
+from numaudit.net.connection import MOST_OF_AN_ANSWER, Connection, HttpAnswer
 from numaudit.net.target import Target
 
 LONGEST_WAIT = 3600.0
@@ -78,7 +78,7 @@ class Receiver:
     def __post_init__(self) -> None:
         self.target = target(self.endpoint, self.headers, self.ca_file, self.compression)
 
-    def deliver(self, parts: Iterable[Part]) -> Delivery:
+    def deliver(self, parts: Iterable[PushPart]) -> Delivery:
         """Send each part. One that is refused does not keep the others back."""
         found = Delivery()
         connection = self._connection = Connection(self.target, self.timeout)
@@ -104,7 +104,7 @@ class Receiver:
         if (connection := self._connection) is not None:
             connection.cut()
 
-    def _send(self, part: Part, connection: Connection) -> int:
+    def _send(self, part: PushPart, connection: Connection) -> int:
         """Points that were rejected. Raises _Refusal when it is final, or no time is left for another attempt."""
         body = gzip.compress(part.body, compresslevel=1) if self.compression == "gzip" else part.body
         pause = _FIRST_WAIT
@@ -117,7 +117,7 @@ class Receiver:
                     raise
                 pause *= 2
 
-    def _post(self, body: bytes, part: Part, connection: Connection) -> int:
+    def _post(self, body: bytes, part: PushPart, connection: Connection) -> int:
         try:
             answer = connection.post(body)
         except TimeoutError:
@@ -130,7 +130,7 @@ class Receiver:
         return min(_rejected(answer), part.points)
 
 
-def _refusal(answer: Answer) -> _Refusal:
+def _refusal(answer: HttpAnswer) -> _Refusal:
     if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
         where = without_password(_words(answer.headers.get("Location", "nowhere")))
         return _Refusal(f"{answer.status}: a redirect to {where}; it is not followed, set otlp.endpoint", again=False)
@@ -154,7 +154,7 @@ def _retry_after(text: str, now: float) -> float | None:
     return min(max(0.0, seconds), LONGEST_WAIT)
 
 
-def _message(answer: Answer) -> str:
+def _message(answer: HttpAnswer) -> str:
     """A receiver's message about a request that it does not take: a google.rpc.Status, or text."""
     if not _is_plain(answer):
         return ""
@@ -166,7 +166,7 @@ def _message(answer: Answer) -> str:
     return answer.body[: 4 * _MOST_WORDS].decode(errors="replace")
 
 
-def _rejected(answer: Answer) -> int:
+def _rejected(answer: HttpAnswer) -> int:
     """Points of a request that was taken, but not all of it."""
     if not answer.complete:
         _log.warning("the OTLP receiver's answer is longer than %d bytes; it is not read", MOST_OF_AN_ANSWER)
@@ -184,7 +184,7 @@ def _rejected(answer: Answer) -> int:
     return rejected
 
 
-def _is_plain(answer: Answer) -> bool:
+def _is_plain(answer: HttpAnswer) -> bool:
     """A compressed answer, which no request asks for, may unfold to any size."""
     plain = answer.headers.get("Content-Encoding", "identity") == "identity"
     if not plain:
@@ -192,7 +192,7 @@ def _is_plain(answer: Answer) -> bool:
     return plain
 
 
-def _kind(answer: Answer) -> str:
+def _kind(answer: HttpAnswer) -> str:
     return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Push:
+class OtlpPusher:
     """Pushes from a thread of its own, and counts the outcomes."""
 
     receiver: Receiver

@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from numaudit.exporters.blocks import Block
-from numaudit.exporters.exposition import Exposition, Family
+from numaudit.exporters.blocks import SeriesBlock
+from numaudit.exporters.exposition import Exposition, MetricFamily
 from numaudit.exporters.metric import IDENTITY, Metric
 from numaudit.exporters.packed import Packed, Packer
 from numaudit.exporters.series import Key, Labels
@@ -106,7 +106,7 @@ class _Since(NamedTuple):
 class _RenderedFamily(NamedTuple):
     """Parts that the next rendering can use again."""
 
-    blocks: Sequence[Block]
+    blocks: Sequence[SeriesBlock]
     text: bytes
     templates: Mapping[Key | None, _Template]
     since: _Since
@@ -116,7 +116,9 @@ Rendered = dict[str, _RenderedFamily]
 """By name of the family."""
 
 
-def _render_family(family: Family, format_: Format, since: _Since, before: _RenderedFamily | None) -> _RenderedFamily:
+def _render_family(
+    family: MetricFamily, format_: Format, since: _Since, before: _RenderedFamily | None
+) -> _RenderedFamily:
     # Facts and verdicts hardly ever change from tick to tick.
     if before is not None and before.blocks == family.blocks and before.since == since:
         return before
@@ -149,7 +151,7 @@ def _lines(metric: Metric[Any], key: Key | None, labels: Sequence[Labels], creat
     return "".join(lines)
 
 
-def _head(family: Family, format_: Format) -> str:
+def _head(family: MetricFamily, format_: Format) -> str:
     metric = family.metric
     kind = "counter" if metric.is_counter else "gauge"
     if format_ == "text":
@@ -192,7 +194,7 @@ class _Page(NamedTuple):
 
 
 @dataclass(slots=True)
-class Pages:
+class MetricPages:
     """The newest tick in every form that scrapers ask for. Safe to use from many threads."""
 
     live: Callable[[], Exposition]

@@ -19,7 +19,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class FleetAgent:
     """One agent."""
 
     key: Key
@@ -36,15 +36,15 @@ class Agent:
 class Agents:
     """One for each node."""
 
-    by_key: Mapping[Key, Agent]
+    by_key: Mapping[Key, FleetAgent]
     notices: tuple[str, ...]
 
-    def of(self, sample: Sample, scope: Scope) -> Agent | None:
+    def of(self, sample: Sample, scope: Scope) -> FleetAgent | None:
         """Whose sample this is; None = of one that is left out."""
         return self.by_key.get(key_of(sample, scope))
 
     @property
-    def reporting(self) -> tuple[Agent, ...]:
+    def reporting(self) -> tuple[FleetAgent, ...]:
         return tuple(one for one in self.by_key.values() if one.state == "reporting")
 
 
@@ -72,7 +72,7 @@ def find_agents(
     if not keys:
         raise Unavailable(_nothing(scope))
     found = [
-        Agent(
+        FleetAgent(
             key,
             key[0] or _instance(scope, key),
             _instance(scope, key),
@@ -83,7 +83,7 @@ def find_agents(
         for key in keys
     ]
     found.sort(key=lambda one: (one.node, STATES.index(one.state), one.age or 0.0, one.key))
-    by_node: dict[str, Agent] = {}
+    by_node: dict[str, FleetAgent] = {}
     several: dict[str, None] = {}
     for one in found:
         if by_node.setdefault(one.node, one) is not one and one.state == "reporting":

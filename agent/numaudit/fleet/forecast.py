@@ -16,10 +16,10 @@ from numaudit.containermanager.memory.static_policy import is_managed
 from numaudit.containermanager.pod.spec import CPU
 from numaudit.errors import InputError, Unavailable
 from numaudit.fleet import queries
-from numaudit.fleet.agents import Agent, Agents, Key, key_of
+from numaudit.fleet.agents import Agents, FleetAgent, Key, key_of
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.memory_map import NodeThere, NotTold, is_static, node_there, prefers_closest
-from numaudit.fleet.report import Answers, ask_agents, count_of
+from numaudit.fleet.report import FleetAnswers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import notices_of, plural, reporting_sentence
 from numaudit.memorymanager.api import Admission, KubeletHangs, Pod, admit, qos
@@ -48,7 +48,7 @@ class Found:
     """Nodes in whose memory map containers hold something that are gone."""
 
 
-def ask_maps(prometheus: Answers, scope: Scope) -> Found:
+def ask_maps(prometheus: FleetAnswers, scope: Scope) -> Found:
     """Raises Unavailable."""
     agents = ask_agents(prometheus, scope)
     samples = prometheus.vector(queries.memory_maps(scope))
@@ -58,7 +58,7 @@ def ask_maps(prometheus: Answers, scope: Scope) -> Found:
     return Found(agents, _by_agent(scope, samples), _by_agent(scope, distances), stale)
 
 
-def forecast(prometheus: Answers, found: Found, pod: Pod, count: int | None, top: int) -> FleetForecast:
+def forecast(prometheus: FleetAnswers, found: Found, pod: Pod, count: int | None, top: int) -> FleetForecast:
     """Where `count` such pods would go (None = as many as fit); ways in are sought on the `top` nearest nodes.
 
     Raises Unavailable when nothing is known of any node.
@@ -125,7 +125,7 @@ class _Refused:
     """The largest request for memory that would be admitted."""
 
 
-def _try(agent: Agent, found: Found, pod: Pod, most: int, notices: Counter[str]) -> FleetFit | _Refused:
+def _try(agent: FleetAgent, found: Found, pod: Pod, most: int, notices: Counter[str]) -> FleetFit | _Refused:
     """Have the node admit the pod again and again. Raises NotTold, and as `admit` does."""
     if agent.state != "reporting":
         raise NotTold(f"its agent is {agent.state}, so its memory map is not known")

@@ -17,7 +17,7 @@ from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
 from numaudit.fleet.answers import Reply, Sample, error_in, read_scalar, read_vector
 from numaudit.fleet.http_config import HttpConfig
-from numaudit.net.connection import Answer, Connection, NotUnderstood, TooLarge
+from numaudit.net.connection import Connection, HttpAnswer, NotUnderstood, TooLarge
 from numaudit.net.target import target_of
 from numaudit.net.url import parse_url
 
@@ -107,7 +107,7 @@ def _parse(url: str) -> SplitResult:
         ) from None
 
 
-def _checked(answer: Answer) -> bytes:
+def _checked(answer: HttpAnswer) -> bytes:
     """The body of a query that went well, unpacked."""
     try:
         body = answer.unpacked(LARGEST_ANSWER)

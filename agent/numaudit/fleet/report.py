@@ -18,7 +18,7 @@ from numaudit.api.fleet_document import (
 from numaudit.errors import ParseError
 from numaudit.evaluation.access import Source
 from numaudit.fleet import queries
-from numaudit.fleet.agents import STATES, Agent, Agents, find_agents
+from numaudit.fleet.agents import STATES, Agents, FleetAgent, find_agents
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import SEVERITY, notices_of, problem, summary
@@ -32,7 +32,7 @@ _ALLOCATABLE, _FREE, _STRANDED, _ADMISSIBLE = (
 )
 
 
-class Answers(Protocol):
+class FleetAnswers(Protocol):
     """Whoever answers queries about one moment."""
 
     where: str
@@ -43,13 +43,13 @@ class Answers(Protocol):
         """Raises Unavailable."""
 
 
-def ask_agents(prometheus: Answers, scope: Scope) -> Agents:
+def ask_agents(prometheus: FleetAnswers, scope: Scope) -> Agents:
     """Raises Unavailable, also when there are none."""
     questions = (queries.agents, queries.known_agents, queries.targets, queries.ages)
     return find_agents(scope, *(prometheus.vector(one(scope)) for one in questions))
 
 
-def ask_report(prometheus: Answers, scope: Scope, top: int) -> FleetReport:
+def ask_report(prometheus: FleetAnswers, scope: Scope, top: int) -> FleetReport:
     """Ask for all of it; `top` limits the worst containers and the refused workloads. Raises Unavailable."""
     agents = ask_agents(prometheus, scope)
     own = _Own(agents, scope)
@@ -100,7 +100,7 @@ def ask_report(prometheus: Answers, scope: Scope, top: int) -> FleetReport:
 
 
 class _Row(NamedTuple):
-    agent: Agent
+    agent: FleetAgent
     sample: Sample
 
 

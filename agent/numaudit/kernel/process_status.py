@@ -14,7 +14,7 @@ from numaudit.kernel.host import Host, read_bytes
 _LINE = re.compile(rb"^Rss(Anon|File|Shmem):\s+(\d{1,15}) kB$", re.MULTILINE)
 
 
-class Resident(NamedTuple):
+class ProcessMemory(NamedTuple):
     """Bytes that are resident, without huge pages of the pool."""
 
     anon: int
@@ -24,14 +24,14 @@ class Resident(NamedTuple):
     """Of files in a tmpfs, and of shared memory without a name."""
 
 
-def read(host: Host, pid: int) -> Resident:
+def read(host: Host, pid: int) -> ProcessMemory:
     """Raises OSError when the process has ended or may not be read, ParseError."""
     return parse(read_bytes(f"{host.proc}/{pid}/status"))
 
 
-def parse(text: bytes) -> Resident:
+def parse(text: bytes) -> ProcessMemory:
     """Raises ParseError where sizes are missing, as of a kernel thread or a process that has ended."""
     sizes = {name: int(size) << 10 for name, size in _LINE.findall(text)}
-    if len(sizes) < len(Resident._fields):
+    if len(sizes) < len(ProcessMemory._fields):
         raise ParseError("/proc/PID/status does not say how much memory the process has (RssAnon, RssFile, RssShmem)")
-    return Resident(sizes[b"Anon"], sizes[b"File"], sizes[b"Shmem"])
+    return ProcessMemory(sizes[b"Anon"], sizes[b"File"], sizes[b"Shmem"])

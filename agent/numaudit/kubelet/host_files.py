@@ -25,13 +25,13 @@ from numaudit.kubelet.questions.starting import Asked
 from numaudit.kubelet.sources import state_files
 from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.poller import KubeletPoller
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast
 
 STANDARD_INPUT = Path("-")
 
 
-def poll_once(poller: KubeletPoller) -> Readings | None:
+def poll_once(poller: KubeletPoller) -> KubeletReadings | None:
     """Read what decides about the kubelet's next start, and its pods; None = there is no kubelet. Closes the poller."""
     try:
         return poller.poll_state()
@@ -122,7 +122,9 @@ def refuse_other_files(file: Path, data: bytes) -> None:
     raise InputError(f"{shown}: this is not a checkpoint: {why}; give a {MEMORY}, {CPU} or {DEVICES}")
 
 
-def decode_given(file: Path, host: Host, readings: Readings | None, *, may_be_empty: bool = False) -> CheckpointFile:
+def decode_given(
+    file: Path, host: Host, readings: KubeletReadings | None, *, may_be_empty: bool = False
+) -> CheckpointFile:
     """A file that was named. One of the kubelet's that was read already is not read again.
 
     Raises as `read_given` and `refuse_other_files`.
@@ -135,7 +137,7 @@ def decode_given(file: Path, host: Host, readings: Readings | None, *, may_be_em
     return replace(found, shown="")
 
 
-def _read_already(file: Path, host: Host, readings: Readings) -> CheckpointFile | None:
+def _read_already(file: Path, host: Host, readings: KubeletReadings) -> CheckpointFile | None:
     path, known = file.resolve(), [one for one in readings.checkpoints.values() if one.data is not None]
     return next((one for one in known if host.at(one.shown).resolve() == path), None)
 
@@ -149,7 +151,7 @@ def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine:
     poller = KubeletPoller.of(host)
     if file is not None and not belongs_to(poller.locate(), file):
         poller.close()
-        alone = Readings(folder=poller.host.kubelet_root)
+        alone = KubeletReadings(folder=poller.host.kubelet_root)
         return (_examined(str(file), decode_given(file, host, None), alone, kubelet_here(alone, asked)),)
     readings = poll_once(poller)
     host = poller.host
@@ -180,13 +182,13 @@ def _is_missed(start: StartOutlook) -> bool:
     return any(one.name == CHECKPOINT_ABSENT for one in start.findings)
 
 
-def _without_kubelet(host: Host) -> Readings:
+def _without_kubelet(host: Host) -> KubeletReadings:
     watch = MachineWatch(host)
     machine = watch.machine()
-    return Readings(machine=machine, machine_problem=watch.problem, folder=host.kubelet_root)
+    return KubeletReadings(machine=machine, machine_problem=watch.problem, folder=host.kubelet_root)
 
 
-def _examined(shown: str, file: CheckpointFile, readings: Readings, here: KubeletHere) -> ExaminedFile:
+def _examined(shown: str, file: CheckpointFile, readings: KubeletReadings, here: KubeletHere) -> ExaminedFile:
     kubelet, machine = here.starting.kubelet, readings.machine
     if file.kind is not None and file.is_absent:
         return ExaminedFile(shown, file, examine_absent(file.kind, shown, kubelet), here.starting, with_machine=False)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numaudit.kernel.host import Host
     from numaudit.kubelet.intent.intent_of import Collected, Steps
     from numaudit.kubelet.sources.poller import KubeletPoller
-    from numaudit.kubelet.sources.readings import Readings
+    from numaudit.kubelet.sources.readings import KubeletReadings
     from numaudit.snapshot import Container
 
 
@@ -54,7 +54,7 @@ class KubeletIntent:
         return intent_of(self.poller.poll(here), here, self._steps)
 
     @property
-    def readings(self) -> Readings | None:
+    def readings(self) -> KubeletReadings | None:
         """Readings of the newest poll; None = no kubelet was there to ask."""
         return None if self._poller is None else self._poller.newest
 

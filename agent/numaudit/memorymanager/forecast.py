@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from numaudit.checkpoints.start.findings import Answer
+from numaudit.checkpoints.start.findings import StartAnswer
 from numaudit.containermanager.memory.static_policy import memory_nodes
 from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.memorymanager.admission import Admission, NodeState
@@ -42,7 +42,7 @@ class Obstacle(Value, frozen=True):
 class Start:
     """Does the kubelet start with its files? The answer of `restart.outlook` for all of them together."""
 
-    answer: Answer = "yes"
+    answer: StartAnswer = "yes"
     refusal: str | None = None
     obstacles: tuple[Obstacle, ...] = ()
 
@@ -78,7 +78,7 @@ class Forecast(Value, frozen=True):
     reboot: bool
     """Of the whole node: then no container runs when the kubelet starts, and a node's memory may be another than now.
     As devices are left out, it changes nothing else."""
-    starts: Answer
+    starts: StartAnswer
     """Does the kubelet start with its files? As `numaudit state verify` answers for the worst of them."""
     refusal: str | None
     """The kubelet's error when it does not start with its files. None = it may start, or its words are not known."""

@@ -41,7 +41,7 @@ class TooLarge(NotUnderstood):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """Answer of a server."""
 
     status: int
@@ -109,15 +109,15 @@ class Connection(http.client.HTTPConnection):
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(now_open, socket.SHUT_RDWR)  # that of an SSLSocket is not for two threads
 
-    def post(self, body: bytes, most: int = MOST_OF_AN_ANSWER) -> Answer:
+    def post(self, body: bytes, most: int = MOST_OF_AN_ANSWER) -> HttpAnswer:
         """`most`: bytes of its body that are read. Raises OSError (TimeoutError at the deadline) and HTTPException."""
         return self._ask("POST", self._to.path, body, {}, most)
 
-    def get(self, path: str, headers: Mapping[str, str], most: int) -> Answer:
+    def get(self, path: str, headers: Mapping[str, str], most: int) -> HttpAnswer:
         """With these headers beside the target's. Raises as `post`."""
         return self._ask("GET", path, None, headers, most)
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], most: int) -> Answer:
+    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], most: int) -> HttpAnswer:
         """After a failure the next request makes a new connection."""
         answer = None
         try:
@@ -137,7 +137,7 @@ class Connection(http.client.HTTPConnection):
                 self.close()
         return answer
 
-    def _answer(self, most: int) -> Answer:
+    def _answer(self, most: int) -> HttpAnswer:
         self._head_left = MOST_OF_A_HEAD
         with self.getresponse() as response:
             self._head_left = None
@@ -149,7 +149,7 @@ class Connection(http.client.HTTPConnection):
                 raise NotUnderstood("the answer ends too early")
             complete = body.tell() <= most
             body.truncate(most)
-            return Answer(response.status, response.headers, body.getvalue(), complete)
+            return HttpAnswer(response.status, response.headers, body.getvalue(), complete)
 
     def came(self, size: int) -> None:
         """Bytes were read. Raises TooLarge while they are of a head without end."""

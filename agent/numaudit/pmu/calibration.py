@@ -60,7 +60,7 @@ class Figure(Value, frozen=True):
     """Whether they agree; a busy machine may never let them."""
 
 
-class Evidence(Value, frozen=True):
+class PlacementEvidence(Value, frozen=True):
     """Where the pages and the CPUs of a measurement were, by the kernel's own answer afterwards."""
 
     pages: Mapping[int, int]
@@ -82,7 +82,7 @@ class PairSpeed(Value, frozen=True):
     """Of a load that waits for memory, on an otherwise idle path."""
     bytes_per_second: Figure | None = None
     """Read by all CPUs of the node at once."""
-    evidence: Evidence | None = None
+    evidence: PlacementEvidence | None = None
     """Where its pages and CPUs really were; null = it was not measured."""
     reason: str | None = None
     """Why a figure is missing; null = none is."""
@@ -125,7 +125,7 @@ def best_of(values: Sequence[float], within: float, highest: bool = False) -> Fi
     return Figure(best[0], len(values), spread, len(best) == _BEST and spread <= within)
 
 
-def misplaced(evidence: Evidence, cpu_node: int, memory_node: int) -> str | None:
+def misplaced(evidence: PlacementEvidence, cpu_node: int, memory_node: int) -> str | None:
     """Why a measurement does not stand for its pair; None = it does."""
     wrong = {node: count for node, count in evidence.pages.items() if node != memory_node}
     if wrong or evidence.elsewhere:

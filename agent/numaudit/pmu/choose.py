@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 from numaudit.errors import Unavailable
-from numaudit.pmu.families import Encoding, EventSet, Family, family_of
+from numaudit.pmu.families import CpuFamily, Encoding, EventSet, family_of
 from numaudit.pmu.identity import CpuIdentity
 from numaudit.pmu.machine_kind import MachineKind
 
@@ -95,7 +95,7 @@ class Accesses(NamedTuple):
 class Plan:
     """Events to open on every CPU, and what their counts mean."""
 
-    family: Family
+    family: CpuFamily
     set: EventSet
     type: int
     """Of struct perf_event_attr, for each event."""
@@ -165,7 +165,7 @@ def first_that_opens(candidates: Sequence[Plan], open_plan: Callable[[Plan], T])
     return last, open_plan(last)
 
 
-def _only_family(cores: Cores) -> Family:
+def _only_family(cores: Cores) -> CpuFamily:
     report = "`numaudit capture` takes what is needed to add it; until then use another source"
     if not cores.cpus:
         raise CannotCount("the kernel does not say which CPU this is", report, "cpu-unknown")
@@ -193,7 +193,7 @@ def _only_pmu(cores: Cores) -> CorePmu:
     return cores.pmus[0]
 
 
-def _cannot_tell(family: Family, cores: Cores) -> CannotCount:
+def _cannot_tell(family: CpuFamily, cores: Cores) -> CannotCount:
     what = f"{family.title}: sockets with several nodes, whose nodes the events do not tell apart"
     physical = "switch sub-NUMA clustering off in the firmware"
     remedy = "give the virtual machine one socket for each node" if cores.is_virtual else physical
@@ -209,7 +209,7 @@ def no_pmu(cores: Cores) -> CannotCount:
     return CannotCount("this machine shows no PMU of its cores", "use a kernel with the driver of its PMU", "no-pmu")
 
 
-def _plan(family: Family, one: EventSet, pmu: CorePmu, cores: Cores) -> Plan:
+def _plan(family: CpuFamily, one: EventSet, pmu: CorePmu, cores: Cores) -> Plan:
     near, far = len(one.local), len(one.remote)
     in_local = -1 if one.local_is_total else 0
     local, remote = (1,) * near + (in_local,) * far, (0,) * near + (1,) * far

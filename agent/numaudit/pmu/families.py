@@ -94,7 +94,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class CpuFamily:
     """One kind of CPU as far as its memory events go."""
 
     id: str
@@ -106,12 +106,12 @@ class Family:
 
 
 @cache
-def families() -> tuple[Family, ...]:
+def families() -> tuple[CpuFamily, ...]:
     """The whole table."""
     return tuple(_family(row) for row in _read("families.yaml")["families"])
 
 
-def family_of(cpu: CpuIdentity) -> Family | None:
+def family_of(cpu: CpuIdentity) -> CpuFamily | None:
     """The one family that a CPU belongs to; None = it is not in the table."""
     return next((family for family in families() if any(match.fits(cpu) for match in family.match)), None)
 
@@ -123,9 +123,9 @@ def _read(name: str) -> Any:  # noqa: ANN401 (as YAML has it)
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
 
 
-def _family(row: dict[str, Any]) -> Family:
+def _family(row: dict[str, Any]) -> CpuFamily:
     latency = row.get("latency")
-    return Family(
+    return CpuFamily(
         id=row["id"],
         title=row["title"],
         match=tuple(_match(one) for one in row["match"]),

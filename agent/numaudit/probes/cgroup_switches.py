@@ -22,7 +22,7 @@ from numaudit.probes.bpf_probe import FIRST, BpfProbe
 from numaudit.probes.loading import function_entry
 from numaudit.probes.loading.loader import LoadedProbe, Program
 from numaudit.probes.probe import Loss
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.topology.nodeset import CpuSet
 
 Hook = Literal["cgroup-switches", "sched_switch"]
@@ -56,7 +56,7 @@ def find_cgroups_of_task(host: Host) -> int:
     With it a program finds that a switch is within a cgroup, and sched_switch is the cheaper hook.
     """
     types = function_entry.read_btf(host)
-    found = None if isinstance(types, Refusal) else types.member("task_struct", "cgroups")
+    found = None if isinstance(types, ProbeRefusal) else types.member("task_struct", "cgroups")
     return 0 if found is None else found.bits // 8
 
 

@@ -16,7 +16,7 @@ from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
 from numaudit.probes import cgroup_switches
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe
 from numaudit.probes.loading.loader import ProbeRequest, Program
-from numaudit.probes.probe import Kind, Loss, Reading
+from numaudit.probes.probe import Loss, ProbeKind, Reading
 
 _KEY = "=QQ"  # struct cpu_time_key
 
@@ -72,7 +72,7 @@ class CpuTime(CgroupSwitchProbe):
         return super().forget(cgroups)
 
 
-CPU_TIME = Kind("cpu_time", request, CpuTime, ns_per_event=260.0)
+CPU_TIME = ProbeKind("cpu_time", request, CpuTime, ns_per_event=260.0)
 
 
 def decode(

@@ -26,8 +26,8 @@ from numaudit.kernel.tracing.perf_event import Event
 from numaudit.kernel.tracing.perf_ring import Ring
 from numaudit.probes import reasons
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
-from numaudit.probes.probe import Kind, Loss, NodePair, Reading
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.probe import Loss, NodePair, ProbeKind, Reading
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.topology.nodeset import CpuSet
 
 _NAME = "first_touch"
@@ -199,7 +199,7 @@ class FirstTouch:
         perf_event.enable(event)
 
 
-FIRST_TOUCH = Kind(_NAME, request, FirstTouch, ns_per_event=3000.0, by_default=False, pause_order=3)
+FIRST_TOUCH = ProbeKind(_NAME, request, FirstTouch, ns_per_event=3000.0, by_default=False, pause_order=3)
 
 
 def decode(bodies: Iterable[bytes]) -> list[tuple[int, int]]:
@@ -239,4 +239,4 @@ def _read_blocks(host: Host) -> MemoryBlocks:
     try:
         return memory_blocks.read(host)
     except Unavailable as error:
-        raise Refusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error
+        raise ProbeRefusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error

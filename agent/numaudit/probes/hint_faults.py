@@ -32,8 +32,8 @@ from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading import function_entry
 from numaudit.probes.loading.function_entry import Way
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
-from numaudit.probes.probe import Kind, Loss, Reading
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.probe import Loss, ProbeKind, Reading
+from numaudit.probes.reasons import ProbeRefusal
 
 _NAME = "hint_faults"
 FUNCTION = "task_numa_fault"
@@ -103,7 +103,7 @@ class HintFaultCounts(Reading):
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     """Request for the loader."""
     types = function_entry.read_btf(host)
-    found = types if isinstance(types, Refusal) else types.function(FUNCTION)
+    found = types if isinstance(types, ProbeRefusal) else types.function(FUNCTION)
     entry = function_entry.programs(_NAME, FUNCTION, found)
     registers = function_entry.registers()
     return ProbeRequest(
@@ -130,9 +130,9 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     )
 
 
-def find_pass_members(types: Btf | Refusal) -> dict[str, int]:
+def find_pass_members(types: Btf | ProbeRefusal) -> dict[str, int]:
     """Where the kernel keeps a process's scan pass, in bytes; zeros where BTF does not say."""
-    if isinstance(types, Refusal):
+    if isinstance(types, ProbeRefusal):
         return dict.fromkeys(_MEMBERS, 0)
     found = {name: types.member(structure, member) for name, (structure, member) in _MEMBERS.items()}
     if not all(found.values()):
@@ -199,7 +199,7 @@ class HintFaults(BpfProbe):
         self._hooks.append(attached.descriptor)
         try:
             self._attach_raw_tracepoint(_SKIP_TRACEPOINT, _ON_SKIP)
-        except Refusal as refusal:
+        except ProbeRefusal as refusal:
             if not _is_absent(refusal):  # a kernel without it samples every task
                 raise
 
@@ -216,10 +216,10 @@ class HintFaults(BpfProbe):
                         counters.delete(key)
 
 
-HINT_FAULTS = Kind(_NAME, request, HintFaults, ns_per_event=400.0, pause_order=4, can_narrow=True)
+HINT_FAULTS = ProbeKind(_NAME, request, HintFaults, ns_per_event=400.0, pause_order=4, can_narrow=True)
 
 
-def _is_absent(refusal: Refusal) -> bool:
+def _is_absent(refusal: ProbeRefusal) -> bool:
     return isinstance(refusal.__cause__, OSError) and refusal.__cause__.errno == errno.ENOENT
 
 

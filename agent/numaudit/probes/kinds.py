@@ -11,16 +11,16 @@ from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.pmu import PMU
-from numaudit.probes.probe import Kind
+from numaudit.probes.probe import ProbeKind
 
-KINDS: tuple[Kind[Any], ...] = (PAGE_ALLOC, CPU_TIME, PMU, HINT_FAULTS, MIGRATIONS, FIRST_TOUCH)
+KINDS: tuple[ProbeKind[Any], ...] = (PAGE_ALLOC, CPU_TIME, PMU, HINT_FAULTS, MIGRATIONS, FIRST_TOUCH)
 
 
-def kinds_by_default() -> tuple[Kind[Any], ...]:
+def kinds_by_default() -> tuple[ProbeKind[Any], ...]:
     """Those that a one-off report runs by default."""
     return tuple(kind for kind in KINDS if kind.by_default)
 
 
-def kinds_named(names: Collection[str]) -> tuple[Kind[Any], ...]:
+def kinds_named(names: Collection[str]) -> tuple[ProbeKind[Any], ...]:
     """Those of these names."""
     return tuple(kind for kind in KINDS if kind.name in names)

@@ -24,8 +24,8 @@ from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading import function_entry
 from numaudit.probes.loading.function_entry import Programs, Way
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
-from numaudit.probes.probe import Kind, Loss, Reading
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.probe import Loss, ProbeKind, Reading
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.topology.nodeset import NodeSet
 
 _NAME = "migrations"
@@ -93,7 +93,7 @@ class MigrationCounts(Reading):
     succeeded_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
     """Those of `succeeded` that NUMA balancing moved while its function was watched, by nodes."""
     failed_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
-    nodes_refused: Refusal | None = None
+    nodes_refused: ProbeRefusal | None = None
     """Why pages that were moved have no nodes here."""
 
     @property
@@ -128,11 +128,11 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     )
 
 
-def _mover(types: Btf | Refusal) -> tuple[Programs, dict[str, int]]:
+def _mover(types: Btf | ProbeRefusal) -> tuple[Programs, dict[str, int]]:
     """The function by which NUMA balancing moves a page, and where it finds the page's node and the one to go to."""
     registers = function_entry.registers()
     name, argument, flags = _FUNCTIONS[0], 0, None
-    found: Function | Refusal | None = types if isinstance(types, Refusal) else None
+    found: Function | ProbeRefusal | None = types if isinstance(types, ProbeRefusal) else None
     if isinstance(types, Btf):
         flags = btf.page_flags(types)
         for candidate in _FUNCTIONS:
@@ -158,7 +158,7 @@ class Migrations(BpfProbe):
     def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
         """Attach; nodes are known where one of the ways works. Raises Refusal, and OSError for an unusable map."""
         self._ways = ways
-        self.nodes_refused: Refusal | None = None
+        self.nodes_refused: ProbeRefusal | None = None
         super().__init__(host, loaded)
 
     @property
@@ -183,7 +183,7 @@ class Migrations(BpfProbe):
         function = next(iter(self._loaded.kernel_functions.values()), _FUNCTIONS[0])
         try:
             attached = function_entry.attach(self._host, self._loaded, _NAME, function, self._ways)
-        except Refusal as refusal:
+        except ProbeRefusal as refusal:
             self.nodes_refused = refusal
             return None
         self._hooks.append(attached.descriptor)
@@ -201,7 +201,7 @@ class Migrations(BpfProbe):
                     pages.delete(key)
 
 
-MIGRATIONS = Kind(_NAME, request, Migrations, ns_per_event=400.0)
+MIGRATIONS = ProbeKind(_NAME, request, Migrations, ns_per_event=400.0)
 
 
 def decode(
@@ -210,7 +210,7 @@ def decode(
     cpus: int,
     between: Between | None = None,
     lost: Mapping[Loss, int] | None = None,
-    nodes_refused: Refusal | None = None,
+    nodes_refused: ProbeRefusal | None = None,
 ) -> MigrationCounts:
     """Map entries as the kernel packs them, per-CPU values of `cpus` CPUs, into sums by cgroup."""
     succeeded: dict[int, dict[str, int]] = {}

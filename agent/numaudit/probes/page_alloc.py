@@ -23,8 +23,8 @@ from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading.loader import ProbeRequest, Program
-from numaudit.probes.probe import Kind, Loss, NodePair, Reading
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.probe import Loss, NodePair, ProbeKind, Reading
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 _TRACEPOINT = "kmem:mm_page_alloc"
 _FIELDS = {"PAGE_ALLOC_PFN": "pfn", "PAGE_ALLOC_ORDER": "order"}
@@ -130,7 +130,7 @@ class PageAlloc(BpfProbe):
         _best_of_touching()
 
 
-PAGE_ALLOC = Kind("page_alloc", request, PageAlloc, ns_per_event=200.0, in_agent=False, pause_order=1)
+PAGE_ALLOC = ProbeKind("page_alloc", request, PageAlloc, ns_per_event=200.0, in_agent=False, pause_order=1)
 
 
 def decode(
@@ -167,7 +167,7 @@ def _read_blocks(host: Host) -> MemoryBlocks:
     try:
         return memory_blocks.read(host)
     except Unavailable as error:
-        raise Refusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error
+        raise ProbeRefusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error
 
 
 def _best_of_touching() -> float:

@@ -29,8 +29,8 @@ from numaudit.probes.counters.plan_events import (
 )
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
-from numaudit.probes.probe import Kind, Loss
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.probe import Loss, ProbeKind
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.topology.nodeset import CpuSet
 
 _NAME = "pmu"
@@ -82,7 +82,7 @@ class Pmu(CgroupSwitchProbe):
     def _prepare(self) -> None:
         slots = self._maps["events"].info.max_entries
         if slots != _slots(self._host, self.plan):
-            raise Refusal(Reason.BUSY, "the events that can be opened changed while the program was loaded")
+            raise ProbeRefusal(Reason.BUSY, "the events that can be opened changed while the program was loaded")
 
     def _attach(self) -> None:
         self._learn_nodes()
@@ -146,7 +146,7 @@ def request(plan: Plan, host: Host, cgroups: int) -> ProbeRequest:
     )
 
 
-def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
+def kind_of(find_plans: FindPlans) -> ProbeKind[AccessCounts]:
     """The probe that counts the best of some plans that this host can."""
 
     def requested(host: Host, cgroups: int, _nodes: int) -> ProbeRequest:
@@ -159,7 +159,9 @@ def kind_of(find_plans: FindPlans) -> Kind[AccessCounts]:
     def without_bpf(host: Host) -> PmuOfCgroups:
         return PmuOfCgroups(host, choose_plan(host, find_plans))
 
-    return Kind(_NAME, requested, start, ns_per_event=800.0, pause_order=5, can_narrow=True, without_bpf=without_bpf)
+    return ProbeKind(
+        _NAME, requested, start, ns_per_event=800.0, pause_order=5, can_narrow=True, without_bpf=without_bpf
+    )
 
 
 PMU = kind_of(plans_here)

@@ -117,7 +117,7 @@ class Probe(Protocol[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[R]):
+class ProbeKind(Generic[R]):
     """One kind of probe. It is the key of its readings, and carries their type."""
 
     name: str

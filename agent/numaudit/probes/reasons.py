@@ -112,7 +112,7 @@ _PASSING = frozenset(
 )
 
 
-class Refusal(Unavailable):
+class ProbeRefusal(Unavailable):
     """A probe that cannot run on this host."""
 
     def __init__(self, reason: Reason, text: str) -> None:
@@ -125,12 +125,12 @@ class Refusal(Unavailable):
         return self.reason.hint
 
 
-def of_error(what: str, error: OSError) -> Refusal:
+def of_error(what: str, error: OSError) -> ProbeRefusal:
     """A system call that failed."""
     return _of_errno(what, error.errno or 0)
 
 
-def of_perf_event(what: str, error: OSError) -> Refusal:
+def of_perf_event(what: str, error: OSError) -> ProbeRefusal:
     """The kernel does not open a perf event.
 
     Debian's and Ubuntu's kernels know a kernel.perf_event_paranoid of 3 (or 4), and want SYS_ADMIN then.
@@ -138,43 +138,43 @@ def of_perf_event(what: str, error: OSError) -> Refusal:
     refusal, paranoid = of_error(what, error), _paranoid()
     if refusal.reason is not Reason.FORBIDDEN or paranoid <= _USUAL_PARANOIA or _has(_own_status(), _SYS_ADMIN):
         return refusal
-    return Refusal(Reason.PARANOID, f"{refusal.text}, for kernel.perf_event_paranoid is {paranoid}")
+    return ProbeRefusal(Reason.PARANOID, f"{refusal.text}, for kernel.perf_event_paranoid is {paranoid}")
 
 
-def of_tracefs(what: str, error: OSError) -> Refusal:
+def of_tracefs(what: str, error: OSError) -> ProbeRefusal:
     """A file of tracefs cannot be read. By its mode it may be for root alone, whatever may be done with BPF."""
     refusal = of_error(what, error)
-    return Refusal(Reason.TRACEFS_CLOSED, refusal.text) if refusal.reason is Reason.FORBIDDEN else refusal
+    return ProbeRefusal(Reason.TRACEFS_CLOSED, refusal.text) if refusal.reason is Reason.FORBIDDEN else refusal
 
 
-def of_import(error: BaseException) -> Refusal:
+def of_import(error: BaseException) -> ProbeRefusal:
     """`import bcc` failed: it is missing, or the libraries it needs are."""
     if isinstance(error, ModuleNotFoundError) and error.name == "bcc":
-        return Refusal(Reason.NO_BCC, "this Python has no module bcc")
-    return Refusal(Reason.BCC_BROKEN, f"bcc is installed but cannot be used: {error}")
+        return ProbeRefusal(Reason.NO_BCC, "this Python has no module bcc")
+    return ProbeRefusal(Reason.BCC_BROKEN, f"bcc is installed but cannot be used: {error}")
 
 
-def of_compile(log: str) -> Refusal:
+def of_compile(log: str) -> ProbeRefusal:
     """bcc made no module. `log` is what it and clang wrote to standard error."""
     match = re.search(r"incomplete definition of type 'struct tracepoint__([a-z0-9]+)__(\w+)'", log)
     if match is not None:
-        return Refusal(Reason.NO_TRACEPOINT, f"this kernel does not describe the tracepoint {match[1]}:{match[2]}")
+        return ProbeRefusal(Reason.NO_TRACEPOINT, f"this kernel does not describe the tracepoint {match[1]}:{match[2]}")
     if re.search(r"kconfig\.h' file not found|Unable to find kernel headers", log):
-        return Refusal(Reason.NO_HEADERS, "bcc finds no kernel headers")
+        return ProbeRefusal(Reason.NO_HEADERS, "bcc finds no kernel headers")
     match = re.search(r"could not open bpf map: (\w+), error: (.*)", log)
     if match is not None:
         what = f"the kernel refuses the map {match[1]}"
         code = next((code for code in errno.errorcode if os.strerror(code) == match[2].strip()), 0)
-        return _of_errno(what, code) if code else Refusal(Reason.UNSUPPORTED, f"{what}: {match[2].strip()}")
-    return Refusal(Reason.COMPILE_ERROR, f"clang says: {_first_error(log)}")
+        return _of_errno(what, code) if code else ProbeRefusal(Reason.UNSUPPORTED, f"{what}: {match[2].strip()}")
+    return ProbeRefusal(Reason.COMPILE_ERROR, f"clang says: {_first_error(log)}")
 
 
-def of_load(function: str, code: int, log: str) -> Refusal:
+def of_load(function: str, code: int, log: str) -> ProbeRefusal:
     """The kernel refused a program with this errno. The verifier's words, if it came that far, are in `log`."""
     what = f"the kernel refuses the program {function}"
     verdict = _verdict(log)
     if verdict or code == errno.E2BIG:
-        return Refusal(Reason.REFUSED_BY_VERIFIER, f"{what}: {verdict or os.strerror(code)}")
+        return ProbeRefusal(Reason.REFUSED_BY_VERIFIER, f"{what}: {verdict or os.strerror(code)}")
     return _of_errno(what, code)
 
 
@@ -196,11 +196,11 @@ def _has(status: str, capability: int) -> bool:
     return match is not None and bool(int(match[1], 16) >> capability & 1)
 
 
-def _of_errno(what: str, code: int) -> Refusal:
+def _of_errno(what: str, code: int) -> ProbeRefusal:
     reason = _REASONS.get(code, Reason.UNSUPPORTED)
     if reason is Reason.NO_PERMISSION and is_capable():
         reason = Reason.FORBIDDEN
-    return Refusal(reason, f"{what}: {os.strerror(code)}")
+    return ProbeRefusal(reason, f"{what}: {os.strerror(code)}")
 
 
 _REASONS = {

@@ -20,7 +20,7 @@ from numaudit.kernel.tracing.btf import Btf
 from numaudit.probes import reasons
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 NAME = "residency"
 _FUNCTION = "bpf_iter_cgroup"
@@ -40,7 +40,7 @@ def request(types: Btf, layout: RowLayout, cgroups: int) -> ProbeRequest:
     """Request for the loader, with room for this many cgroups. Raises Refusal."""
     function = types.function(_FUNCTION)
     if function is None:
-        raise Refusal(Reason.UNSUPPORTED, "this kernel has no BPF iterator over cgroups, as Linux 6.1 has")
+        raise ProbeRefusal(Reason.UNSUPPORTED, "this kernel has no BPF iterator over cgroups, as Linux 6.1 has")
     return ProbeRequest(
         NAME,
         (Program(_PROGRAM, ProgramType.TRACING, btf_id=function.id, is_iterator=True),),
@@ -79,9 +79,9 @@ def _numbers(layout: RowLayout) -> dict[str, int]:
 def load(host: Host, types: Btf, layout: RowLayout, cgroups: int, folder: Path) -> ResidencyWalk:
     """A walk over the cgroup whose folder this is and all below it. Raises Refusal, and InputError without a text."""
     if not host.is_live:
-        raise Refusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
+        raise ProbeRefusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
     answer = loader.load([request(types, layout, cgroups)])[NAME]
-    if isinstance(answer, Refusal):
+    if isinstance(answer, ProbeRefusal):
         raise answer
     try:
         return ResidencyWalk(answer, layout, cgroups, folder)

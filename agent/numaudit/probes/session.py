@@ -15,8 +15,8 @@ from numaudit.kernel.host import Host
 from numaudit.probes import reasons
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.loader import Answer, LoadedProbe, ProbeRequest
-from numaudit.probes.probe import Kind, Probe, Reading
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.probe import Probe, ProbeKind, Reading
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 R = TypeVar("R", bound=Reading)
 _SOME = 3
@@ -30,7 +30,7 @@ _ORDER = {
 """Rank of a reason; the most informative comes first."""
 _NOT_FOR_BPF = (Reason.NO_PMU, Reason.COUNTS_NOTHING)
 """Reasons that do not concern BPF, so that a probe without BPF would fail as well."""
-_NOT_ASKED_FOR = Refusal(Reason.SWITCHED_OFF, "it was not asked for")
+_NOT_ASKED_FOR = ProbeRefusal(Reason.SWITCHED_OFF, "it was not asked for")
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Session:
     Programs run until `close`, or until this process ends in any way.
     """
 
-    probes: Mapping[str, Probe[Reading] | Refusal]
+    probes: Mapping[str, Probe[Reading] | ProbeRefusal]
     """By name."""
     compiled: Mapping[str, str] = field(default_factory=dict)
     """Why the text of a probe was compiled on this host, of those whose bytecode was not stored."""
@@ -49,7 +49,7 @@ class Session:
     def open(
         cls,
         host: Host,
-        kinds: Collection[Kind[Any]],
+        kinds: Collection[ProbeKind[Any]],
         *,
         cgroups: int,
         nodes: int,
@@ -74,7 +74,7 @@ class Session:
         return cls({kind.name: _start(kind, host, answers[kind.name]) for kind in kinds}, compiled)
 
     @classmethod
-    def refused(cls, kinds: Collection[Kind[Any]], refusal: Refusal) -> Self:
+    def refused(cls, kinds: Collection[ProbeKind[Any]], refusal: ProbeRefusal) -> Self:
         """A session in which no probe runs, for one reason."""
         return cls({kind.name: refusal for kind in kinds})
 
@@ -83,42 +83,42 @@ class Session:
         self.probes = {**self.probes, **other.probes}
         self.compiled = {**self.compiled, **other.compiled}
 
-    def probe(self, kind: Kind[R]) -> Probe[R] | Refusal:
+    def probe(self, kind: ProbeKind[R]) -> Probe[R] | ProbeRefusal:
         """The probe, or why it does not run."""
-        return cast("Probe[R] | Refusal", self.probes.get(kind.name, _NOT_ASKED_FOR))
+        return cast("Probe[R] | ProbeRefusal", self.probes.get(kind.name, _NOT_ASKED_FOR))
 
-    def read(self, kind: Kind[R]) -> R:
+    def read(self, kind: ProbeKind[R]) -> R:
         """Raises Refusal when the probe does not run, OSError and ParseError when it cannot be read."""
         probe = self.probe(kind)
-        if isinstance(probe, Refusal):
-            raise Refusal(probe.reason, probe.text)
+        if isinstance(probe, ProbeRefusal):
+            raise ProbeRefusal(probe.reason, probe.text)
         if probe.is_paused:
-            raise Refusal(
+            raise ProbeRefusal(
                 Reason.OVER_BUDGET, "it is paused, because all probes together used more CPU time than their limit"
             )
         return probe.read()
 
     def running(self) -> dict[str, Probe[Reading]]:
         """By name, those that are paused included."""
-        return {name: probe for name, probe in self.probes.items() if not isinstance(probe, Refusal)}
+        return {name: probe for name, probe in self.probes.items() if not isinstance(probe, ProbeRefusal)}
 
     def require_any(self) -> None:
         """Raises Unavailable, with the reasons, when no probe runs: rights come first, then the mode of the cgroups."""
         if self.running():
             return
-        refusals = {one.reason: one for one in self.probes.values() if isinstance(one, Refusal)}
+        refusals = {one.reason: one for one in self.probes.values() if isinstance(one, ProbeRefusal)}
         reasons_given = [str(one) for one in sorted(refusals.values(), key=lambda one: _ORDER.get(one.reason, 3))]
         if os.geteuid() and Reason.NO_PERMISSION not in refusals and not reasons.is_capable():
             reasons_given.insert(0, f"user id {os.geteuid()} is not root; {Reason.NO_PERMISSION.hint}")
         raise Unavailable(f"nothing can be measured here: {'. '.join(reasons_given[:_SOME])}")
 
-    def pause(self, kind: Kind[Any], paused: bool) -> None:
+    def pause(self, kind: ProbeKind[Any], paused: bool) -> None:
         """Take a probe off its hooks, or put it back. One that does not run is left as it is.
 
         Raises Refusal when it cannot be put back.
         """
         probe = self.probe(kind)
-        if not isinstance(probe, Refusal) and probe.is_paused != paused:
+        if not isinstance(probe, ProbeRefusal) and probe.is_paused != paused:
             if paused:
                 probe.pause()
             else:
@@ -142,14 +142,14 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class ProbeReadings:
     """The readings of one tick: each probe is read when it is first asked for, and once."""
 
     session: Session
     taken: dict[str, Reading] = field(default_factory=dict)
     """By the probe's name, of those that were read."""
 
-    def of(self, kind: Kind[R]) -> R:
+    def of(self, kind: ProbeKind[R]) -> R:
         """Raises Refusal when the probe does not run, OSError and ParseError when it cannot be read."""
         if kind.name not in self.taken:
             self.taken[kind.name] = self.session.read(kind)
@@ -168,7 +168,7 @@ class Readings:
 
 
 def _request(
-    host: Host, kinds: Collection[Kind[Any]], cgroups: int, nodes: int
+    host: Host, kinds: Collection[ProbeKind[Any]], cgroups: int, nodes: int
 ) -> tuple[list[ProbeRequest], dict[str, Answer]]:
     """Requests for the loader, and the refusals of those that need not be tried."""
     requests: list[ProbeRequest] = []
@@ -176,48 +176,48 @@ def _request(
     for kind in kinds:
         try:
             requests.append(kind.request(host, cgroups, nodes))
-        except Refusal as error:
+        except ProbeRefusal as error:
             refused[kind.name] = error
     return requests, refused
 
 
-def _refuse_all(host: Host) -> Refusal | None:
+def _refuse_all(host: Host) -> ProbeRefusal | None:
     if not host.is_live:
-        return Refusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
+        return ProbeRefusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
     try:
         unified = cgroup.find_hierarchies(host).unified
     except Unavailable as error:
-        return Refusal(Reason.NO_CGROUPS, f"there are no cgroups to keep apart: {error}")
+        return ProbeRefusal(Reason.NO_CGROUPS, f"there are no cgroups to keep apart: {error}")
     if unified is None:
         text = "cgroup version 2 is not mounted, and to BPF programs every task of version 1 is in the root cgroup"
-        return Refusal(Reason.CGROUP_V1, text)
+        return ProbeRefusal(Reason.CGROUP_V1, text)
     return None
 
 
-def _start(kind: Kind[R], host: Host, answer: Answer) -> Probe[R] | Refusal:
-    if isinstance(answer, Refusal):
+def _start(kind: ProbeKind[R], host: Host, answer: Answer) -> Probe[R] | ProbeRefusal:
+    if isinstance(answer, ProbeRefusal):
         return _without_bpf(kind, host, answer)
     try:
         return _attempt(kind, lambda: kind.start(host, answer))
-    except Refusal as refusal:
+    except ProbeRefusal as refusal:
         answer.close()
         return _without_bpf(kind, host, refusal)
 
 
-def _without_bpf(kind: Kind[R], host: Host, refusal: Refusal) -> Probe[R] | Refusal:
+def _without_bpf(kind: ProbeKind[R], host: Host, refusal: ProbeRefusal) -> Probe[R] | ProbeRefusal:
     """The probe in its other form, if it has one; else why its programs do not run."""
     start = kind.without_bpf
     if start is None or refusal.reason in _NOT_FOR_BPF:
         return refusal
     try:
         return _attempt(kind, lambda: start(host))
-    except Refusal as second:
+    except ProbeRefusal as second:
         if second.reason is refusal.reason:
             return refusal
-        return Refusal(second.reason, f"{refusal.text}; and without BPF: {second.text}")
+        return ProbeRefusal(second.reason, f"{refusal.text}; and without BPF: {second.text}")
 
 
-def _attempt(kind: Kind[R], start: Callable[[], Probe[R]]) -> Probe[R]:
+def _attempt(kind: ProbeKind[R], start: Callable[[], Probe[R]]) -> Probe[R]:
     """Raises Refusal."""
     try:
         return start()

@@ -24,7 +24,7 @@ View = Literal["table", "top", "page"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ColumnPlaces:
     """Where a view has a column."""
 
     at: int
@@ -57,24 +57,24 @@ class Column(Generic[Row]):
     """Whether there is something to show. The page has all its columns always: its script knows them by number."""
     of_node: Callable[[int, Row], str] | None = None
     """The part of one node, where a view can show one column for each."""
-    table: Place | None = None
-    top: Place | None = None
-    page: Place | None = None
+    table: ColumnPlaces | None = None
+    top: ColumnPlaces | None = None
+    page: ColumnPlaces | None = None
 
-    def heading(self, place: Place) -> str:
+    def heading(self, place: ColumnPlaces) -> str:
         return self.title if place.heading is None else place.heading
 
 
 def columns_of(
     view: View, report: Report | None = None, *, wide: bool = False
-) -> list[tuple[Column[ContainerReport], Place]]:
+) -> list[tuple[Column[ContainerReport], ColumnPlaces]]:
     """The columns of a view's containers, as `placed` has them."""
     return placed(COLUMNS, view, report, wide=wide)
 
 
 def placed(
     columns: Iterable[Column[Row]], view: View, report: Report | None = None, *, wide: bool = False
-) -> list[tuple[Column[Row], Place]]:
+) -> list[tuple[Column[Row], ColumnPlaces]]:
     """The columns of a view from left to right; with a report, those that have something to show."""
     shown = (column for column in columns if report is None or column.needs is None or column.needs(report))
     here = ((column, getattr(column, view)) for column in shown)
@@ -112,125 +112,128 @@ def _remote_tone(one: ContainerReport) -> Tone | None:
 
 
 COLUMNS: tuple[Column[ContainerReport], ...] = (
-    Column("CONTAINER", display_name, table=Place(0), top=Place(0), page=Place(0, heading="Container")),
+    Column(
+        "CONTAINER", display_name,
+        table=ColumnPlaces(0), top=ColumnPlaces(0), page=ColumnPlaces(0, heading="Container"),
+    ),
     Column(
         "QOS", lambda one: one.qos or "", needs=can_promise,
-        table=Place(10, 9), top=Place(30, 9), page=Place(10, heading="QoS"),
+        table=ColumnPlaces(10, 9), top=ColumnPlaces(30, 9), page=ColumnPlaces(10, heading="QoS"),
     ),
     Column(
         "VERDICT", cells.verdict, value=lambda one: severity(one.verdict), tone=cells.verdict_tone, needs=can_promise,
-        table=Place(200), top=Place(10), page=Place(20, heading="Verdict"),
+        table=ColumnPlaces(200), top=ColumnPlaces(10), page=ColumnPlaces(20, heading="Verdict"),
     ),
     Column(
         "PROMISED", promised_nodes, "nodes that the kubelet promised to it", needs=can_promise,
-        table=Place(20, 2), top=Place(20, 1), page=Place(30, heading="Promised"),
+        table=ColumnPlaces(20, 2), top=ColumnPlaces(20, 1), page=ColumnPlaces(30, heading="Promised"),
     ),
     Column(
         "ALLOWED", lambda one: node_list(one.allowed_memory_nodes), "nodes that its memory may be on",
-        table=Place(30, 5), top=Place(40, 6, 1), page=Place(40, heading="Allowed"),
+        table=ColumnPlaces(30, 5), top=ColumnPlaces(40, 6, 1), page=ColumnPlaces(40, heading="Allowed"),
     ),
     Column(
         "CPU NODES", lambda one: node_list(one.allowed_cpu_nodes), "nodes of the CPUs that it may use",
-        table=Place(40, 6), top=Place(50, 7, 1), page=Place(50, heading="CPU nodes"),
+        table=ColumnPlaces(40, 6), top=ColumnPlaces(50, 7, 1), page=ColumnPlaces(50, heading="CPU nodes"),
     ),
     Column(
         "JUDGED", lambda one: size(one.judged_bytes), "anon + shmem + hugetlb",
         value=lambda one: one.judged_bytes, sort="judged", is_number=True,
-        table=Place(50, 3), top=Place(60, 3), page=Place(60, heading="Judged"),
+        table=ColumnPlaces(50, 3), top=ColumnPlaces(60, 3), page=ColumnPlaces(60, heading="Judged"),
     ),
     Column(
         "BY NODE", cells.by_node, value=cells.home, of_node=cells.on_node,
-        table=Place(60), top=Place(140, 8), page=Place(70, heading="By node"),
+        table=ColumnPlaces(60), top=ColumnPlaces(140, 8), page=ColumnPlaces(70, heading="By node"),
     ),
-    Column("ANON", partial(cells.type_size, "anon"), is_number=True, table=Place(70, wide_only=True)),
-    Column("SHMEM", partial(cells.type_size, "shmem"), is_number=True, table=Place(71, wide_only=True)),
-    Column("HUGETLB", partial(cells.type_size, "hugetlb"), is_number=True, table=Place(72, wide_only=True)),
+    Column("ANON", partial(cells.type_size, "anon"), is_number=True, table=ColumnPlaces(70, wide_only=True)),
+    Column("SHMEM", partial(cells.type_size, "shmem"), is_number=True, table=ColumnPlaces(71, wide_only=True)),
+    Column("HUGETLB", partial(cells.type_size, "hugetlb"), is_number=True, table=ColumnPlaces(72, wide_only=True)),
     Column(
         "MISPLACED", cells.misplaced, "judged bytes on nodes that were not promised",
         value=lambda one: one.misplaced_bytes, sort="misplaced",
         tone=lambda one: "bad" if one.misplaced_bytes else None, is_number=True, needs=can_promise,
-        table=Place(90, wide_only=True), top=Place(70),
+        table=ColumnPlaces(90, wide_only=True), top=ColumnPlaces(70),
     ),
     Column(
         "REMOTE", lambda one: size(one.remote_bytes), "judged bytes on nodes that have none of the allowed CPUs",
         value=lambda one: one.remote_bytes, sort="remote", tone=_remote_tone, is_number=True,
-        table=Place(110, 7), top=Place(80, 5, 0),
+        table=ColumnPlaces(110, 7), top=ColumnPlaces(80, 5, 0),
     ),
     Column(
         "REMOTE%", lambda one: share(one.remote_bytes, one.judged_bytes), tone=_remote_tone, is_number=True,
-        table=Place(120, 4),
+        table=ColumnPlaces(120, 4),
     ),
     Column(
         "REMOTE, REMOTE%", cells.remote_with_share, "judged bytes on nodes that have none of the allowed CPUs",
         value=lambda one: one.remote_bytes, is_number=True,
-        page=Place(80, heading="Remote"),
+        page=ColumnPlaces(80, heading="Remote"),
     ),
     Column(
         "FILE", partial(cells.type_size, "file"),
         value=partial(cells.bytes_of_type, "file"), sort="file", is_number=True,
-        table=Place(100, 8), top=Place(150, 10),
+        table=ColumnPlaces(100, 8), top=ColumnPlaces(150, 10),
     ),
     Column(
         "EXPECTED", lambda one: percent(one.expected_remote_ratio),
         "share of accesses that would be remote if all judged bytes were used equally from the CPUs where it ran "
         "(residence x CPU time)",
         value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_cpu_time,
-        table=Place(130, 3), top=Place(110, 5),
+        table=ColumnPlaces(130, 3), top=ColumnPlaces(110, 5),
     ),
     Column(
         "DISTANCE", cells.distance,
         "mean NUMA distance from the CPUs where it ran to its judged bytes, divided by 10; 1.00 = all local, ? = no "
         "CPU time, or no distance",
         value=lambda one: one.distance_ratio, is_number=True, needs=_has_cpu_time,
-        table=Place(140, wide_only=True),
+        table=ColumnPlaces(140, wide_only=True),
     ),
     Column(
         "CPU REMOTE", cells.cpu_off, "share of its CPU time on nodes that were not promised, since the first tick",
         is_number=True, needs=_can_promise_and_measure,
-        top=Place(120, 4),
+        top=ColumnPlaces(120, 4),
     ),
     Column(
         "CPU TIME", cells.cpu_time, value=cells.cpu_seconds, sort="cpu", is_number=True, needs=_has_cpu_time,
-        table=Place(150, wide_only=True), top=Place(130, 8),
+        table=ColumnPlaces(150, wide_only=True), top=ColumnPlaces(130, 8),
     ),
     Column(
         "COUNTED REMOTE", cells.counted_remote,
         "share of memory accesses to another node, as the processor counts them; - = it did not run, ? = too few, or "
         "not counted, ~ = another tool used the counters for a part of the time",
         is_number=True, needs=_has_counts,
-        table=Place(160, 2), top=Place(90, 2, heading="ACCESSED"),
+        table=ColumnPlaces(160, 2), top=ColumnPlaces(90, 2, heading="ACCESSED"),
     ),
     Column(
         "STALL", cells.stall,
         "upper bound of the share of its CPU time spent waiting for remote memory; cores overlap accesses. Two figures "
         "= by the nearest and by the farthest node",
         is_number=True, needs=_has_counts,
-        table=Place(170, wide_only=True),
+        table=ColumnPlaces(170, wide_only=True),
     ),
     Column(
         "USED REMOTELY", cells.used_remotely,
         "memory that the kernel saw used from another node's CPUs, of all that it saw used (NUMA hint faults, newest "
         "scan pass). It shows which pages are used, not how often; - = it saw none, ? = it cannot see this container",
         is_number=True, needs=_has_sampled_pages,
-        table=Place(180, 2), top=Place(100, 2),
+        table=ColumnPlaces(180, 2), top=ColumnPlaces(100, 2),
     ),
     Column(
         "ACCESSES", cells.measured, value=lambda one: None if one.measured is None else one.measured.lower,
-        page=Place(90, heading="Accesses"),
+        page=ColumnPlaces(90, heading="Accesses"),
     ),
     Column(
         "OTHERS' SHARED", cells.shared_of_others,
         "shared memory that it maps but that is charged to other containers, whose rows show it; a lower bound. It "
         "counts in EXPECTED and DISTANCE, not in JUDGED",
         needs=_has_shared_of_others,
-        table=Place(80, wide_only=True),
+        table=ColumnPlaces(80, wide_only=True),
     ),
     Column(
         "HINT OUTCOME", lambda one: one.hint_outcome.outcome if one.hint_outcome else "",
-        table=Place(210, wide_only=True),
+        table=ColumnPlaces(210, wide_only=True),
     ),
-    Column("KIND", lambda one: one.kind, table=Place(220, wide_only=True)),
-    Column("RUNTIME", lambda one: one.runtime or "", table=Place(230, wide_only=True)),
-    Column("CGROUP", lambda one: printable(one.path or ""), table=Place(240, wide_only=True)),
+    Column("KIND", lambda one: one.kind, table=ColumnPlaces(220, wide_only=True)),
+    Column("RUNTIME", lambda one: one.runtime or "", table=ColumnPlaces(230, wide_only=True)),
+    Column("CGROUP", lambda one: printable(one.path or ""), table=ColumnPlaces(240, wide_only=True)),
 )  # fmt: skip
-"""In the order in which a view explains them and --sort lists its words; `Place` has the order of cells."""
+"""In the order in which a view explains them and --sort lists its words; `ColumnPlaces` has the order of cells."""

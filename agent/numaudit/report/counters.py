@@ -129,7 +129,7 @@ class Counters(Value, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Counter(Generic[Counts]):
+class CountedField(Generic[Counts]):
     """How one field of Counters comes from what a snapshot has counted."""
 
     field: str
@@ -204,16 +204,16 @@ def _as_they_are(counters: Mapping[str, int], _: Machine) -> Mapping[str, int]:
     return counters
 
 
-COUNTERS: tuple[Counter[Any], ...] = (
-    Counter("cpu_seconds", attrgetter("cpu_time"), _cpu_seconds),
-    Counter("allocated", attrgetter("page_alloc"), _allocated),
-    Counter("hint_faults", attrgetter("hint_faults"), _hint_faults),
-    Counter("memory_accesses", attrgetter("pmu"), _memory_accesses),
-    Counter("first_touches", attrgetter("first_touch"), _first_touches),
-    Counter("migrated", attrgetter("migrations"), _migrated),
-    Counter("migrated_between", attrgetter("migrations"), _migrated_between),
-    Counter("task_moves", attrgetter("migrations"), _task_moves),
-    Counter("numa_balancing", _kernels_own, _as_they_are, if_absent=None),
+COUNTERS: tuple[CountedField[Any], ...] = (
+    CountedField("cpu_seconds", attrgetter("cpu_time"), _cpu_seconds),
+    CountedField("allocated", attrgetter("page_alloc"), _allocated),
+    CountedField("hint_faults", attrgetter("hint_faults"), _hint_faults),
+    CountedField("memory_accesses", attrgetter("pmu"), _memory_accesses),
+    CountedField("first_touches", attrgetter("first_touch"), _first_touches),
+    CountedField("migrated", attrgetter("migrations"), _migrated),
+    CountedField("migrated_between", attrgetter("migrations"), _migrated_between),
+    CountedField("task_moves", attrgetter("migrations"), _task_moves),
+    CountedField("numa_balancing", _kernels_own, _as_they_are, if_absent=None),
 )
 """Every counter of a container. One more is a row here and a field of Counters."""
 
@@ -223,7 +223,7 @@ class CountersOfTick:
     """The counters that one snapshot has."""
 
     machine: Machine
-    counts: tuple[tuple[Counter[Any], Mapping[ContainerId, Any]], ...]
+    counts: tuple[tuple[CountedField[Any], Mapping[ContainerId, Any]], ...]
     """Each with its counts by container."""
 
     @classmethod

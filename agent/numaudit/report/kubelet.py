@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import convert
 
-from numaudit.checkpoints.start.findings import Answer, StateFinding
+from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
 from numaudit.intent import CheckpointHealth, KubeletConfig
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.value import Timestamp, Value, timestamp
@@ -32,8 +32,8 @@ class CheckpointReport(Value, frozen=True):
     """When it was last read well."""
     valid: bool | None
     """Nothing is wrong with it; null = it is absent or was not read."""
-    starts_now: Answer
-    starts_after_reboot: Answer
+    starts_now: StartAnswer
+    starts_after_reboot: StartAnswer
     findings: tuple[StateFinding, ...]
     """Problems of the file."""
 
@@ -43,7 +43,7 @@ class RestartReport(Value, frozen=True):
 
     reboot: bool
     """Of the node, and not of the kubelet alone."""
-    starts: Answer
+    starts: StartAnswer
     """Does the kubelet start with its checkpoints? yes, no, at risk, once (and then no more) or unknown: the answer of
     the worst of them in `checkpoints`."""
     refused_pods: int | None

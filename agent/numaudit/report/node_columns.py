@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from numaudit.containermanager.pod.spec import MEMORY
-from numaudit.report.columns import Column, Place
+from numaudit.report.columns import Column, ColumnPlaces
 from numaudit.report.values import ContainerReport, NodeReport, Report, Residual
 from numaudit.report.words import UNKNOWN, share, size
 
@@ -103,48 +103,48 @@ def _residual(row: NodeRow) -> str:
 NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
     Column(
         "NODE", lambda row: str(row.node.numa_node),
-        table=Place(0), top=Place(0), page=Place(0, heading="Node"),
+        table=ColumnPlaces(0), top=ColumnPlaces(0), page=ColumnPlaces(0, heading="Node"),
     ),
     Column(
         "CPU LIST", lambda row: str(row.node.cpus) or "none",
-        table=Place(10, 5), page=Place(10, heading="CPUs"),
+        table=ColumnPlaces(10, 5), page=ColumnPlaces(10, heading="CPUs"),
     ),
     Column(
         "[!!###...]", _bar, "a node's memory: ! misplaced, # otherwise used, . free",
-        top=Place(10, 3, heading=""),
+        top=ColumnPlaces(10, 3, heading=""),
     ),
     Column(
         "TOTAL", lambda row: size(row.node.total_bytes), is_number=True,
-        table=Place(20, 3), top=Place(20, 2), page=Place(20, heading="Total"),
+        table=ColumnPlaces(20, 3), top=ColumnPlaces(20, 2), page=ColumnPlaces(20, heading="Total"),
     ),
-    Column("USED", lambda row: size(row.used_bytes), is_number=True, top=Place(30)),
+    Column("USED", lambda row: size(row.used_bytes), is_number=True, top=ColumnPlaces(30)),
     Column(
         "FREE", lambda row: size(row.node.free_bytes), is_number=True,
-        table=Place(40, 4), top=Place(40), page=Place(40, heading="Free"),
+        table=ColumnPlaces(40, 4), top=ColumnPlaces(40), page=ColumnPlaces(40, heading="Free"),
     ),
-    Column("PROMISED", lambda row: size(row.promised_bytes), is_number=True, needs=_has_map, top=Place(50, 1)),
+    Column("PROMISED", lambda row: size(row.promised_bytes), is_number=True, needs=_has_map, top=ColumnPlaces(50, 1)),
     Column(
         "MISPLACED", lambda row: size(row.wrong_bytes),
         tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=_has_map,
-        top=Place(60),
+        top=ColumnPlaces(60),
     ),
     Column(
         "REMOTE", lambda row: size(row.wrong_bytes),
         tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=lambda report: not _has_map(report),
-        top=Place(60),
+        top=ColumnPlaces(60),
     ),
     Column(
         "CONTAINERS", lambda row: size(row.account.container_bytes if row.account else None), is_number=True,
-        table=Place(70, 1), page=Place(70, heading="Containers"),
+        table=ColumnPlaces(70, 1), page=ColumnPlaces(70, heading="Containers"),
     ),
     Column(
         "UNATTRIBUTED", lambda row: size(row.account.unattributed_bytes if row.account else None), is_number=True,
-        table=Place(80, 2), page=Place(80, heading="Unattributed"),
+        table=ColumnPlaces(80, 2), page=ColumnPlaces(80, heading="Unattributed"),
     ),
-    Column("RESIDUAL", _residual, is_number=True, table=Place(90), page=Place(90, heading="Residual")),
+    Column("RESIDUAL", _residual, is_number=True, table=ColumnPlaces(90), page=ColumnPlaces(90, heading="Residual")),
     Column(
         "OF NODE", lambda row: share(row.account.residual_bytes if row.account else None, row.node.total_bytes),
         is_number=True,
-        table=Place(100, 6),
+        table=ColumnPlaces(100, 6),
     ),
 )  # fmt: skip

@@ -26,7 +26,7 @@ _NAME = re.compile(r"(\d{1,10})-(\d{1,20})-([0-9a-f-]{36})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class RunHolder:
     """One `numaudit run`; its text is the pod UID in the state files."""
 
     pid: int
@@ -36,12 +36,12 @@ class Holder:
     """The kernel's boot_id: after a reboot nobody holds anything."""
 
     @classmethod
-    def this_process(cls, host: Host) -> Holder:
+    def this_process(cls, host: Host) -> RunHolder:
         """Raises OSError without /proc."""
         return cls(os.getpid(), _process(host, os.getpid()).started, _boot(host))
 
     @classmethod
-    def parse(cls, text: str) -> Holder | None:
+    def parse(cls, text: str) -> RunHolder | None:
         """None = no `numaudit run` wrote it."""
         match = _NAME.fullmatch(text)
         return None if match is None else cls(int(match[1]), int(match[2]), match[3])
@@ -60,7 +60,7 @@ def is_alive(host: Host, name: str, parent: Path) -> bool:
 
     A command may outlive the `numaudit run` that started it: what is in its cgroup still uses the memory.
     """
-    holder = Holder.parse(name)
+    holder = RunHolder.parse(name)
     if holder is None or holder.boot != _boot(host):
         return False
     return _runs(host, holder.pid, holder.started) or is_populated(parent / holder.cgroup)

@@ -30,7 +30,7 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import Placement
 from numaudit.run import cgroup
 from numaudit.run.command import end_if_asked
-from numaudit.run.holder import CGROUP_PREFIX, Holder, is_alive, is_needed, is_populated, wait_for_the_rest
+from numaudit.run.holder import CGROUP_PREFIX, RunHolder, is_alive, is_needed, is_populated, wait_for_the_rest
 from numaudit.run.store import Store, locked
 
 
@@ -39,7 +39,7 @@ class Refused(Unavailable):
 
 
 @dataclass(frozen=True)
-class Place:
+class RunCgroups:
     """Where commands run and their memory is accounted for."""
 
     host: Host
@@ -94,7 +94,7 @@ def refuse_a_kubelets_folder(kubelet: Located, folder: Path) -> None:
 
 
 @contextmanager
-def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
+def hold(here: RunCgroups, wanted: Wanted, name: str) -> Iterator[Holding]:
     """Hold the memory and CPUs that a command wants, for as long as the block lasts.
 
     Raises Refused when it is not admitted, Unavailable and InputError as the parts do. What the command leaves running
@@ -103,7 +103,7 @@ def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
     unified = cgroup.mount(here.host, wanted)
     check_wanted(wanted, here.kubelet.machine)
     parent = unified / here.parent.strip("/")
-    holder = Holder.this_process(here.host)
+    holder = RunHolder.this_process(here.host)
     with locked(here.state, end_if_asked) as store:
         before = _clean(here, store, parent)
         admission = place(here.kubelet, before, command_pod(str(holder), name, wanted))
@@ -123,7 +123,7 @@ def hold(here: Place, wanted: Wanted, name: str) -> Iterator[Holding]:
         release(here, parent, holder)
 
 
-def release(here: Place, parent: Path, holder: Holder) -> None:
+def release(here: RunCgroups, parent: Path, holder: RunHolder) -> None:
     """Take back what a holder that ends has, unless its command left processes behind that do not end with it."""
     wait_for_the_rest(here.host, parent / holder.cgroup)
     with locked(here.state) as store:
@@ -132,7 +132,7 @@ def release(here: Place, parent: Path, holder: Holder) -> None:
             parent.rmdir()
 
 
-def _clean(here: Place, store: Store, parent: Path, ending: Holder | None = None) -> NodeState:
+def _clean(here: RunCgroups, store: Store, parent: Path, ending: RunHolder | None = None) -> NodeState:
     """The state without holders that are dead, and their cgroups removed. One that is `ending` lives by its cgroup."""
 
     def lives(name: str) -> bool:

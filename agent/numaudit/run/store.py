@@ -19,7 +19,7 @@ from pathlib import Path
 
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
-from numaudit.checkpoints.formats.file import CPU, MEMORY, Checkpoint, Kind
+from numaudit.checkpoints.formats.file import CPU, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.state import MemoryState
@@ -55,7 +55,7 @@ class Store:
         for checkpoint in checkpoints_of(state):
             state_files.write(self.folder / checkpoints.kind(checkpoint), checkpoint)
 
-    def _parsed(self, kind: Kind) -> Checkpoint | None:
+    def _parsed(self, kind: CheckpointKind) -> Checkpoint | None:
         path = self.folder / kind
         data = state_files.read(path)
         if data is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from numaudit.containermanager.memory.candidates import JudgedCandidate, fewest_nodes, largest_by_size
-from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.memory.static_policy import is_managed
 from numaudit.containermanager.pod.requests import Requests, container_requests, pod_requests
@@ -171,7 +171,7 @@ def _choice(explained: Explained | None, admission: Admission, place: Placement,
 def _why_not_preferred(explained: Explained, admission: Admission) -> str:
     if any(one.preferred for one in explained.candidates):
         return f"not all prefer the same nodes ({_preferences(explained.merge)})"
-    dead = [one for one in explained.candidates if one.verdict not in (Verdict.KEPT, Verdict.TOO_SMALL)]
+    dead = [one for one in explained.candidates if one.verdict not in (BrokenRule.KEPT, BrokenRule.TOO_SMALL)]
     if not dead:
         return f"not all prefer the same nodes ({_preferences(explained.merge)})"
     narrow = [one for one in dead if len(one.mask) == len(dead[0].mask)]
@@ -181,8 +181,8 @@ def _why_not_preferred(explained: Explained, admission: Admission) -> str:
 def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
     """nodes 0-1 are in a group with other nodes, node 2 has too little free memory"""
     words_of = {
-        Verdict.IN_A_GROUP: ("is in a group with other nodes", "are in a group with other nodes"),
-        Verdict.NOT_FREE: ("has too little free memory", "have too little free memory"),
+        BrokenRule.IN_A_GROUP: ("is in a group with other nodes", "are in a group with other nodes"),
+        BrokenRule.NOT_FREE: ("has too little free memory", "have too little free memory"),
     }
     parts: list[str] = []
     for rule in dict.fromkeys(one.verdict for one in candidates):

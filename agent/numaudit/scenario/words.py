@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from numaudit.containermanager.memory.candidates import JudgedCandidate
-from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.pod.spec import CPU, MEMORY
 from numaudit.containermanager.predicates import in_unit
 from numaudit.containermanager.topologymanager.hints import TopologyHint
@@ -88,18 +88,18 @@ def _affinity(one: TopologyHint) -> str:
 def verdict(candidate: JudgedCandidate) -> str:
     """The verdict on a candidate, with its numbers."""
     match candidate.verdict:
-        case Verdict.KEPT:
+        case BrokenRule.KEPT:
             return "preferred" if candidate.preferred else "possible, not preferred"
-        case Verdict.TOO_SMALL | Verdict.NOT_FREE:
-            what = "allocatable" if candidate.verdict is Verdict.TOO_SMALL else "free"
+        case BrokenRule.TOO_SMALL | BrokenRule.NOT_FREE:
+            what = "allocatable" if candidate.verdict is BrokenRule.TOO_SMALL else "free"
             of = [
                 f"{amount(one.available)}{'' if one.resource == MEMORY else f' of {one.resource}'} {what}, "
                 f"{amount(one.requested)} needed"
                 for one in candidate.shortages
             ]
             return f"{candidate.verdict}: {'; '.join(of)}" if of else str(candidate.verdict)
-        case Verdict.IN_A_GROUP:
+        case BrokenRule.IN_A_GROUP:
             return f"{candidate.verdict}: containers use the node together with others"
-        case Verdict.BREAKS_A_GROUP:
+        case BrokenRule.BREAKS_A_GROUP:
             conflicts = NodeSet.from_ids(candidate.conflicts)
             return f"{candidate.verdict}: containers use {nodes(conflicts)} alone or in another group"

@@ -14,10 +14,10 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.node import largest_cache, read_counters, read_machine
 from numaudit.pmu.calibration import (
     Calibration,
-    Evidence,
     Figure,
     Fingerprint,
     PairSpeed,
+    PlacementEvidence,
     best_of,
     misplaced,
     notes_on,
@@ -133,7 +133,7 @@ def _measured(work: Running, cpu_node: int, node: int, most_rounds: int) -> Pair
     nanoseconds = _until_stable(latency, most_rounds, _LATENCY_WITHIN)
     speed = _until_stable(bandwidth, most_rounds, _BANDWIDTH_WITHIN, highest=True)
     pages = work.evidence()
-    evidence = Evidence(pages.pages, pages.elsewhere, tuple(sorted(ran_on)), pages.huge_page_bytes)
+    evidence = PlacementEvidence(pages.pages, pages.elsewhere, tuple(sorted(ran_on)), pages.huge_page_bytes)
     if (reason := misplaced(evidence, cpu_node, node)) is not None:
         return PairSpeed(cpu_node, node, evidence=evidence, reason=reason)
     return PairSpeed(cpu_node, node, nanoseconds, speed, evidence)

@@ -39,7 +39,7 @@ class Bandwidth(msgspec.Struct):
     nodes: tuple[int, ...]
 
 
-class Pages(msgspec.Struct):
+class PagePlacement(msgspec.Struct):
     """Where the memory is."""
 
     pages: Mapping[int, int]
@@ -90,8 +90,8 @@ class Running:
     def bandwidth(self) -> Bandwidth:
         return self._order("bandwidth", Bandwidth)
 
-    def evidence(self) -> Pages:
-        return self._order("evidence", Pages)
+    def evidence(self) -> PagePlacement:
+        return self._order("evidence", PagePlacement)
 
     def _order(self, word: str, answer: type[T]) -> T:
         assert self.process.stdin is not None

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Access:
+class AccessRules:
     """The rules in force, kept up to date with the file. Without a file everybody may read. Safe for many threads."""
 
     path: Path | None = None
@@ -36,7 +36,7 @@ class Access:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def by(cls, path: Path | None) -> Access:
+    def by(cls, path: Path | None) -> AccessRules:
         """Read the file. Raises InputError when it is wrong."""
         if path is None:
             return cls()

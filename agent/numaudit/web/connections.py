@@ -36,7 +36,7 @@ class Trust(IntEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class ClientConnection:
     """One slot."""
 
     socket: socket.socket
@@ -58,7 +58,7 @@ class Connections:
 
     most: int
     evicted: int = 0
-    _open: set[Connection] = field(default_factory=set)
+    _open: set[ClientConnection] = field(default_factory=set)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __len__(self) -> int:
@@ -68,33 +68,33 @@ class Connections:
     def reserved(self) -> int:
         return max(1, int(self.most * RESERVED_SHARE))
 
-    def add(self, one: socket.socket, client: str, seconds: float) -> Connection | None:
+    def add(self, one: socket.socket, client: str, seconds: float) -> ClientConnection | None:
         """A new connection; None when no other could be closed for it for half a second."""
         with self._changed:
             if not self._wait_for_room():
                 return None
             now = time.monotonic()
-            connection = Connection(one, client, now, now + seconds)
+            connection = ClientConnection(one, client, now, now + seconds)
             self._open.add(connection)
         return connection
 
-    def wrapped(self, connection: Connection, by: socket.socket) -> None:
+    def wrapped(self, connection: ClientConnection, by: socket.socket) -> None:
         """The same connection has become another socket object (TLS)."""
         with self._changed:
             connection.socket = by
 
-    def waits(self, connection: Connection, seconds: float) -> None:
+    def waits(self, connection: ClientConnection, seconds: float) -> None:
         """From now on its client has this long to send, or to read."""
         now = time.monotonic()
         with self._changed:
             connection.answering, connection.waiting_since, connection.deadline = False, now, now + seconds
             self._changed.notify()
 
-    def goes_on(self, connection: Connection) -> None:
+    def goes_on(self, connection: ClientConnection) -> None:
         """Its client has done a part of what it has to."""
         connection.waiting_since = time.monotonic()
 
-    def answers(self, connection: Connection, seconds: float, urgent: bool) -> bool:
+    def answers(self, connection: ClientConnection, seconds: float, urgent: bool) -> bool:
         """A whole request is here. False: it must be refused, for only the reserved slots are left."""
         with self._changed:
             answering = sum(one.answering and not one.urgent for one in self._open)
@@ -104,7 +104,7 @@ class Connections:
             connection.deadline = time.monotonic() + seconds
         return True
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: ClientConnection) -> None:
         with self._changed:
             self._open.discard(connection)
             self._changed.notify()
@@ -137,7 +137,7 @@ class Connections:
                 self.evicted += 1
         return True
 
-    def _first_to_go(self) -> Connection | None:
+    def _first_to_go(self) -> ClientConnection | None:
         """Of those with the least trust, so many that they hold half of the slots at least."""
         waiting = [one for one in self._open if not one.answering]
         for trust in (Trust.UNKNOWN, Trust.HANDSHAKE):
@@ -147,7 +147,7 @@ class Connections:
                 break
         return min(waiting, key=lambda one: one.waiting_since, default=None)
 
-    def _close(self, connection: Connection) -> None:
+    def _close(self, connection: ClientConnection) -> None:
         """Its thread wakes up with an error and ends; the slot is free at once."""
         self._open.discard(connection)
         with contextlib.suppress(OSError):  # the client was quicker

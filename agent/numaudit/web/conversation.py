@@ -17,8 +17,8 @@ from typing import Protocol
 
 import h11
 
-from numaudit.web.auth import Access
-from numaudit.web.connections import Connection, Connections, Trust
+from numaudit.web.auth import AccessRules
+from numaudit.web.connections import ClientConnection, Connections, Trust
 from numaudit.web.pages import Request, Response, plain
 
 KEEP_ALIVE = 120.0
@@ -61,10 +61,10 @@ class _Refused(Exception):
 class Conversation:
     """All requests of one connection. `run` raises OSError when the other side is gone or its time is up."""
 
-    slot: Connection
+    slot: ClientConnection
     connections: Connections
     site: Site
-    access: Access
+    access: AccessRules
     admission: tuple[object, ...]
     """The rules under which the connection was made."""
     patience: float

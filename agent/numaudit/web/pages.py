@@ -11,10 +11,10 @@ from functools import cache
 from http import HTTPStatus
 
 from numaudit.errors import NumauditError, printable
-from numaudit.exporters.prometheus import Pages, accepts_gzip, negotiate
+from numaudit.exporters.prometheus import MetricPages, accepts_gzip, negotiate
 from numaudit.views.page.live_page import policy, waiting_page
 from numaudit.web.attempts import SECONDS_PER_ATTEMPT
-from numaudit.web.auth import Access
+from numaudit.web.auth import AccessRules
 from numaudit.web.passwords import PasswordCheck
 from numaudit.web.tick_document import Document, TickDocuments
 
@@ -62,14 +62,14 @@ class Health:
 class AgentSite:
     """The agent's pages. Health and readiness never render metrics, need no password and are answered at once."""
 
-    metrics: Pages
+    metrics: MetricPages
     newest: Callable[[], TickDocuments | None]
     """Of the newest tick that succeeded, however old it is; None before the first."""
     is_current: Callable[[], bool]
     """Whether that tick may still be served."""
     healthy: Callable[[], Health]
     ready: Callable[[], Health]
-    access: Access
+    access: AccessRules
     may_reload: Callable[[], bool] = lambda: False
     """The setting `web.reload`."""
     reload: Callable[[], None] = lambda: None

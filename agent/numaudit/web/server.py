@@ -16,8 +16,8 @@ from socketserver import TCPServer
 from typing import Any, cast
 
 from numaudit.errors import InputError
-from numaudit.web.auth import Access, allows_certificate
-from numaudit.web.connections import Connection, Connections, Trust
+from numaudit.web.auth import AccessRules, allows_certificate
+from numaudit.web.connections import ClientConnection, Connections, Trust
 from numaudit.web.conversation import Conversation, Site
 from numaudit.web.rules import Rules
 
@@ -33,7 +33,7 @@ class Server(TCPServer):
     allow_reuse_address = True
 
     def __init__(
-        self, address: tuple[str, int], site: Site, access: Access, connections: Connections, timeout: float = 5.0
+        self, address: tuple[str, int], site: Site, access: AccessRules, connections: Connections, timeout: float = 5.0
     ) -> None:
         """Bind and listen. Raises InputError when the address cannot be had."""
         self.site, self.access, self.patience = site, access, timeout
@@ -121,7 +121,7 @@ class Server(TCPServer):
             self.connections.remove(connection)
             self.shutdown_request(accepted)
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: ClientConnection) -> None:
         try:
             connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             rules = self.access.now()
@@ -133,7 +133,7 @@ class Server(TCPServer):
             self.connections.remove(connection)
             self.shutdown_request(connection.socket)
 
-    def _begin_tls(self, connection: Connection, rules: Rules) -> None:
+    def _begin_tls(self, connection: ClientConnection, rules: Rules) -> None:
         if rules.tls is None:
             return
         wrapped = rules.tls.wrap_socket(connection.socket, server_side=True, do_handshake_on_connect=False)

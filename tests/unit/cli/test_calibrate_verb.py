@@ -11,14 +11,14 @@ from numaudit.cli.main import call
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.pmu.calibration import Calibration, Evidence, Figure, Fingerprint, PairSpeed
+from numaudit.pmu.calibration import Calibration, Figure, Fingerprint, PairSpeed, PlacementEvidence
 from numaudit.topology.machine import Machine, Node
 from numaudit.value import Timestamp
 
 _GOOD = Figure(81.25, 3, 0.01, True)
 _WAVERING = Figure(140.0, 25, 0.2, False)
 _SPEED = Figure(2.05e11, 4, 0.01, True)
-_THERE = Evidence({0: 512}, 0, (0,), 2 << 20)
+_THERE = PlacementEvidence({0: 512}, 0, (0,), 2 << 20)
 _DISTANCES = {0: {0: 10, 1: 21}, 1: {0: 21, 1: 10}}
 FOUND = Calibration(
     Fingerprint("GenuineIntel family 0x6 model 0x8f stepping 8", _DISTANCES),

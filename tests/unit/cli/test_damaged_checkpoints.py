@@ -11,7 +11,7 @@ import pytest
 
 from command_tree import commands
 from damaged_files import DAMAGES, KINDS, files_of
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.cli.exits import EXIT_INTERNAL
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
@@ -30,7 +30,7 @@ spec:
   - {name: app, resources: {limits: {cpu: 1, memory: 100Mi}}}
 """
 
-LINES: Mapping[str, Callable[[Mapping[Kind, Path], Path], list[list[str]]]] = {
+LINES: Mapping[str, Callable[[Mapping[CheckpointKind, Path], Path], list[list[str]]]] = {
     "report": lambda _, __: [[POD], ["-o", "wide"], ["-o", "html"], ["--redact", "-o", "json"]],
     "top": lambda _, __: [[]],
     "topology": lambda _, __: [[], ["-o", "json"]],
@@ -142,7 +142,9 @@ def test_a_damaged_file_of_devices_leaves_devices_out_of_an_explanation(node: Ho
 
 
 @pytest.mark.parametrize("kind", [MEMORY, CPU])
-def test_the_files_of_commands_are_read_or_refused(node: Host, damage: str, kind: Kind, tmp_path: Path) -> None:
+def test_the_files_of_commands_are_read_or_refused(
+    node: Host, damage: str, kind: CheckpointKind, tmp_path: Path
+) -> None:
     (tmp_path / kind).write_bytes(DAMAGES[damage](files_of(node)[kind].read_bytes()))
     try:
         Store(tmp_path).read()

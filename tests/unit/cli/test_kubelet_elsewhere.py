@@ -29,7 +29,7 @@ from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
 from numaudit.views.top import app
-from numaudit.views.top.news import Feed, Measured, News
+from numaudit.views.top.news import Feed, News, TickFigures
 from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
@@ -199,7 +199,7 @@ def _top(_: Path, __: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app, "Top", Blind)
     assert call(["top"]) == 0
     (first,) = taken
-    assert isinstance(first, Measured)
+    assert isinstance(first, TickFigures)
     assert REFUSED in {one.pod for one in first.whole.rejections}
 
 

@@ -28,7 +28,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
-from numaudit.views.top.news import Measured, News, key_of
+from numaudit.views.top.news import News, TickFigures, key_of
 
 PATIENCE = 60.0
 """Seconds, on a busy machine."""
@@ -72,9 +72,9 @@ def _top(_: CountedKubelet) -> None:
     news: SimpleQueue[News] = SimpleQueue()
     feed = LiveFeed(Observer.of(options.host(None)), View(), 3600)
 
-    def measured() -> Measured:
+    def measured() -> TickFigures:
         one = news.get(timeout=PATIENCE)
-        assert isinstance(one, Measured)
+        assert isinstance(one, TickFigures)
         return one
 
     feed.start(news.put)

@@ -16,7 +16,7 @@ from numaudit.cli.main import call
 from numaudit.errors import Unavailable
 from numaudit.evaluation.findings import Finding
 from numaudit.kernel.host import Host
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.report.values import ContainerReport
 from reports import container, report
@@ -231,12 +231,12 @@ def test_timings_are_for_who_asks_and_never_in_the_result(capsys: Capture, node:
 # Measuring
 
 
-def _session(*refusals: Refusal) -> Session:
+def _session(*refusals: ProbeRefusal) -> Session:
     return Session({str(number): refusal for number, refusal in enumerate(refusals)})
 
 
-V1 = Refusal(Reason.CGROUP_V1, "cgroup hybrid")
-RIGHTS = Refusal(Reason.NO_PERMISSION, "bpf(2) is refused")
+V1 = ProbeRefusal(Reason.CGROUP_V1, "cgroup hybrid")
+RIGHTS = ProbeRefusal(Reason.NO_PERMISSION, "bpf(2) is refused")
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ RIGHTS = Refusal(Reason.NO_PERMISSION, "bpf(2) is refused")
     ],
 )
 def test_where_nothing_can_be_measured_rights_are_named_first_then_the_mode(
-    monkeypatch: pytest.MonkeyPatch, user: int, refusals: tuple[Refusal, ...], order: list[str]
+    monkeypatch: pytest.MonkeyPatch, user: int, refusals: tuple[ProbeRefusal, ...], order: list[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: user)
     monkeypatch.setattr("numaudit.probes.reasons.is_capable", lambda: user == 0)

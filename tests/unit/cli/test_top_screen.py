@@ -12,7 +12,7 @@ from textual.events import Key
 
 from hostile_names import HOSTILE
 from numaudit.cli.observe.report_view import View
-from numaudit.views.top.news import Measured
+from numaudit.views.top.news import TickFigures
 from reports import container, report
 from top_screen import Screen, Told, captured, screen
 
@@ -263,10 +263,10 @@ def test_the_choice_goes_to_the_next_row_when_its_container_has_gone() -> None:
             await shown.press("down")
             assert shown.chosen() == "prod/pod-2/db"
             for then, chosen in ((of[1], "prod/pod-3/db"), (of[2], "prod/pod-3/db")):
-                feed.tell(Measured(then, then))
+                feed.tell(TickFigures(then, then))
                 await shown.shows(f"of {len(then.containers)}")
                 assert shown.chosen() == chosen
-            feed.tell(Measured(of[3], of[3]))
+            feed.tell(TickFigures(of[3], of[3]))
             await shown.shows("0 of 0")
             await shown.press("down", "enter", "up")
 

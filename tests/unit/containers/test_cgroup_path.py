@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.containers.cgroup_path import Place, parse
+from numaudit.containers.cgroup_path import CgroupOwner, parse
 from numaudit.snapshot import Kind, Qos
 
 ID = "0123456789abcdef" * 4
@@ -16,8 +16,8 @@ STATIC = "8b073ee90e14fb4912c9c3605319c6a7"
 SYSTEMD = "/kubepods.slice/kubepods-{0}.slice/kubepods-{0}-pod{1}.slice"
 
 
-def _container(qos: Qos | None = None, runtime: str | None = None, uid: str | None = UID) -> Place:
-    return Place("container", uid, qos, runtime, ID)
+def _container(qos: Qos | None = None, runtime: str | None = None, uid: str | None = UID) -> CgroupOwner:
+    return CgroupOwner("container", uid, qos, runtime, ID)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def _container(qos: Qos | None = None, runtime: str | None = None, uid: str | No
         (f"/kubepods/pod{STATIC}/{'f' * 64}/kubepods/burstable/pod{UID}/{ID}", _container("Burstable")),
     ],
 )  # fmt: skip
-def test_a_kubernetes_container_has_its_pod_qos_and_id(path: str, place: Place) -> None:
+def test_a_kubernetes_container_has_its_pod_qos_and_id(path: str, place: CgroupOwner) -> None:
     assert parse(path) == place
 
 
@@ -70,32 +70,35 @@ def test_a_kubernetes_container_has_its_pod_qos_and_id(path: str, place: Place) 
     ],
 )
 def test_a_container_without_kubernetes_has_its_runtime_and_id(path: str, runtime: str | None) -> None:
-    assert parse(path) == Place("container", runtime=runtime, container_id=ID)
+    assert parse(path) == CgroupOwner("container", runtime=runtime, container_id=ID)
 
 
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        (f"/kubepods/pod{UID}", Place("pod", UID, "Guaranteed")),
-        (f"/kubepods/burstable/pod{UID}", Place("pod", UID, "Burstable")),
-        (SYSTEMD.format("besteffort", UID_), Place("pod", UID, "BestEffort")),
-        (SYSTEMD.format("burstable", STATIC), Place("pod", STATIC, "Burstable")),
-        (f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID_}.slice", Place("pod", UID, "Guaranteed")),
+        (f"/kubepods/pod{UID}", CgroupOwner("pod", UID, "Guaranteed")),
+        (f"/kubepods/burstable/pod{UID}", CgroupOwner("pod", UID, "Burstable")),
+        (SYSTEMD.format("besteffort", UID_), CgroupOwner("pod", UID, "BestEffort")),
+        (SYSTEMD.format("burstable", STATIC), CgroupOwner("pod", STATIC, "Burstable")),
+        (
+            f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID_}.slice",
+            CgroupOwner("pod", UID, "Guaranteed"),
+        ),
     ],
 )
-def test_a_pods_own_group_is_a_pod(path: str, place: Place) -> None:
+def test_a_pods_own_group_is_a_pod(path: str, place: CgroupOwner) -> None:
     assert parse(path) == place
 
 
 @pytest.mark.parametrize(
     ("path", "place"),
     [
-        (f"{SYSTEMD.format('burstable', UID_)}/crio-conmon-{ID}.scope", Place("scope", UID, "Burstable")),
-        (f"/kubepods/pod{UID}/crio-conmon-{ID}", Place("group", UID, "Guaranteed")),
-        (f"/machine.slice/libpod-conmon-{ID}.scope", Place("scope")),
+        (f"{SYSTEMD.format('burstable', UID_)}/crio-conmon-{ID}.scope", CgroupOwner("scope", UID, "Burstable")),
+        (f"/kubepods/pod{UID}/crio-conmon-{ID}", CgroupOwner("group", UID, "Guaranteed")),
+        (f"/machine.slice/libpod-conmon-{ID}.scope", CgroupOwner("scope")),
     ],
 )
-def test_a_runtimes_monitor_is_no_container(path: str, place: Place) -> None:
+def test_a_runtimes_monitor_is_no_container(path: str, place: CgroupOwner) -> None:
     assert parse(path) == place
 
 
@@ -103,7 +106,7 @@ def test_a_runtimes_monitor_is_no_container(path: str, place: Place) -> None:
     ("below", "kind"), [("system.slice/cron.service", "service"), ("init.scope", "scope"), ("container", "group")]
 )
 def test_a_group_inside_a_container_knows_its_container(below: str, kind: Kind) -> None:
-    assert parse(f"/kubepods/pod{UID}/{ID}/{below}") == Place(kind, UID, "Guaranteed", container_id=ID)
+    assert parse(f"/kubepods/pod{UID}/{ID}/{below}") == CgroupOwner(kind, UID, "Guaranteed", container_id=ID)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +129,7 @@ def test_a_group_inside_a_container_knows_its_container(below: str, kind: Kind) 
     ],
 )
 def test_what_is_no_container_is_classified_by_its_unit(path: str, kind: Kind) -> None:
-    assert parse(path) == Place(kind)
+    assert parse(path) == CgroupOwner(kind)
 
 
 _parts = st.sampled_from(

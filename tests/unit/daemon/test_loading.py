@@ -17,12 +17,12 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.probes.probe import Kind
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.probe import ProbeKind
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.snapshot import CollectorOutcome
 
-Kinds = Collection[Kind[Any]]
+Kinds = Collection[ProbeKind[Any]]
 PATIENCE = 60.0
 
 
@@ -52,7 +52,7 @@ def test_until_probes_are_there_they_are_being_loaded() -> None:
     probes, _ = made_up_session()
     loading = _loading(Loader(probes.__getitem__))
     waiting = loading.session.probe(CPU_TIME)
-    assert isinstance(waiting, Refusal)
+    assert isinstance(waiting, ProbeRefusal)
     assert waiting.reason is Reason.LOADING
     loading.start()
     assert not loading.session.running()  # only the main thread takes them over
@@ -64,7 +64,7 @@ def test_until_probes_are_there_they_are_being_loaded() -> None:
 
 def test_what_may_pass_is_tried_again_less_and_less_often_until_it_runs() -> None:
     probes, _ = made_up_session()
-    killed = Refusal(Reason.LOADER_DIED, "the loader process ended by signal SIGKILL")
+    killed = ProbeRefusal(Reason.LOADER_DIED, "the loader process ended by signal SIGKILL")
     loader = Loader(lambda name: probes[name] if name == "page_alloc" else killed)
     loading = _loading(loader)
     loading.start()
@@ -90,7 +90,7 @@ def test_what_may_pass_is_tried_again_less_and_less_often_until_it_runs() -> Non
 
 @pytest.mark.parametrize("reason", [Reason.NO_PERMISSION, Reason.NO_BCC, Reason.UNSUPPORTED, Reason.CGROUP_V1])
 def test_what_cannot_pass_by_itself_is_not_tried_again(reason: Reason) -> None:
-    loader = Loader(lambda _: Refusal(reason, "no"))
+    loader = Loader(lambda _: ProbeRefusal(reason, "no"))
     loading = _loading(loader)
     loading.start()
     _finish(loading)
@@ -108,7 +108,7 @@ def test_a_loader_that_raises_is_a_refusal_and_logged_once(caplog: pytest.LogCap
         loading.start()
         _finish(loading)
     refused = loading.session.probe(CPU_TIME)
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, ProbeRefusal)
     assert "cannot read the BPF program" in refused.text
     lines = [one for one in caplog.messages if one.startswith("probes do not run: page_alloc, cpu_time: cannot read")]
     assert len(lines) == 1

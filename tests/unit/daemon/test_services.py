@@ -119,7 +119,7 @@ def test_an_agent_whose_push_has_died_serves_its_metrics_and_is_not_healthy(
     settings = Settings(listen=("127.0.0.1", 0), otlp=OtlpSettings(endpoint="http://127.0.0.1:9"))
     agent = Agent.of(settings, Engine(Observer.of(Host.under(tree.root))), RateLimit())
     with agent.server:
-        monkeypatch.setattr(otlp_push.Push, "push", _end_this_thread)
+        monkeypatch.setattr(otlp_push.OtlpPusher, "push", _end_this_thread)
         agent.loop.services.start(agent.push)
         assert not agent.push.has_died()  # it waits for a tick
         agent.ticker.tick()

@@ -15,13 +15,13 @@ import pytest
 from numaudit.cli.main import VERBS, module_of
 from numaudit.config.settings import KEYS
 from numaudit.engine.cgroup_walks import CgroupWalks, WalkedNow
-from numaudit.engine.collectors.base import Tick
+from numaudit.engine.collectors.base import TickInputs
 from numaudit.engine.collectors.table import of_probes
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import RULES, kubelet, measured, promised
 from numaudit.probes.kinds import KINDS
-from numaudit.probes.probe import Kind
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.probe import ProbeKind
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.report.counters import COUNTERS, Counters
 
 TOP = Path(__file__).parents[3]
@@ -155,7 +155,7 @@ def test_no_module_names_a_probe_but_the_probes_own_the_lists_and_those_with_a_r
 def test_a_module_that_names_a_probe_would_be_noticed() -> None:
     assert _names_of_probes(ast.parse("from numaudit.probes.cpu_time import CPU_TIME")) == {"cpu_time"}
     assert _names_of_probes(ast.parse("ORDER = ('page_alloc', 'x')")) == {"page_alloc"}
-    assert _names_of_probes(ast.parse("from numaudit.probes.probe import Kind")) == set()
+    assert _names_of_probes(ast.parse("from numaudit.probes.probe import ProbeKind")) == set()
 
 
 def test_the_setting_of_probes_offers_every_kind_and_its_default_follows_the_kinds() -> None:
@@ -169,12 +169,12 @@ def test_every_collector_with_a_probe_is_called_as_the_probe() -> None:
     assert {one.probe: one.name for one in asked if one.probe is not None} == {kind: kind.name for kind in KINDS}
 
 
-@pytest.mark.parametrize("of", [Observer, Tick])
+@pytest.mark.parametrize("of", [Observer, TickInputs])
 def test_only_what_several_collectors_share_is_in_the_observer_or_the_tick(of: type) -> None:
     owns = {"numaudit.engine.collectors.containers.owners", "numaudit.engine.observer"}
     annotated = {
-        "Kind": Kind,
-        "Readings": Readings,
+        "ProbeKind": ProbeKind,
+        "ProbeReadings": ProbeReadings,
         "Session": Session,
         "WalkedNow": WalkedNow,
         "CgroupWalks": CgroupWalks,

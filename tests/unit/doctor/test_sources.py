@@ -12,14 +12,14 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.kinds import KINDS
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 
 CapturedHost = Callable[[str], Host]
 
 
 def _trial(host: Host) -> Trial:
-    refusal = Refusal(Reason.NOT_LIVE, "a captured tree")
+    refusal = ProbeRefusal(Reason.NOT_LIVE, "a captured tree")
     return Trial(host, Session.refused(KINDS, refusal), under_load=True)
 
 

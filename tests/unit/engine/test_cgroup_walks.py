@@ -20,7 +20,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
 from numaudit.kernel.memory.cgroup_rows import RowLayout, Walked
 from numaudit.kernel.tracing.btf import Btf
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.residency import MoreCgroups, ResidencyWalk
 from numaudit.snapshot import Allowed, ContainerId
 from numaudit.topology.machine import Machine, Node
@@ -255,9 +255,9 @@ def test_walks_that_hold_the_mutex_for_too_long_end(walks: CgroupWalks, kernel: 
 @pytest.mark.parametrize(
     ("error", "words", "again"),
     [
-        (Refusal(Reason.NO_PERMISSION, "the kernel refuses it"), "capabilities BPF and PERFMON", False),
+        (ProbeRefusal(Reason.NO_PERMISSION, "the kernel refuses it"), "capabilities BPF and PERFMON", False),
         (Unavailable("this kernel's BTF has no cgroup.kn"), "no cgroup.kn", False),
-        (Refusal(Reason.LOADER_TIMEOUT, "it took too long"), "it took too long", True),
+        (ProbeRefusal(Reason.LOADER_TIMEOUT, "it took too long"), "it took too long", True),
     ],
 )
 def test_what_cannot_be_loaded_is_a_reason_and_tried_again_where_it_may_pass(

@@ -23,7 +23,7 @@ from numaudit.kernel.tracing.bpf_map import Entries
 from numaudit.probes import hint_faults, migrations
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.migrations import MigrationCounts
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -70,7 +70,7 @@ def test_pages_that_numa_balancing_moved_are_counted_by_both_nodes() -> None:
     assert later.since(earlier) == MigrationCounts(succeeded_between={WEB: {(1, 0): 4}})
 
 
-def _collected(nodes_refused: Refusal | None) -> tuple[dict[ContainerId, Migrated], Skipped]:
+def _collected(nodes_refused: ProbeRefusal | None) -> tuple[dict[ContainerId, Migrated], Skipped]:
     read = MigrationCounts(
         {WEB: {"numa_misplaced": 11, "compaction": 2}},
         {WEB: {"numa_misplaced": 5, "compaction": 0}},
@@ -94,7 +94,7 @@ def test_moved_pages_of_a_container_have_their_nodes() -> None:
 
 
 def test_moved_pages_whose_nodes_no_program_can_watch_say_why_and_are_complete() -> None:
-    found, skipped = _collected(Refusal(Reason.NO_KPROBES, "no kprobes, no fentry"))
+    found, skipped = _collected(ProbeRefusal(Reason.NO_KPROBES, "no kprobes, no fentry"))
     assert found[ContainerId(WEB)].between is None
     assert found[ContainerId(WEB)].pages["numa_misplaced"] == MigratedPages(11, 5)
     assert skipped.failed == 0

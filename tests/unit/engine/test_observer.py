@@ -12,7 +12,7 @@ from node_tree import NodeTree
 from numaudit.engine.collectors import numa_balancing
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.probes.session import Readings
+from numaudit.probes.session import ProbeReadings
 from numaudit.report.build import build
 from numaudit.topology.nodeset import CpuSet
 
@@ -70,7 +70,7 @@ def _balancing_node(root: Path, containers: int) -> NodeTree:
 def test_the_kernels_counters_of_containers_come_out_of_an_agent_with_all_probes(tmp_path: Path) -> None:
     tree = _balancing_node(tmp_path / "node", 8)
     _, session = made_up_session()
-    found = Observer.of(Host.under(tree.root)).observe(readings=Readings(session))
+    found = Observer.of(Host.under(tree.root)).observe(readings=ProbeReadings(session))
     counted = [one.numa_balancing for one in build(found).containers if one.container is not None]
     assert sorted(one["numa_hint_faults"] for one in counted if one is not None) == [*range(1, 9)]
 
@@ -84,7 +84,7 @@ def test_a_tick_reads_a_bounded_number_of_containers_and_the_next_ones_the_other
     _, session = made_up_session()
 
     def counted() -> list[int]:
-        snapshot = observer.observe(readings=Readings(session))
+        snapshot = observer.observe(readings=ProbeReadings(session))
         assert snapshot.numa_balancing is not None
         return sorted(one["numa_hint_faults"] for one in snapshot.numa_balancing.by_container.values())
 

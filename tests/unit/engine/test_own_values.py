@@ -14,7 +14,7 @@ from numaudit.engine.collectors.probes.probe_accounts import accounts
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import Finding
 from numaudit.exporters.catalogue import TICK_METRICS
-from numaudit.exporters.facts import Tick
+from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Number
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.bpf import RunTime
@@ -27,7 +27,7 @@ from ticks import readings_of
 CapturedHost = Callable[[str], Host]
 
 
-def _values(name: str, of: Tick) -> dict[tuple[str, ...], Number]:
+def _values(name: str, of: ExportedTick) -> dict[tuple[str, ...], Number]:
     (row,) = [one for one in TICK_METRICS if one.name == name]
     return dict(row.values(of))
 

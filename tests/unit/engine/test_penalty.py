@@ -11,7 +11,7 @@ from numaudit.engine.collectors.probes.penalty import read_penalty
 from numaudit.engine.collectors.probes.pmu import PmuCollector
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
-from numaudit.pmu.calibration import Calibration, Evidence, Figure, Fingerprint, PairSpeed
+from numaudit.pmu.calibration import Calibration, Figure, Fingerprint, PairSpeed, PlacementEvidence
 from numaudit.pmu.stall import Bounds
 from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.snapshot import Snapshot
@@ -33,7 +33,7 @@ def _host(folder: Path, model: int) -> Host:
 
 def _calibrate(host: Host) -> None:
     latencies = {(0, 0): 80.0, (0, 1): 130.0, (1, 0): 140.0, (1, 1): 80.0}
-    evidence = Evidence({0: 1}, 0, (0,), 0)
+    evidence = PlacementEvidence({0: 1}, 0, (0,), 0)
     pairs = tuple(PairSpeed(*pair, Figure(ns, 3, 0.0, True), None, evidence) for pair, ns in latencies.items())
     found = Calibration(Fingerprint.of(TWO, read_cores(host, TWO).cpus), 1 << 27, pairs, measured_at=Timestamp(86400))
     host.calibration.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from msgspec import structs
 from numaudit.counted import HintFault, PagesUsed
 from numaudit.engine.collectors.probes.pages_used import limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
-from numaudit.kernel.process_status import Resident as Maps
+from numaudit.kernel.process_status import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.snapshot import Resident
 
@@ -28,10 +28,10 @@ def reading(*passes: tuple[int, Seen], process: int = PID, scanned_to: int = 0) 
 
 
 def after(
-    *readings: Mapping[int, Mapping[ScanPass, PassUse]], interval: float = 15.0, mapped: Maps | None = None
+    *readings: Mapping[int, Mapping[ScanPass, PassUse]], interval: float = 15.0, mapped: ProcessMemory | None = None
 ) -> PagesUsed | None:
     """What is known after ticks with these readings. `mapped`: pages that the process maps."""
-    known, now, size = ScanPasses(), 0.0, None if mapped is None else Maps(*(pages * PAGE for pages in mapped))
+    known, now, size = ScanPasses(), 0.0, None if mapped is None else ProcessMemory(*(pages * PAGE for pages in mapped))
     for now, one in enumerate(readings):
         known.take(one, now * interval)
         known.keep_only(WEB, dict.fromkeys((PID, PID + 1), size), PAGE)
@@ -159,7 +159,7 @@ def test_shared_pages_that_are_near_to_one_process_and_far_to_another_are_both()
 
 def test_shared_memory_that_its_owner_moved_home_is_not_known_twice() -> None:
     """The process maps no more than the 8000 pages that the newest pass saw near."""
-    far, near, maps = {SHARED: 8000}, {CAME_HOME: 8000, LOCAL: 50}, Maps(anon=900, file=1000, shmem=8000)
+    far, near, maps = {SHARED: 8000}, {CAME_HOME: 8000, LOCAL: 50}, ProcessMemory(anon=900, file=1000, shmem=8000)
     ticks = [reading((1, far)), reading((1, far), (2, near)), reading((2, near), (3, near))]
     assert pages(after(*ticks, mapped=maps)) == (1000, 8050, 0), "some file may be shared, too"
     ticks.append(reading((3, near), (4, {LOCAL: 1})))
@@ -170,16 +170,16 @@ def test_what_a_process_maps_takes_nothing_from_what_the_newest_pass_saw() -> No
     """The kernel's count of what a process maps may lag behind."""
     far, near = {SHARED: 4000}, {CAME_HOME: 4000}
     both = reading((1, far), (2, near)), reading((2, far | near), (3, {LOCAL: 1}))
-    assert pages(after(*both, mapped=Maps(900, 1000, 1000))) == (4000, 4000, 0)
+    assert pages(after(*both, mapped=ProcessMemory(900, 1000, 1000))) == (4000, 4000, 0)
     joined = reading((1, far), (2, near)), reading((2, near), (3, {LOCAL: 1}))
-    assert pages(after(*joined, mapped=Maps(900, 0, 8000))) == (4000, 4000, 0)
+    assert pages(after(*joined, mapped=ProcessMemory(900, 0, 8000))) == (4000, 4000, 0)
     assert pages(after(*joined)) == (4000, 4000, 0), "nobody may read what it maps"
 
 
 def test_private_memory_that_was_moved_home_is_not_known_twice() -> None:
     far, near = {REMOTE: 8000}, {LOCAL: 8000}
     ticks = [reading((1, far)), reading((1, far), (2, near)), reading((2, near), (3, {LOCAL: 1}))]
-    assert pages(after(*ticks, mapped=Maps(8000, 500, 0))) == (500, 8000, 0)
+    assert pages(after(*ticks, mapped=ProcessMemory(8000, 500, 0))) == (500, 8000, 0)
 
 
 def test_processes_and_cgroups_that_ended_are_forgotten() -> None:
@@ -222,7 +222,7 @@ def used_of(**remote: int) -> PagesUsed:
 
 def test_no_more_bytes_are_used_on_a_node_than_are_there() -> None:
     resident = Resident(anon={0: 1000, 1: 300}, shmem={}, file={}, hugetlb={})
-    found = limited(used_of(c0m1=400, c2m1=200), resident, [Maps(1300, 50, 0)])
+    found = limited(used_of(c0m1=400, c2m1=200), resident, [ProcessMemory(1300, 50, 0)])
     assert found.remote == {(0, 1): 200, (2, 1): 100}
     assert limited(used_of(c0m1=400), resident, []).remote == {(0, 1): 300}
 
@@ -238,24 +238,24 @@ def test_files_in_memory_that_no_process_maps_are_not_used() -> None:
 
 def test_shared_memory_of_others_may_be_used_beside_its_own() -> None:
     resident = Resident(anon={0: 1000}, shmem={}, file={}, hugetlb={})
-    found = limited(used_of(c0m1=400), resident, [Maps(1000, 0, 400)])
+    found = limited(used_of(c0m1=400), resident, [ProcessMemory(1000, 0, 400)])
     assert (found.remote, found.mapped) == ({(0, 1): 400}, 1400)
 
 
 def test_shared_memory_of_others_is_used_only_on_nodes_that_have_any() -> None:
     """Its owner has moved most of it from node 1 since the pass that saw it there."""
     resident = Resident(anon={0: 1000}, shmem={1: 40}, file={}, hugetlb={})
-    found = limited(used_of(c0m1=400, c0m2=300), resident, [Maps(1000, 0, 740)], {0: 900, 1: 100})
+    found = limited(used_of(c0m1=400, c0m2=300), resident, [ProcessMemory(1000, 0, 740)], {0: 900, 1: 100})
     assert found.remote == {(0, 1): 100, (0, 2): 300}, "of node 2 it is not known"
 
 
 def test_what_processes_share_counts_once_as_far_as_their_container_holds_it() -> None:
     resident = Resident(anon={0: 1000}, shmem={0: 600}, file={0: 100}, hugetlb={0: 50})
-    assert limited(used_of(), resident, [Maps(600, 0, 700)] * 2).mapped == 1000 + 1300 + 50
-    assert limited(used_of(), resident, [Maps(600, 80, 700)] * 10).mapped == 1000 + 180 + 1300 + 50
-    assert limited(used_of(), resident, [Maps(900, 80, 0)]).mapped == 900 + 80 + 50
+    assert limited(used_of(), resident, [ProcessMemory(600, 0, 700)] * 2).mapped == 1000 + 1300 + 50
+    assert limited(used_of(), resident, [ProcessMemory(600, 80, 700)] * 10).mapped == 1000 + 180 + 1300 + 50
+    assert limited(used_of(), resident, [ProcessMemory(900, 80, 0)]).mapped == 900 + 80 + 50
 
 
 def test_where_residence_is_not_known_processes_say_what_they_map() -> None:
-    assert limited(used_of(c0m1=400), None, [Maps(1000, 5, 0), Maps(10, 6, 0)]).mapped == 1021
+    assert limited(used_of(c0m1=400), None, [ProcessMemory(1000, 5, 0), ProcessMemory(10, 6, 0)]).mapped == 1021
     assert limited(used_of(c0m1=400), None, []) == used_of(c0m1=400)

@@ -16,8 +16,8 @@ from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.probes.hint_faults import HintFaultCounts
-from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.reasons import ProbeRefusal, Reason
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 
@@ -53,7 +53,9 @@ def probe() -> Probe:
     return Probe()
 
 
-def limiter_of(probe: Probe | Refusal, groups: Mapping[int, Sequence[int]], budget: Budget | None = None) -> Limiter:
+def limiter_of(
+    probe: Probe | ProbeRefusal, groups: Mapping[int, Sequence[int]], budget: Budget | None = None
+) -> Limiter:
     """`groups` are the cgroups of each container. Its own id is not among them, to keep the two apart."""
     session = Session({"hint_faults": cast("Any", probe)})
     census = {ContainerId(id_): tuple(SimpleNamespace(id=one) for one in ids) for id_, ids in groups.items()}
@@ -78,7 +80,7 @@ def judged(**verdicts: VerdictName) -> Judgements:
 def tick(limiter: Limiter, snapshot: Snapshot, judgements: Judgements | None = None, dropped: int = 0) -> float | None:
     """The coverage after one tick, up to which `dropped` faults had found the map full."""
     reading = HintFaultCounts({1: {FAULT: 1}}, lost={"map-full": dropped})
-    readings = Readings(limiter.session, {"hint_faults": reading})
+    readings = ProbeReadings(limiter.session, {"hint_faults": reading})
     return limiter.after_tick(snapshot, judgements or Judgements(), readings).coverage
 
 
@@ -137,5 +139,5 @@ def test_a_full_map_makes_room_by_forgetting_who_is_not_watched(probe: Probe, mo
 
 
 def test_a_probe_that_does_not_run_has_no_watch_list() -> None:
-    limiter = limiter_of(Refusal(Reason.NO_KPROBES, "no kprobes"), {1: [11]}, OVER_BUDGET)
+    limiter = limiter_of(ProbeRefusal(Reason.NO_KPROBES, "no kprobes"), {1: [11]}, OVER_BUDGET)
     assert tick(limiter, snapshot_of([1])) is None

@@ -19,7 +19,7 @@ from numaudit.daemon.ticks.publisher import Published
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.catalogue.values import misplaced
-from numaudit.exporters.exposition import Family
+from numaudit.exporters.exposition import MetricFamily
 from numaudit.exporters.series import Key
 from numaudit.kernel.host import Host
 from numaudit.report.values import Intended
@@ -48,7 +48,7 @@ def _busy(root: Path) -> Published:
     return daemon.ticker.newest.published
 
 
-def _families(published: Published) -> dict[str, Family]:
+def _families(published: Published) -> dict[str, MetricFamily]:
     return {family.metric.name: family for family in published.exposition.families}
 
 
@@ -87,7 +87,7 @@ def test_a_container_stays_within_its_budget_on_any_machine(tmp_path: Path, node
     assert 15 < _series_of(published, named) <= budget
 
 
-def _sums(family: Family, *, without: str) -> Iterator[tuple[tuple[str, ...], float]]:
+def _sums(family: MetricFamily, *, without: str) -> Iterator[tuple[tuple[str, ...], float]]:
     """Label values but one -> the sum over it."""
     place = family.metric.labels.index(without)
     sums: dict[tuple[str, ...], float] = {}

@@ -20,7 +20,7 @@ from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.metric import Metric
 from numaudit.exporters.packed import Packer
-from numaudit.exporters.prometheus import Form, Format, Pages, Rendered, render
+from numaudit.exporters.prometheus import Form, Format, MetricPages, Rendered, render
 from numaudit.exporters.series import SeriesTracker
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.counters import (
@@ -131,7 +131,7 @@ def test_any_tick_exports_what_it_would_with_nothing_kept(
 ) -> None:
     tracker, evaluated = SeriesTracker(), NOTHING
     before: dict[Format, Rendered] = {"text": {}, "openmetrics": {}}
-    pages = Pages(lambda: evaluate_live(LIVE, STARTED))
+    pages = MetricPages(lambda: evaluate_live(LIVE, STARTED))
     pages.publish(Exposition())
     forms = [Form(format_, is_packed) for format_ in before for is_packed in (True, False)]
     for form in forms:

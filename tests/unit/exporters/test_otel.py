@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_live
-from numaudit.exporters.otel import MOST_POINTS, SCHEMA, Part, attributes, instance_id, points, requests, resource
+from numaudit.exporters.otel import MOST_POINTS, SCHEMA, PushPart, attributes, instance_id, points, requests, resource
 from numaudit.exporters.prometheus import end_of, render
 from reports import LIVE, NOW, STARTED, container, exposition, report
 
@@ -26,7 +26,7 @@ def numbers() -> list[Exposition]:
     return [exposition(report(container(1), container(2, pod=None))), evaluate_live(LIVE, STARTED)]
 
 
-def _metrics(parts: Iterable[Part]) -> Iterator[Metric]:
+def _metrics(parts: Iterable[PushPart]) -> Iterator[Metric]:
     for part in parts:
         request = ExportMetricsServiceRequest.FromString(part.body)
         (sender,) = request.resource_metrics
@@ -39,7 +39,7 @@ def _points(metric: Metric) -> Iterable[NumberDataPoint]:
     return metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points
 
 
-def _of_otel(parts: Iterable[Part]) -> list[Point]:
+def _of_otel(parts: Iterable[PushPart]) -> list[Point]:
     return [
         (
             metric.name,

@@ -15,10 +15,10 @@ from opentelemetry.sdk.resources import Resource
 
 from agent_process import PATIENCE
 from numaudit.exporters.exposition import Exposition, evaluate_live
-from numaudit.exporters.otel import Part, requests
+from numaudit.exporters.otel import PushPart, requests
 from numaudit.exporters.otel import points as to_send
 from numaudit.exporters.otlp_delivery import LONGEST_WAIT, Delivery, Receiver
-from numaudit.exporters.otlp_push import Push
+from numaudit.exporters.otlp_push import OtlpPusher
 from otlp_receiver import Answer, OtlpReceiver
 from reports import LIVE, NOW, STARTED, container, exposition, report
 
@@ -38,15 +38,15 @@ def collector() -> Iterator[OtlpReceiver]:
         yield running
 
 
-def _push(collector: OtlpReceiver, numbers: list[Exposition], timeout: float = PATIENCE) -> Push:
+def _push(collector: OtlpReceiver, numbers: list[Exposition], timeout: float = PATIENCE) -> OtlpPusher:
     receiver = Receiver(collector.url, timeout, headers={"x-token": "secret"})
-    return Push(receiver, SENDER, lambda: numbers, interval=60)
+    return OtlpPusher(receiver, SENDER, lambda: numbers, interval=60)
 
 
 def _deliver(collector: OtlpReceiver, *answers: Answer, timeout: float = PATIENCE, parts: int = 1) -> Delivery:
     """What came of a push of some parts of ten points each."""
     collector.answers = list(answers)
-    return Receiver(collector.url, timeout).deliver([Part(b"", 10)] * parts)
+    return Receiver(collector.url, timeout).deliver([PushPart(b"", 10)] * parts)
 
 
 def test_what_arrives_is_what_was_sent(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
@@ -157,7 +157,7 @@ def test_a_wait_that_is_neither_seconds_nor_a_date_is_none(collector: OtlpReceiv
 
 def test_the_next_push_waits_as_long_as_the_receiver_asks(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
     collector.answers = [Answer(429, retry_after="2")]
-    push = Push(Receiver(collector.url, timeout=1.5), SENDER, lambda: numbers, interval=0.01)
+    push = OtlpPusher(Receiver(collector.url, timeout=1.5), SENDER, lambda: numbers, interval=0.01)
     push.start()
     try:
         assert collector.got_two.wait(PATIENCE)
@@ -196,7 +196,7 @@ def test_parts_that_failed_are_not_kept(numbers: list[Exposition]) -> None:
     gc.disable()
     try:
         assert Receiver(url, timeout=0.3).deliver(requests(numbers, SENDER, NOW)).delivered == 0
-        assert not [one for one in gc.get_objects() if isinstance(one, Part)]
+        assert not [one for one in gc.get_objects() if isinstance(one, PushPart)]
     finally:
         gc.enable()
 

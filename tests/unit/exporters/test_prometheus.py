@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 
 from numaudit.exporters.catalogue import labels_of
-from numaudit.exporters.exposition import Exposition, Family, evaluate_live
-from numaudit.exporters.prometheus import Form, Format, Pages, Rendered, end_of, negotiate, render
+from numaudit.exporters.exposition import Exposition, MetricFamily, evaluate_live
+from numaudit.exporters.prometheus import Form, Format, MetricPages, Rendered, end_of, negotiate, render
 from reports import LIVE, STARTED, container, exposition, report
 
 TWO = report(container(1), container(2, pod=None))
@@ -106,7 +106,7 @@ def test_the_scraper_gets_the_form_it_asks_for(accept: str, encoding: str, form:
 
 @pytest.mark.parametrize("format_", ["text", "openmetrics"])
 def test_a_packed_answer_is_one_gzip_stream_with_the_same_bytes(format_: Format) -> None:
-    pages = Pages(lambda: evaluate_live(LIVE, STARTED))
+    pages = MetricPages(lambda: evaluate_live(LIVE, STARTED))
     pages.publish(exposition(TWO))
     packed = pages.get(Form(format_, True))
     plain = pages.get(Form(format_, False))
@@ -124,7 +124,7 @@ def test_what_changes_between_ticks_is_fresh_in_every_answer_while_the_tick_is_r
         rendered.append(pages._rendered[Form("text", False)])
         return evaluate_live(replace(LIVE, snapshot_age=next(ages)), STARTED)
 
-    pages = Pages(live)
+    pages = MetricPages(live)
     pages.publish(exposition(TWO))
     assert b"numaudit_snapshot_age_seconds 1.5\n" in (pages.get(Form("text", False)) or b"")
     assert b"numaudit_snapshot_age_seconds 7.25\n" in (pages.get(Form("text", False)) or b"")
@@ -142,13 +142,13 @@ def test_a_family_that_is_as_before_keeps_its_text_and_a_changed_one_does_not() 
     assert before["numaudit_container_judged_bytes"][1] != kept["numaudit_container_judged_bytes"][1]
 
 
-class _Slow(tuple[Family, ...]):
+class _Slow(tuple[MetricFamily, ...]):
     """Families whose rendering goes on only when it may."""
 
     begun: threading.Event
     go_on: threading.Event
 
-    def __iter__(self) -> Iterator[Family]:
+    def __iter__(self) -> Iterator[MetricFamily]:
         self.begun.set()
         assert self.go_on.wait(60)
         return super().__iter__()
@@ -156,7 +156,7 @@ class _Slow(tuple[Family, ...]):
 
 @pytest.mark.parametrize("form", [Form("text", True), Form("text", False), Form("openmetrics", False)])
 def test_no_answer_waits_for_the_rendering_of_a_tick(form: Form) -> None:
-    pages = Pages(Exposition)
+    pages = MetricPages(Exposition)
     pages.publish(exposition(TWO))
     pages.get(Form("text", True))
     slow = _Slow(exposition(TWO).families)
@@ -175,14 +175,14 @@ def test_no_answer_waits_for_the_rendering_of_a_tick(form: Form) -> None:
 
 
 def test_before_the_first_tick_there_is_no_page() -> None:
-    pages = Pages(Exposition)
+    pages = MetricPages(Exposition)
     assert pages.get(Form("text", False)) is None
     assert pages.scrapes == 0
 
 
 def test_a_form_without_recent_requests_is_not_rendered_ahead() -> None:
     clock = [0.0]
-    pages = Pages(Exposition, now=lambda: clock[0])
+    pages = MetricPages(Exposition, now=lambda: clock[0])
     pages.publish(exposition(TWO))
     assert not pages._rendered
     pages.get(Form("text", True))

@@ -10,7 +10,7 @@ import pytest
 
 from made_btf import KERNELS, btf_of, described
 from numaudit.errors import Unavailable
-from numaudit.kernel.memory.cgroup_layout import CgroupLayout, Counter, MaskLayout, cgroup_layout
+from numaudit.kernel.memory.cgroup_layout import CgroupLayout, KernelCounter, MaskLayout, cgroup_layout
 from numaudit.kernel.tracing.btf import Btf
 
 PAGE = 4096
@@ -24,8 +24,11 @@ def _layout(description: dict[str, Any]) -> CgroupLayout:
 def test_linux_6_1_counts_by_its_enumeration_within_the_nodes_structure() -> None:
     found = _layout(described("6.1"))
     assert (found.counters_is_pointer, found.length) == (False, 43)
-    assert (found.rows["anon"], found.rows["file"]) == (Counter(17, PAGE), Counter(19, PAGE))
-    assert (found.rows["kernel_stack"], found.rows["slab_reclaimable"]) == (Counter(37, 1024), Counter(5, 1))
+    assert (found.rows["anon"], found.rows["file"]) == (KernelCounter(17, PAGE), KernelCounter(19, PAGE))
+    assert (found.rows["kernel_stack"], found.rows["slab_reclaimable"]) == (
+        KernelCounter(37, 1024),
+        KernelCounter(5, 1),
+    )
     assert "hugetlb" not in found.rows
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.process_status import Resident, parse, read
+from numaudit.kernel.process_status import ProcessMemory, parse, read
 
 STATUS = b"Name:\tRssAnon:\nVmRSS:\t   41620 kB\nRssAnon:\t   31496 kB\nRssFile:\t    8076 kB\nRssShmem:\t 2048 kB\n"
 
 
 def test_sizes_are_bytes() -> None:
-    assert parse(STATUS) == Resident(31496 << 10, 8076 << 10, 2 << 20)
+    assert parse(STATUS) == ProcessMemory(31496 << 10, 8076 << 10, 2 << 20)
 
 
 def test_the_kernels_own_text_is_read() -> None:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 from input_cost import MIB, MOST, costs
 from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.proto import podresources_pb2 as pb
-from numaudit.kubelet.sources.podresources import LARGEST_ANSWER, LARGEST_POD, MOST_CPUS, MOST_FIELDS, Answer, decode
+from numaudit.kubelet.sources.podresources import (
+    LARGEST_ANSWER,
+    LARGEST_POD,
+    MOST_CPUS,
+    MOST_FIELDS,
+    ListAnswer,
+    decode,
+)
 
 SMALL = 32 * MIB
 _HALF = LARGEST_POD // 2 - 100
@@ -49,7 +56,7 @@ ANSWERS: dict[str, Callable[[], bytes]] = {
 
 
 def read(data: bytes) -> object:
-    return decode(Answer(data))
+    return decode(ListAnswer(data))
 
 
 def test_the_largest_answers_take_ten_times_their_size_at_most() -> None:
@@ -84,5 +91,5 @@ def test_a_pod_of_four_thousand_devices_is_read() -> None:
         pb.ContainerDevices(resource_name="example.com/device", device_ids=[f"0000-{i}"], topology=topology)
         for i in range(4000)
     ]
-    (pod,) = decode(Answer(_pod(devices=devices)))
+    (pod,) = decode(ListAnswer(_pod(devices=devices)))
     assert sum(len(one.ids) for one in pod.containers["c"].devices or ()) == 4000

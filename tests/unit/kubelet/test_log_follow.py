@@ -12,7 +12,7 @@ import pytest
 from numaudit.errors import Unavailable
 from numaudit.kubelet.parsers.klog import LONGEST_LINE
 from numaudit.kubelet.sources import log_follow
-from numaudit.kubelet.sources.log_follow import FileLog, JournalLog, Line
+from numaudit.kubelet.sources.log_follow import FileLog, JournalLog, LogLine
 
 
 @pytest.fixture
@@ -161,8 +161,8 @@ def test_the_journal_is_read_from_the_last_cursor_on(tmp_path: Path) -> None:
         f'echo "$@" >> {tmp_path}/asked\ncase "$*" in *after-cursor=c2*) cat {tmp_path}/next;; '
         f"*after-cursor*) ;; *) cat {tmp_path}/first;; esac",
     )
-    assert list(log.read()) == [Line("one", 1795214302.328746), Line("two", 1795214302.328746)]
-    assert list(log.read()) == [Line("three", 1795214302.328746)]
+    assert list(log.read()) == [LogLine("one", 1795214302.328746), LogLine("two", 1795214302.328746)]
+    assert list(log.read()) == [LogLine("three", 1795214302.328746)]
     assert list(log.read()) == []
     asked = (tmp_path / "asked").read_text().splitlines()
     assert "--boot" in asked[0]

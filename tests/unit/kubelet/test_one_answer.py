@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from damaged_files import DAMAGES, KINDS, files_of
 from numaudit.api.state_document import StateVerification, verifications
-from numaudit.checkpoints.formats.file import DEVICES, MEMORY, Kind
+from numaudit.checkpoints.formats.file import DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.start.outlook import worst
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
@@ -113,7 +113,7 @@ def test_a_reboot_is_at_risk_before_it_and_refused_with_the_kubelets_words_after
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_has_one_answer(node: Host, kind: Kind, damage: str) -> None:
+def test_a_damaged_file_has_one_answer(node: Host, kind: CheckpointKind, damage: str) -> None:
     path = files_of(node)[kind]
     before = path.read_bytes()
     path.write_bytes(DAMAGES[damage](before))
@@ -133,7 +133,7 @@ bytes_of_json = st.sampled_from([b"", b"0", b"9", b"-", b'"', b",", b"{", b"}", 
 
 @given(kind=st.sampled_from(KINDS[:2]), at=st.floats(0, 1), width=st.integers(0, 3), put=bytes_of_json)
 def test_whatever_is_changed_in_a_file_there_is_one_answer(
-    node: Host, kind: Kind, at: float, width: int, put: bytes
+    node: Host, kind: CheckpointKind, at: float, width: int, put: bytes
 ) -> None:
     path = files_of(node)[kind]
     before = path.read_bytes()

@@ -24,7 +24,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices
 from numaudit.kubelet.proto import podresources_pb2 as pb
-from numaudit.kubelet.sources.podresources import Answer, Client, PodResources, decode
+from numaudit.kubelet.sources.podresources import Client, ListAnswer, PodResources, decode
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from podresources_server import serving
 
@@ -44,7 +44,7 @@ def path() -> Iterator[Path]:
 @pytest.mark.parametrize("step", STEPS)
 def test_a_recorded_answer_says_what_its_decoded_form_says(step: str) -> None:
     recorded = json.loads(Step(step).read("podresources-list.json"))
-    found = {(one.namespace, one.name): one for one in decode(Answer(Step(step).read("podresources-list.pb")))}
+    found = {(one.namespace, one.name): one for one in decode(ListAnswer(Step(step).read("podresources-list.pb")))}
     assert len(found) == len(recorded["pod_resources"])
     for pod in recorded["pod_resources"]:
         ours = found[pod["namespace"], pod["name"]]
@@ -64,7 +64,7 @@ def test_a_recorded_answer_says_what_its_decoded_form_says(step: str) -> None:
 
 
 def test_a_missing_node_id_is_node_0() -> None:
-    (small,) = [one for one in decode(Answer(RUNNING)) if one.name == "gu-small-numanode"]
+    (small,) = [one for one in decode(ListAnswer(RUNNING)) if one.name == "gu-small-numanode"]
     assert small.containers["app"].memory_nodes == NodeSet.of(0)
 
 
@@ -80,7 +80,7 @@ def test_lists_of_the_whole_pod_are_kept_apart_from_its_containers() -> None:
         {"app": Promise((block,), CpuSet.of(2), ())},
         Promise((block,), CpuSet.of(2, 3)),
     )
-    assert decode(Answer(data)) == (expected,)
+    assert decode(ListAnswer(data)) == (expected,)
 
 
 def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
@@ -93,7 +93,7 @@ def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
         name="app", devices=[device("b", 1), device("a", 0), device("c", 1), device("d", 0, 1), other]
     )
     pod = pb.PodResources(name="p", namespace="n", containers=[app])
-    (found,) = decode(Answer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
+    (found,) = decode(ListAnswer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
     assert found.containers["app"].devices == (
         PromisedDevices("vendor.example/nic", ("a",), NodeSet.of(0)),
         PromisedDevices("vendor.example/nic", ("b", "c"), NodeSet.of(1)),
@@ -103,14 +103,14 @@ def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
 
 
 def test_v1alpha1_tells_of_devices_only_so_memory_and_cpus_are_not_known() -> None:
-    (small,) = [one for one in decode(Answer(RUNNING, "v1alpha1")) if one.name == "gu-small-numanode"]
+    (small,) = [one for one in decode(ListAnswer(RUNNING, "v1alpha1")) if one.name == "gu-small-numanode"]
     assert small.containers["app"] == Promise(None, None, ())
 
 
 def test_fields_of_a_newer_kubelet_are_passed_over() -> None:
     # Field 999, length-delimited, "new".
     data = RUNNING + b"\xba\x3e\x03new"
-    assert decode(Answer(data)) == decode(Answer(RUNNING))
+    assert decode(ListAnswer(data)) == decode(ListAnswer(RUNNING))
 
 
 @pytest.mark.parametrize("node", [-1, 1024, 2**40])
@@ -119,21 +119,21 @@ def test_an_impossible_node_is_refused(node: int) -> None:
     app = pb.ContainerResources(name="app", memory=[memory])
     pod = pb.PodResources(name="p", namespace="n", containers=[app])
     with pytest.raises(ParseError, match="pod n/p: node"):
-        decode(Answer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
+        decode(ListAnswer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for one in (data, RUNNING[: len(data)] + data):
         with contextlib.suppress(ParseError):
-            decode(Answer(one))
+            decode(ListAnswer(one))
 
 
 def test_a_server_on_a_socket_is_asked_and_asked_again(path: Path) -> None:
     client = Client(path)
     with serving(path, {LIST: lambda: RUNNING}):
-        assert client.list() == Answer(RUNNING, "v1")
-        assert client.list() == Answer(RUNNING, "v1")
+        assert client.list() == ListAnswer(RUNNING, "v1")
+        assert client.list() == ListAnswer(RUNNING, "v1")
         assert client.allocatable() is None
     client.close()
 
@@ -141,7 +141,7 @@ def test_a_server_on_a_socket_is_asked_and_asked_again(path: Path) -> None:
 def test_an_old_kubelet_is_asked_for_v1alpha1(path: Path) -> None:
     client = Client(path)
     with serving(path, {"/v1alpha1.PodResourcesLister/List": lambda: RUNNING}):
-        assert client.list() == Answer(RUNNING, "v1alpha1")
+        assert client.list() == ListAnswer(RUNNING, "v1alpha1")
     with serving(path, {}), pytest.raises(Unavailable, match="neither v1 nor v1alpha1"):
         client.list()
     client.close()
@@ -224,11 +224,11 @@ def test_a_restarted_kubelet_is_found_again_at_the_next_call(path: Path) -> None
             client.list()
     path.unlink()
     with serving(path, {LIST: lambda: b""}):
-        assert _answer_at_once(client) == Answer(b"", "v1")
+        assert _answer_at_once(client) == ListAnswer(b"", "v1")
     client.close()
 
 
-def _answer_at_once(client: Client) -> Answer:
+def _answer_at_once(client: Client) -> ListAnswer:
     """A crowded machine may still deliver the end of the old connection to the new one; gRPC pauses for a second."""
     for _ in range(3):
         with contextlib.suppress(Unavailable):

@@ -14,7 +14,7 @@ from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.kubelet_words import kubelet_says
 from numaudit.checkpoints.start.outlook import MOST_OF_A_NAME, Outlook, StartingKubelet, examine
@@ -44,7 +44,7 @@ def soon(work: Callable[[], Answer]) -> Answer:
     pytest.fail(f"CPU seconds of {TRIES} tries: {spent}")
 
 
-def refusal_of(kind: Kind, data: bytes) -> str:
+def refusal_of(kind: CheckpointKind, data: bytes) -> str:
     with pytest.raises(ParseError) as caught:
         checkpoints.parse(kind, data)
     return str(caught.value)
@@ -54,7 +54,7 @@ def memory_file(**more: object) -> bytes:
     return json.dumps({"policyName": "Static", "machineState": {"0": NODE}, "checksum": 1, **more}).encode()
 
 
-def outlook_of(data: bytes, kind: Kind = MEMORY) -> Outlook:
+def outlook_of(data: bytes, kind: CheckpointKind = MEMORY) -> Outlook:
     checkpoint = checkpoints.parse(kind, data)
     outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, StartingKubelet())
     kubelet_says(kind, data, outlook, StartingKubelet(), "/var/lib/kubelet")
@@ -119,7 +119,7 @@ def test_a_file_of_10_mb_is_read_and_verified_within_3_seconds() -> None:
     ids=["key twice", "group", "nested", "digits", "5,000 digits", "minus 5,000 digits", "CPU list", "pods' CPUs"],
 )
 def test_what_is_absurdly_large_is_refused_soon_and_with_its_reason(
-    kind: Kind, made: Callable[[], bytes], problem: str
+    kind: CheckpointKind, made: Callable[[], bytes], problem: str
 ) -> None:
     data = made()  # here, since every process of the tests imports this module
     caught = soon(lambda: refusal_of(kind, data))

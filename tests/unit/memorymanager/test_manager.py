@@ -9,7 +9,7 @@ import pytest
 
 from memory_pods import bare, container, pod
 from numaudit.containermanager.device.hints import Device, DeviceState
-from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
@@ -269,12 +269,12 @@ class TestRefusals:
         admissions = run(kubelet(), pod("a", container("app", "15Gi")), pod("b", container("app", "12Gi")))
         judged = admissions[1].decisions[0].judge_memory("b")
         assert {str(one.mask): one.verdict for one in judged if len(one.mask) == 2} == {
-            "0-1": Verdict.NOT_FREE,
-            "0,2": Verdict.BREAKS_A_GROUP,
-            "0,3": Verdict.BREAKS_A_GROUP,
-            "1-2": Verdict.BREAKS_A_GROUP,
-            "1,3": Verdict.BREAKS_A_GROUP,
-            "2-3": Verdict.KEPT,
+            "0-1": BrokenRule.NOT_FREE,
+            "0,2": BrokenRule.BREAKS_A_GROUP,
+            "0,3": BrokenRule.BREAKS_A_GROUP,
+            "1-2": BrokenRule.BREAKS_A_GROUP,
+            "1,3": BrokenRule.BREAKS_A_GROUP,
+            "2-3": BrokenRule.KEPT,
         }
         assert run(kubelet(), pod("c", bare("app")))[0].decisions[0].judge_memory("c") == ()
 

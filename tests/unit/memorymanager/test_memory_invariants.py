@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from memory_pods import container, pod
 from numaudit.containermanager.memory.candidates import calculate_hints, find_best_hint, judge_candidates
-from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.machine_state import default_machine_state
 from numaudit.containermanager.memory.replay import check_start
 from numaudit.containermanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
@@ -210,10 +210,10 @@ def test_hints_are_those_of_the_rules_one_after_the_other(
         assert [(tuple(one.affinity or ()), one.preferred) for one in listed] == expected
     judged = judge_candidates(machine, requests, reused)
     assert len(judged) == 2 ** len(machine) - 1
-    assert [(tuple(one.mask), one.preferred) for one in judged if one.verdict is Verdict.KEPT] == expected
+    assert [(tuple(one.mask), one.preferred) for one in judged if one.verdict is BrokenRule.KEPT] == expected
     for one in judged:
-        assert bool(one.shortages) == (one.verdict in (Verdict.TOO_SMALL, Verdict.NOT_FREE))
-        assert bool(one.conflicts) == (one.verdict in (Verdict.IN_A_GROUP, Verdict.BREAKS_A_GROUP))
+        assert bool(one.shortages) == (one.verdict in (BrokenRule.TOO_SMALL, BrokenRule.NOT_FREE))
+        assert bool(one.conflicts) == (one.verdict in (BrokenRule.IN_A_GROUP, BrokenRule.BREAKS_A_GROUP))
         assert all(each.available < each.requested for each in one.shortages)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from memory_pods import bare, container, pod
 from numaudit.containermanager.memory.candidates import Shortage, calculate_hints, find_best_hint, judge_candidates
-from numaudit.containermanager.memory.group_rules import Verdict
+from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.machine_state import default_machine_state
 from numaudit.containermanager.memory.replay import DIFFERENT, check_start
 from numaudit.containermanager.memory.state import Block, MemoryState
@@ -165,13 +165,13 @@ class TestJudgement:
         policy = admit(node(10, 10, 10), pod("a", container("app", "15Gi")), on(0, 1))
         judged = {str(one.mask): one for one in judge_candidates(policy.state.machine, {"memory": 8 * GI})}
         assert [one.verdict for one in judged.values()] == [
-            Verdict.IN_A_GROUP,
-            Verdict.IN_A_GROUP,
-            Verdict.KEPT,
-            Verdict.NOT_FREE,
-            Verdict.BREAKS_A_GROUP,
-            Verdict.BREAKS_A_GROUP,
-            Verdict.BREAKS_A_GROUP,
+            BrokenRule.IN_A_GROUP,
+            BrokenRule.IN_A_GROUP,
+            BrokenRule.KEPT,
+            BrokenRule.NOT_FREE,
+            BrokenRule.BREAKS_A_GROUP,
+            BrokenRule.BREAKS_A_GROUP,
+            BrokenRule.BREAKS_A_GROUP,
         ]
         assert judged["2"].preferred
         assert judged["0-1"].shortages == (Shortage("memory", 8 * GI, 5 * GI),)
@@ -180,7 +180,7 @@ class TestJudgement:
 
     def test_a_candidate_that_is_too_small_says_how_much(self) -> None:
         judged = judge_candidates(node(4, 4).state.machine, {"memory": 5 * GI})
-        assert judged[0].verdict is Verdict.TOO_SMALL
+        assert judged[0].verdict is BrokenRule.TOO_SMALL
         assert judged[0].shortages == (Shortage("memory", 5 * GI, 4 * GI),)
         assert judged[2].preferred
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hostile_http import Peer, hostile
-from numaudit.net.connection import Answer, Connection, NotUnderstood, TooLarge
+from numaudit.net.connection import Connection, HttpAnswer, NotUnderstood, TooLarge
 from numaudit.net.target import target_of
 
 MOST = 1000
@@ -78,11 +78,11 @@ def test_an_answer_that_breaks_off_is_no_answer(connection: Connection) -> None:
         connection.get("/", {}, MOST)
 
 
-def _answer(body: bytes, *coding: str) -> Answer:
+def _answer(body: bytes, *coding: str) -> HttpAnswer:
     headers = Message()
     for one in coding:
         headers["Content-Encoding"] = one
-    return Answer(200, headers, body, complete=True)
+    return HttpAnswer(200, headers, body, complete=True)
 
 
 def test_one_layer_of_gzip_is_unpacked_up_to_the_limit() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.pmu.calibration import Evidence, Fingerprint, best_of, misplaced, notes_on
+from numaudit.pmu.calibration import Fingerprint, PlacementEvidence, best_of, misplaced, notes_on
 from numaudit.topology.machine import Machine, Node
 
 _TWO = Machine((Node(0, distances={0: 10, 1: 21}), Node(1, distances={0: 21, 1: 10})))
@@ -32,20 +32,20 @@ def test_another_round_never_makes_a_latency_worse(values: list[float], another:
 
 
 def test_one_page_on_another_node_takes_the_measurement_away() -> None:
-    evidence = Evidence({1: 511, 0: 1}, 0, (0,), 0)
+    evidence = PlacementEvidence({1: 511, 0: 1}, 0, (0,), 0)
     assert misplaced(evidence, 0, 1) == "of 512 pages that belong on node 1, 1 on node 0"
 
 
 def test_pages_on_no_node_take_the_measurement_away() -> None:
-    assert misplaced(Evidence({1: 500}, 12, (0,), 0), 0, 1) == "of 512 pages that belong on node 1, 12 on none"
+    assert misplaced(PlacementEvidence({1: 500}, 12, (0,), 0), 0, 1) == "of 512 pages that belong on node 1, 12 on none"
 
 
 def test_a_cpu_of_another_node_takes_the_measurement_away() -> None:
-    assert misplaced(Evidence({1: 512}, 0, (0, 2), 0), 0, 1) == "it ran on CPUs of node 2, not of node 0"
+    assert misplaced(PlacementEvidence({1: 512}, 0, (0, 2), 0), 0, 1) == "it ran on CPUs of node 2, not of node 0"
 
 
 def test_a_measurement_in_its_place_stands() -> None:
-    assert misplaced(Evidence({1: 512}, 0, (0,), 0), 0, 1) is None
+    assert misplaced(PlacementEvidence({1: 512}, 0, (0,), 0), 0, 1) is None
 
 
 def test_equal_pairs_say_that_the_machine_has_no_far_memory() -> None:

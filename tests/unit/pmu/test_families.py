@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from numaudit.pmu.families import Encoding, EventSet, Family, families, family_of
+from numaudit.pmu.families import CpuFamily, Encoding, EventSet, families, family_of
 from numaudit.pmu.identity import CpuIdentity
 
 RESPONSE_MASKS = {
@@ -58,7 +58,7 @@ def _id(cpu: CpuIdentity) -> str | None:
     return None if family is None else family.id
 
 
-def _family(name: str) -> Family:
+def _family(name: str) -> CpuFamily:
     return next(one for one in families() if one.id == name)
 
 
@@ -71,7 +71,7 @@ def _pair(one: EventSet) -> tuple[tuple[int, int], tuple[int, int]]:
     return (local.config, local.config1), (remote.config, remote.config1)
 
 
-def _events(family: Family) -> Iterator[Encoding]:
+def _events(family: CpuFamily) -> Iterator[Encoding]:
     for one in family.sets:
         for events in (one.local, one.remote, *one.facets.values()):
             yield from events

@@ -17,7 +17,7 @@ from numaudit.kernel.tracing.bpf_map import Entries
 from numaudit.probes import cgroup_switches, cpu_time, page_alloc
 from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.page_alloc import Allocations
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.topology.nodeset import NodeSet
 
 KIB = 1024
@@ -185,7 +185,7 @@ def test_maps_are_sized_by_cgroups_and_nodes_and_the_table_leaves_room_to_plug_i
 def test_a_kernel_without_memory_blocks_is_a_refusal_that_says_so(tmp_path: Path) -> None:
     host = _tree(tmp_path, node0="0")
     (tmp_path / "sys/devices/system/memory/block_size_bytes").unlink()
-    with pytest.raises(Refusal, match="CONFIG_MEMORY_HOTPLUG") as refusal:
+    with pytest.raises(ProbeRefusal, match="CONFIG_MEMORY_HOTPLUG") as refusal:
         page_alloc.request(host, cgroups=1, nodes=1)
     assert refusal.value.reason is Reason.NO_MEMORY_BLOCKS
 

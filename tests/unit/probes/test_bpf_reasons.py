@@ -11,7 +11,7 @@ import pytest
 from fixture_trees import FIXTURES
 from numaudit.doctor.checks import probe_checks
 from numaudit.probes import reasons
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
@@ -113,7 +113,7 @@ def test_a_missing_bcc_differs_from_one_without_its_libraries() -> None:
 
 
 def test_a_refusal_says_what_and_what_to_do() -> None:
-    refusal = Refusal(Reason.NO_TRACEFS, "tracefs is nowhere")
+    refusal = ProbeRefusal(Reason.NO_TRACEFS, "tracefs is nowhere")
     assert str(refusal) == f"tracefs is nowhere; {Reason.NO_TRACEFS.hint}"
 
 
@@ -121,7 +121,7 @@ def test_every_kind_of_probe_has_a_check_that_says_what_it_hangs_on_or_why_it_do
     probes = {
         "page_alloc": SimpleNamespace(how=None),
         "hint_faults": SimpleNamespace(how="fentry on task_numa_fault"),
-        "cpu_time": Refusal(Reason.NO_BCC, "this Python has no module bcc"),
+        "cpu_time": ProbeRefusal(Reason.NO_BCC, "this Python has no module bcc"),
     }
     compiled = {"hint_faults": "there is no bytecode hint_faults.json"}
     checks = {check.name: check for check in probe_checks(Session(cast("Any", probes), compiled))}

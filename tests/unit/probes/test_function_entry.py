@@ -16,7 +16,7 @@ from numaudit.kernel.tracing.btf import Function
 from numaudit.probes.loading import function_entry
 from numaudit.probes.loading.function_entry import Attached
 from numaudit.probes.loading.loader import LoadedProbe
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 FUNCTION = "task_numa_fault"
 FOUND = Function(4711, ("last_cpupid", "mem_node", "pages", "flags"))
@@ -37,7 +37,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine=name))
 
 
-def _loaded(refused: Mapping[str, Refusal] | None = None) -> LoadedProbe:
+def _loaded(refused: Mapping[str, ProbeRefusal] | None = None) -> LoadedProbe:
     programs = {"p_at_kprobe": KPROBE, "p_at_fentry": FENTRY}
     left = {name: program for name, program in programs.items() if name not in (refused or {})}
     return LoadedProbe("p", left, {}, {}, {}, refused or {})
@@ -70,7 +70,7 @@ def test_a_machine_whose_registers_are_not_known_has_fentry_all_the_same(monkeyp
 
 def test_a_kernel_without_btf_has_the_kprobe_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     _machine(monkeypatch, "aarch64")
-    no_btf = Refusal(Reason.NO_BTF, "this kernel has no BTF")
+    no_btf = ProbeRefusal(Reason.NO_BTF, "this kernel has no BTF")
     programs = function_entry.programs("p", FUNCTION, no_btf)
     assert [one.function for one in programs.wanted] == ["p_at_kprobe"]
     assert programs.refused == {"p_at_fentry": no_btf}
@@ -116,14 +116,14 @@ def test_fentry_is_used_when_the_program_may_not_run_at_the_kprobe(host: Host, m
 
 def test_fentry_is_used_when_the_kprobes_program_was_not_loaded(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bpf, "open_tracing", lambda program: program + 1000)
-    loaded = _loaded({"p_at_kprobe": Refusal(Reason.FORBIDDEN, "the kernel refuses the program")})
+    loaded = _loaded({"p_at_kprobe": ProbeRefusal(Reason.FORBIDDEN, "the kernel refuses the program")})
     assert function_entry.attach(host, loaded, "p", FUNCTION).way == "fentry"
 
 
 def test_when_both_are_refused_both_reasons_are_given(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perf_event, "open_kprobe", _raising(FileNotFoundError(2, "no such event")))
-    loaded = _loaded({"p_at_fentry": Refusal(Reason.FORBIDDEN, "the kernel refuses the program p_at_fentry")})
-    with pytest.raises(Refusal) as refusal:
+    loaded = _loaded({"p_at_fentry": ProbeRefusal(Reason.FORBIDDEN, "the kernel refuses the program p_at_fentry")})
+    with pytest.raises(ProbeRefusal) as refusal:
         function_entry.attach(host, loaded, "p", FUNCTION)
     assert refusal.value.reason is Reason.NO_KPROBES
     assert refusal.value.text == (

@@ -16,7 +16,7 @@ from numaudit.daemon.logs import RateLimit
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.probes.session import Readings
+from numaudit.probes.session import ProbeReadings
 from numaudit.report.build import build
 from numaudit.report.counters import COUNTERS, NodeSeconds
 from numaudit.report.sums.ended import last_counts
@@ -164,10 +164,10 @@ def test_a_report_has_all_that_was_counted_whoever_has_ended(tmp_path: Path) -> 
     ids = [(tree.root / f"sys/fs/cgroup{path}").stat().st_ino for path in (stays, ends)]
     probes, session = made_up_session()
     observer = Observer.of(Host.under(tree.root))
-    observer.observe(readings=Readings(session))
+    observer.observe(readings=ProbeReadings(session))
     tree.kill(ends)
     probes["cpu_time"].by_cgroup |= {ids[0]: {0: 10**9}, ids[1]: {0: 2 * 10**9}, 1 << 40: {1: 4 * 10**9}}
-    report = build(observer.observe(readings=Readings(session)))
+    report = build(observer.observe(readings=ProbeReadings(session)))
     assert report.ended is not None
     assert report.ended.unseen is not None
     assert report.ended.seen.cpu_seconds == (NodeSeconds(0, 2.0),)

@@ -16,7 +16,7 @@ from numaudit.evaluation.access import Access
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.report.counters import MigratedReport
-from numaudit.report.gates.gate import GateCheck, Limits, judge_gate, worst_state
+from numaudit.report.gates.gate import GateCheck, GateLimits, judge_gate, worst_state
 from numaudit.report.values import ContainerReport
 
 EXPECTED = expected(0.0)
@@ -29,14 +29,14 @@ def measured(captured: Callable[[str], Host]) -> ContainerReport:
     return next(one for one in report.containers if one.aligned_bytes and one.aligned_bytes == one.judged_bytes)
 
 
-def state(container: ContainerReport, limits: Limits, doubt: str | None = None) -> tuple[str, str]:
+def state(container: ContainerReport, limits: GateLimits, doubt: str | None = None) -> tuple[str, str]:
     (check,) = judge_gate(container, limits, doubt)
     return check.state, check.evidence
 
 
 @pytest.mark.parametrize(("ratio", "expected_state"), [(0.05, "passed"), (0.0501, "failed")])
 def test_counted_accesses_decide(ratio: float, expected_state: str, measured: ContainerReport) -> None:
-    found, evidence = state(with_accesses(measured, counted(ratio), EXPECTED), Limits(remote=0.05))
+    found, evidence = state(with_accesses(measured, counted(ratio), EXPECTED), GateLimits(remote=0.05))
     assert found == expected_state
     assert evidence.startswith("pmu: 5.0") and evidence.endswith("% of the accesses were remote")
 
@@ -51,7 +51,7 @@ def test_counted_accesses_decide(ratio: float, expected_state: str, measured: Co
     ids=["a hot far megabyte", "a hot near megabyte", "half of it not sampled"],
 )
 def test_pages_do_not_tell_how_often_they_are_used(pages: Access, measured: ContainerReport) -> None:
-    found, evidence = state(with_accesses(measured, pages, EXPECTED), Limits(remote=0.5))
+    found, evidence = state(with_accesses(measured, pages, EXPECTED), GateLimits(remote=0.5))
     assert found == "inconclusive"
     assert "it shows which pages are used, not how often" in evidence
     assert "--max-remote-pages" in evidence
@@ -59,8 +59,8 @@ def test_pages_do_not_tell_how_often_they_are_used(pages: Access, measured: Cont
 
 def test_where_all_memory_was_seen_used_from_its_own_node_no_access_is_remote(measured: ContainerReport) -> None:
     near = sampled(remote=0, local=24, memory=24, upper=0.0)
-    assert state(with_accesses(measured, near), Limits(remote=0.0))[0] == "passed"
-    assert state(with_accesses(measured, sampled(1, 1, 2)), Limits(remote=1.0))[0] == "passed"
+    assert state(with_accesses(measured, near), GateLimits(remote=0.0))[0] == "passed"
+    assert state(with_accesses(measured, sampled(1, 1, 2)), GateLimits(remote=1.0))[0] == "passed"
 
 
 @pytest.mark.parametrize(
@@ -76,27 +76,29 @@ def test_where_all_memory_was_seen_used_from_its_own_node_no_access_is_remote(me
 def test_pages_are_judged_by_bytes_with_what_was_watched(
     pages: Access, limit: float, expected_state: str, measured: ContainerReport
 ) -> None:
-    found, evidence = state(with_accesses(measured, pages), Limits(remote_pages=limit))
+    found, evidence = state(with_accesses(measured, pages), GateLimits(remote_pages=limit))
     assert found == expected_state
     assert evidence.startswith("hint_faults: ")
     assert "of its 24Mi were seen used from other nodes" in evidence
 
 
 def test_pages_that_were_not_sampled_judge_nothing(measured: ContainerReport) -> None:
-    found, evidence = state(with_accesses(measured, unsampled("it is idle")), Limits(remote_pages=0.05))
+    found, evidence = state(with_accesses(measured, unsampled("it is idle")), GateLimits(remote_pages=0.05))
     assert (found, evidence.startswith("it is idle: ")) == ("inconclusive", True)
-    assert state(with_accesses(measured), Limits(remote_pages=0.05))[0] == "inconclusive"
+    assert state(with_accesses(measured), GateLimits(remote_pages=0.05))[0] == "inconclusive"
 
 
 def test_what_is_only_to_be_expected_or_of_first_uses_judges_nothing(measured: ContainerReport) -> None:
-    found, evidence = state(with_accesses(measured, first_uses(0.0), EXPECTED), Limits(remote=0.05))
+    found, evidence = state(with_accesses(measured, first_uses(0.0), EXPECTED), GateLimits(remote=0.05))
     assert found == "inconclusive"
     assert "0.00% is an estimate, not a measurement" in evidence
-    assert state(with_accesses(measured), Limits(remote=0.05))[0] == "inconclusive"
+    assert state(with_accesses(measured), GateLimits(remote=0.05))[0] == "inconclusive"
 
 
 def test_a_source_that_saw_nothing_says_why(measured: ContainerReport) -> None:
-    found, evidence = state(with_accesses(measured, unsampled("the kernel does not sample it")), Limits(remote=0.05))
+    found, evidence = state(
+        with_accesses(measured, unsampled("the kernel does not sample it")), GateLimits(remote=0.05)
+    )
     assert (found, evidence) == (
         "inconclusive",
         "the accesses were not counted: hint_faults: the kernel does not sample it",
@@ -105,23 +107,23 @@ def test_a_source_that_saw_nothing_says_why(measured: ContainerReport) -> None:
 
 def test_spilled_bytes_are_those_outside_the_promised_nodes(measured: ContainerReport) -> None:
     assert measured.judged_bytes is not None
-    assert state(measured, Limits(spilled=0))[0] == "passed"
+    assert state(measured, GateLimits(spilled=0))[0] == "passed"
     spilled = replace(measured, aligned_bytes=measured.judged_bytes - 4096)
-    assert state(spilled, Limits(spilled=0))[0] == "failed"
-    assert state(spilled, Limits(spilled=4096))[0] == "passed"
-    assert state(replace(measured, aligned_bytes=None), Limits(spilled=0))[0] == "inconclusive"
-    assert state(replace(measured, judged_bytes=None), Limits(spilled=0))[0] == "inconclusive"
+    assert state(spilled, GateLimits(spilled=0))[0] == "failed"
+    assert state(spilled, GateLimits(spilled=4096))[0] == "passed"
+    assert state(replace(measured, aligned_bytes=None), GateLimits(spilled=0))[0] == "inconclusive"
+    assert state(replace(measured, judged_bytes=None), GateLimits(spilled=0))[0] == "inconclusive"
 
 
 def test_migrations_that_were_not_all_counted_can_fail_but_not_pass(measured: ContainerReport) -> None:
     moved = replace(
         measured, migrated=(MigratedReport("numa_misplaced", 8192, 0), MigratedReport("compaction", 4096, 0))
     )
-    assert state(moved, Limits(migrated=12288))[0] == "passed"
-    assert state(moved, Limits(migrated=12287))[0] == "failed"
-    assert state(moved, Limits(migrated=12288), "5 were not counted")[0] == "inconclusive"
-    assert state(moved, Limits(migrated=4096), "5 were not counted")[0] == "failed"
-    assert state(replace(measured, migrated=None), Limits(migrated=1))[0] == "inconclusive"
+    assert state(moved, GateLimits(migrated=12288))[0] == "passed"
+    assert state(moved, GateLimits(migrated=12287))[0] == "failed"
+    assert state(moved, GateLimits(migrated=12288), "5 were not counted")[0] == "inconclusive"
+    assert state(moved, GateLimits(migrated=4096), "5 were not counted")[0] == "failed"
+    assert state(replace(measured, migrated=None), GateLimits(migrated=1))[0] == "inconclusive"
 
 
 def test_a_failure_comes_before_what_is_inconclusive_and_nothing_is_no_pass() -> None:

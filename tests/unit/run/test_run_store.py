@@ -16,7 +16,7 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.sources.process import locate
 from numaudit.memorymanager.commands import Wanted, command_pod, held_by, place, read_configuration
 from numaudit.run import cgroup, holder
-from numaudit.run.holder import Holder, is_alive, is_needed
+from numaudit.run.holder import RunHolder, is_alive, is_needed
 from numaudit.run.holding import refuse_a_kubelets_folder, refuse_beside_a_kubelet
 from numaudit.run.store import Store, locked
 from numaudit.topology.machine import Cpu, Machine, Node
@@ -28,9 +28,9 @@ MACHINE = Machine((Node(0, CpuSet.of(0, 1), 1 << 30),), tuple(Cpu(n, 0, 0, n, Cp
 
 def test_a_holder_is_alive_as_long_as_its_process(tmp_path: Path) -> None:
     process = subprocess.Popen(["sleep", "1000"])
-    me = Holder.this_process(HOST)
+    me = RunHolder.this_process(HOST)
     stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    other = Holder(process.pid, int(stat[19]), me.boot)
+    other = RunHolder(process.pid, int(stat[19]), me.boot)
     assert is_alive(HOST, str(me), tmp_path)
     assert is_alive(HOST, str(other), tmp_path)
     process.kill()
@@ -41,7 +41,9 @@ def test_a_holder_is_alive_as_long_as_its_process(tmp_path: Path) -> None:
 def test_a_holder_that_was_killed_is_dead_before_its_parent_has_waited_for_it(tmp_path: Path) -> None:
     process = subprocess.Popen(["sleep", "1000"])
     stat = Path(f"/proc/{process.pid}/stat")
-    other = Holder(process.pid, int(stat.read_text().rpartition(")")[2].split()[19]), Holder.this_process(HOST).boot)
+    other = RunHolder(
+        process.pid, int(stat.read_text().rpartition(")")[2].split()[19]), RunHolder.this_process(HOST).boot
+    )
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert stat.read_text().rpartition(")")[2].split()[0] == "Z"
@@ -108,14 +110,14 @@ def test_a_cgroup_that_was_removed_while_it_was_read_is_empty(tmp_path: Path, mo
 
 
 def test_another_process_with_the_same_id_or_before_a_reboot_is_another_holder(tmp_path: Path) -> None:
-    me = Holder.this_process(HOST)
+    me = RunHolder.this_process(HOST)
     assert not is_alive(HOST, str(replace(me, started=me.started + 1)), tmp_path)
     assert not is_alive(HOST, str(replace(me, boot="0" * 36)), tmp_path)
     assert not is_alive(HOST, "4f1b6a0e-0f0a-4d8e-9f4a-5b7d3f0d9c11", tmp_path)
 
 
 def test_a_dead_holder_with_processes_in_its_cgroup_still_holds_its_memory(tmp_path: Path) -> None:
-    dead = replace(Holder.this_process(HOST), started=1)
+    dead = replace(RunHolder.this_process(HOST), started=1)
     events = tmp_path / dead.cgroup / "cgroup.events"
     events.parent.mkdir()
     events.write_text("populated 1\nfrozen 0\n")
@@ -125,7 +127,7 @@ def test_a_dead_holder_with_processes_in_its_cgroup_still_holds_its_memory(tmp_p
 
 
 def test_the_cgroup_of_a_run_that_goes_on_is_needed_whatever_its_state_folder(tmp_path: Path) -> None:
-    me = Holder.this_process(HOST)
+    me = RunHolder.this_process(HOST)
     assert is_needed(HOST, me.cgroup)
     assert not is_needed(HOST, replace(me, started=me.started + 1).cgroup)
     assert is_needed(HOST, "run-by-somebody-else")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from certificates import Authority
 from numaudit.errors import InputError
-from numaudit.web.auth import Access, allows_certificate
+from numaudit.web.auth import AccessRules, allows_certificate
 from numaudit.web.rules import Rules, read_rules
 
 
@@ -127,7 +127,7 @@ def test_files_are_found_beside_the_web_config_file(authority: Authority, tmp_pa
 
 def test_a_changed_file_is_taken_over_and_a_wrong_one_is_not(tmp_path: Path) -> None:
     path = _config(tmp_path, "http_server_config: {headers: {X-Frame-Options: deny}}\n")
-    access = Access.by(path)
+    access = AccessRules.by(path)
     assert access.headers() == (("X-Frame-Options", "deny"),)
     path.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}\n")
     assert access.now().tls is None
@@ -146,7 +146,7 @@ def test_a_changed_file_is_taken_over_and_a_wrong_one_is_not(tmp_path: Path) -> 
 HASH = "$2b$10$" + 53 * "."
 
 
-def _guarded(authority: Authority, folder: Path) -> tuple[Access, str]:
+def _guarded(authority: Authority, folder: Path) -> tuple[AccessRules, str]:
     """Access by a file that has everything that keeps somebody out, and the file's text."""
     certificate, key = authority.issue("localhost", folder)
     body = (
@@ -154,11 +154,11 @@ def _guarded(authority: Authority, folder: Path) -> tuple[Access, str]:
         f"  client_ca_file: {authority.certificate}\n  client_auth_type: RequireAndVerifyClientCert\n"
         f"  client_allowed_sans: [prometheus]\nbasic_auth_users:\n  ali: {HASH}\n"
     )
-    return Access.by(_config(folder, body)), body
+    return AccessRules.by(_config(folder, body)), body
 
 
 def test_an_empty_file_protects_nothing_at_start(tmp_path: Path) -> None:
-    access = Access.by(_config(tmp_path, ""))
+    access = AccessRules.by(_config(tmp_path, ""))
     assert (access.valid, access.now().tls, access.now().users) == (True, None, {})
 
 

@@ -15,9 +15,9 @@ import pytest
 
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import evaluate_live
-from numaudit.exporters.prometheus import Pages
+from numaudit.exporters.prometheus import MetricPages
 from numaudit.web.attempts import ATTEMPTS
-from numaudit.web.auth import Access
+from numaudit.web.auth import AccessRules
 from numaudit.web.pages import LINKS, AgentSite, Health, Request, Response
 from numaudit.web.tick_document import TickDocuments
 from page_text import lines, parse
@@ -30,13 +30,18 @@ def _tick(seconds_ago: float = 3.0) -> TickDocuments:
     return TickDocuments.of(report(container()), time.monotonic() - seconds_ago, 15.0, LINKS)
 
 
-def _site(access: Access | None = None, with_tick: bool = True, health: Health = GOOD) -> AgentSite:
-    pages = Pages(lambda: evaluate_live(LIVE, STARTED))
+def _site(access: AccessRules | None = None, with_tick: bool = True, health: Health = GOOD) -> AgentSite:
+    pages = MetricPages(lambda: evaluate_live(LIVE, STARTED))
     if with_tick:
         pages.publish(exposition(report(container())))
     tick = _tick() if with_tick else None
     return AgentSite(
-        pages, lambda: tick, lambda: health.good, lambda: health, lambda: Health(with_tick, "ready"), access or Access()
+        pages,
+        lambda: tick,
+        lambda: health.good,
+        lambda: health,
+        lambda: Health(with_tick, "ready"),
+        access or AccessRules(),
     )
 
 
@@ -94,7 +99,7 @@ def test_wrong_settings_are_the_answer_to_a_reload() -> None:
 def test_a_reload_needs_the_password_that_other_pages_need(tmp_path: Path) -> None:
     path = tmp_path / "web.yaml"
     path.write_text(f"basic_auth_users:\n  me: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
-    site = _site(Access.by(path))
+    site = _site(AccessRules.by(path))
     site.may_reload = lambda: True
     assert _post(site, "/-/reload").status == HTTPStatus.UNAUTHORIZED
     token = base64.b64encode(b"me:secret").decode()
@@ -159,7 +164,7 @@ def test_the_policy_lets_the_scripts_and_styles_of_the_page_run_and_nothing_else
     assert headers["Referrer-Policy"] == "no-referrer"
 
 
-def test_the_page_needs_the_password_that_other_pages_need(access: Access) -> None:
+def test_the_page_needs_the_password_that_other_pages_need(access: AccessRules) -> None:
     site = _site(access)
     refused = _get(site, "/")
     assert refused.status == HTTPStatus.UNAUTHORIZED
@@ -245,14 +250,14 @@ def _authorization(user: str, password: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def access(tmp_path_factory: pytest.TempPathFactory) -> Access:
+def access(tmp_path_factory: pytest.TempPathFactory) -> AccessRules:
     hashed = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode().replace("$2b$", "$2y$")
     path: Path = tmp_path_factory.mktemp("web") / "web.yaml"
     path.write_text(f"basic_auth_users:\n  ali: {hashed}\n")
-    return Access.by(path)
+    return AccessRules.by(path)
 
 
-def test_the_right_password_opens_and_is_remembered(access: Access) -> None:
+def test_the_right_password_opens_and_is_remembered(access: AccessRules) -> None:
     for _ in range(2):
         assert _get(_site(access), "/metrics", authorization=_authorization("ali", "open sesame")).status == 200
 
@@ -271,17 +276,17 @@ def test_the_right_password_opens_and_is_remembered(access: Access) -> None:
         "Bearer " + base64.b64encode(b"ali:open sesame").decode(),
     ],
 )
-def test_anything_else_is_refused_with_a_challenge(access: Access, authorization: str) -> None:
+def test_anything_else_is_refused_with_a_challenge(access: AccessRules, authorization: str) -> None:
     response = _get(_site(access), "/metrics", authorization=authorization)
     assert response.status == HTTPStatus.UNAUTHORIZED
     assert ("WWW-Authenticate", 'Basic realm="numaudit"') in response.headers
 
 
-def test_health_asks_for_no_password(access: Access) -> None:
+def test_health_asks_for_no_password(access: AccessRules) -> None:
     assert _get(_site(access), "/-/healthy").status == HTTPStatus.OK
 
 
-def test_too_many_wrong_passwords_are_answered_with_when_to_come_again(access: Access) -> None:
+def test_too_many_wrong_passwords_are_answered_with_when_to_come_again(access: AccessRules) -> None:
     site = _site(access)
 
     def guess(password: str) -> Response:

@@ -28,7 +28,7 @@ from numaudit.probes.loading import function_entry, loader
 from numaudit.probes.loading.function_entry import WAYS, Way
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
 from numaudit.probes.page_alloc import PageAlloc
-from numaudit.probes.reasons import Refusal
+from numaudit.probes.reasons import ProbeRefusal
 from workload import MIB, cgroup, worker
 
 HOST = Host()
@@ -70,7 +70,7 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
         text.write(EMPTY)
         text.flush()
         types = function_entry.read_btf(HOST)
-        assert not isinstance(types, Refusal), types
+        assert not isinstance(types, ProbeRefusal), types
         entry = function_entry.programs("empty", FUNCTION, types.function(FUNCTION))
         programs = (*entry.wanted, Program("empty_tracepoint", ProgramType.TRACEPOINT, TRACEPOINT))
         requests = [ProbeRequest("empty", programs, (), source=Path(text.name))]

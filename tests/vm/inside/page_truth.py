@@ -23,7 +23,7 @@ from numaudit.evaluation.access import Access
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_by_default
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId
 from workload import MIB, PAGE, Cgroup, cgroup
 
@@ -180,7 +180,7 @@ def run(
         processes = [stack.enter_context(_started(one, group)) for one in plan.processes]
         for process in processes:
             _ask(process, "go")
-        key, before, begin = ContainerId(group.id), observer.observe(readings=Readings(session)), time.monotonic()
+        key, before, begin = ContainerId(group.id), observer.observe(readings=ProbeReadings(session)), time.monotonic()
         healed = False
         while len(trial.ticks) < ticks:
             time.sleep(TICK)
@@ -191,7 +191,7 @@ def run(
             truth = sum(_remote(one, process) for one, process in zip(plan.processes, processes, strict=True))
             if plan.file is not None:
                 truth = _distinct(plan, processes)
-            now = observer.observe(readings=Readings(session))
+            now = observer.observe(readings=ProbeReadings(session))
             judgements = judge(now, before, judgements)
             before = now
             access = next((one for one in judgements.accesses[key] if one.source == "hint_faults"), None)

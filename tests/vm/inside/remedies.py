@@ -24,7 +24,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.probes.migrations import MIGRATIONS
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from samples import PATIENCE, balancing
@@ -154,7 +154,7 @@ class Stage:
         return {self.verdict.name, *(one.cause for one in self.verdict.causes), *(one.name for one in self.findings)}
 
     def tick(self) -> None:
-        readings = Readings(self.session)
+        readings = ProbeReadings(self.session)
         snapshot = self._promised(self.observer.observe(5.0, readings))
         judged = judge(snapshot, self._last, self._judged)
         if self.limiter is not None:

@@ -11,7 +11,7 @@ from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_by_default
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId
 from samples import SIZE, promised
 from workload import cgroup, worker
@@ -39,11 +39,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _watch(observer: Observer, session: Session, key: ContainerId, ticks: int) -> list[str]:
-    last, judgements = promised(observer.observe(readings=Readings(session)), key, "0-1"), Judgements()
+    last, judgements = promised(observer.observe(readings=ProbeReadings(session)), key, "0-1"), Judgements()
     names: list[str] = []
     for number in range(ticks):
         time.sleep(INTERVAL)
-        now = promised(observer.observe(readings=Readings(session)), key, "0-1")
+        now = promised(observer.observe(readings=ProbeReadings(session)), key, "0-1")
         judgements = judge(now, last, judgements)
         last, verdict = now, judgements.verdicts[key]
         names.append(verdict.name)

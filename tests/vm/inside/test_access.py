@@ -34,8 +34,8 @@ from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaults
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.reasons import ProbeRefusal
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.selftest.selftest import CHECKS
 from numaudit.snapshot import ContainerId, Snapshot
 from samples import (
@@ -72,7 +72,7 @@ def session() -> Iterator[Session]:
 
 
 def tick_of(observer: Observer, session: Session, group: Cgroup) -> tuple[Snapshot, ContainerId]:
-    return observer.observe(readings=Readings(session)), ContainerId(group.id)
+    return observer.observe(readings=ProbeReadings(session)), ContainerId(group.id)
 
 
 def found_of(container: ContainerId, snapshot: Snapshot, before: Snapshot | None = None) -> set[str]:
@@ -110,7 +110,7 @@ def test_every_probe_of_accesses_runs_here(session: Session) -> None:
 def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Session, observer: Observer) -> None:
     with cgroup("numaudit-lab/local", cpus="0", mems="0") as group, worker(group, SIZE, threads=3) as running:
         # From here on, for as it starts Python uses pages of libraries that are anywhere.
-        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
+        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=ProbeReadings(session))
         running.order("touch")
         snapshot = watched(group, observer, session, tick_before, lambda pages: pages.local_bytes > 0.9 * SIZE)
         faults = faults_of(session, group, before)
@@ -129,7 +129,7 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
 ) -> None:
     with cgroup("numaudit-lab/remote", cpus="0", mems=mems) as group, worker(group, SIZE, threads=3) as running:
         # From here on, for as it starts Python uses pages of libraries that are anywhere.
-        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
+        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=ProbeReadings(session))
         running.order("touch")
         watched(group, observer, session, tick_before, lambda pages: pages.remote_bytes > 0.9 * SIZE)
         running.order("sleep")  # a tick reads one map after the other, and they are compared
@@ -157,7 +157,7 @@ def test_a_process_with_one_thread_shows_far_pages_and_next_to_no_near_ones(
     session: Session, observer: Observer
 ) -> None:
     with cgroup("numaudit-lab/single", cpus="0", mems="1") as group, worker(group, SIZE) as running:
-        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=Readings(session))
+        before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=ProbeReadings(session))
         running.order("touch")
         snapshot = watched(group, observer, session, tick_before, lambda pages: pages.remote_bytes > 0.9 * SIZE)
         faults = faults_of(session, group, before)
@@ -236,7 +236,7 @@ def test_shared_memory_that_its_owner_moved_home_is_near_however_much_of_others_
         stack.enter_context(worker(owner, 2 * SIZE, "shmem", "bind-sampled", [1], file=used))
         group = stack.enter_context(cgroup("numaudit-lab/user", cpus="0", mems="0"))
         running = stack.enter_context(worker(group, 2 * SIZE, "shmem", file=used))
-        before = observer.observe(readings=Readings(session))
+        before = observer.observe(readings=ProbeReadings(session))
         running.order("touch")
         watched(group, observer, session, before, lambda pages: pages.remote_bytes > 0.9 * 2 * SIZE)
         owner.write("cpuset.mems", "0")
@@ -261,17 +261,17 @@ def test_a_process_that_executes_another_program_is_judged_by_what_that_one_uses
         cgroup("numaudit-lab/executes", cpus="0") as group,
         worker(group, SIZE, policy="bind-sampled", nodes=[1]) as running,
     ):
-        before = observer.observe(readings=Readings(session))
+        before = observer.observe(readings=ProbeReadings(session))
         running.order("touch")
         watched(group, observer, session, before, lambda pages: pages.remote_bytes > 0.9 * SIZE)
         while (passes := scans(running)) < 30:  # a slow guest makes some before anybody looks again
-            observer.observe(readings=Readings(session))
+            observer.observe(readings=ProbeReadings(session))
         running.execute(str(SIZE), "--policy", "bind-sampled", "--nodes", "2")
         running.order("touch")
 
         said: list[set[int]] = []
         while not said or scans(running) < passes:
-            snapshot = observer.observe(readings=Readings(session))
+            snapshot = observer.observe(readings=ProbeReadings(session))
             found = snapshot.hint_faults and snapshot.hint_faults[ContainerId(group.id)].used
             said.append({node for (_, node), size in found.remote.items() if size > SIZE // 2} if found else set())
             if said[-1] == {2}:
@@ -287,7 +287,7 @@ def test_memory_that_is_brought_home_is_seen_as_remote_and_as_migrated(session: 
     with cgroup("numaudit-lab/healing", cpus="0", mems="1") as group, worker(group, SIZE) as running:
         group.write("cpuset.mems", "0-1")
         # From here on: while it filled its memory none of that could move, and on a slow guest this was tried often.
-        tick_before = observer.observe(readings=Readings(session))
+        tick_before = observer.observe(readings=ProbeReadings(session))
         before, moved_before = session.read(HINT_FAULTS), session.read(MIGRATIONS)
         running.order("touch")
 
@@ -333,7 +333,7 @@ def test_samples_are_absent_while_balancing_is_off_and_come_back(session: Sessio
     with cgroup("numaudit-lab/toggled", cpus="0", mems="1") as group:
         with balancing("0"), worker(group, SIZE, threads=2) as running:
             running.order("touch")
-            snapshot = observer.observe(readings=Readings(session))
+            snapshot = observer.observe(readings=ProbeReadings(session))
             assert snapshot.hint_faults is None
             (why,) = [one for one in snapshot.outcomes if one.source == "hint_faults"]
             assert why.state == "unavailable" and "numa_balancing is 0" in (why.reason or "")
@@ -341,7 +341,7 @@ def test_samples_are_absent_while_balancing_is_off_and_come_back(session: Sessio
             before = session.read(HINT_FAULTS)
             running.order("touch")
             seen(session, group, before, at_least=ENOUGH)
-        assert observer.observe(readings=Readings(session)).hint_faults is not None
+        assert observer.observe(readings=ProbeReadings(session)).hint_faults is not None
 
 
 def test_the_kernels_own_counters_agree_with_the_samples(session: Session, observer: Observer) -> None:
@@ -385,12 +385,12 @@ def test_cgroups_that_come_and_go_leave_nothing_behind(session: Session, observe
         brief = [group.path.parent / f"brief-{number}" for number in range(50)]
         for child in brief:
             child.mkdir()
-        assert observer.observe(readings=Readings(session)).hint_faults is not None
+        assert observer.observe(readings=ProbeReadings(session)).hint_faults is not None
         for child in brief:
             child.rmdir()
         faults = seen(session, group, before, at_least=ENOUGH)
         assert share(faults, lambda fault: fault.memory_node == 1) > 0.97
-        observer.observe(readings=Readings(session))
+        observer.observe(readings=ProbeReadings(session))
         alive = {path.stat().st_ino for path in Path("/sys/fs/cgroup").rglob("*") if path.is_dir()}
         assert set(session.read(HINT_FAULTS).faults) <= alive | {1}
 
@@ -490,7 +490,7 @@ def test_only_watched_cgroups_are_counted_and_the_others_are_not_reported_as_idl
     session: Session, observer: Observer
 ) -> None:
     probe = session.probe(HINT_FAULTS)
-    assert not isinstance(probe, Refusal)
+    assert not isinstance(probe, ProbeRefusal)
     with (
         cgroup("numaudit-lab/seen", cpus="0", mems="1") as seen_one,
         cgroup("numaudit-lab/unseen", cpus="0", mems="1") as unseen_one,
@@ -504,7 +504,7 @@ def test_only_watched_cgroups_are_counted_and_the_others_are_not_reported_as_idl
             other.order("touch")
             seen(session, seen_one, before, at_least=ENOUGH)
             assert faults_of(session, unseen_one, before) == {}
-            snapshot = observer.observe(readings=Readings(session))
+            snapshot = observer.observe(readings=ProbeReadings(session))
             assert snapshot.hint_faults is not None
             assert snapshot.hint_faults[ContainerId(seen_one.id)].is_watched
             assert not snapshot.hint_faults[ContainerId(unseen_one.id)].is_watched
@@ -517,14 +517,14 @@ def test_only_watched_cgroups_are_counted_and_the_others_are_not_reported_as_idl
 def test_hint_faults_are_paused_and_come_back(session: Session) -> None:
     """Three workers, one after the other: the kernel scans a new process soon, and an old one whenever it likes."""
     probe = session.probe(HINT_FAULTS)
-    assert not isinstance(probe, Refusal)
+    assert not isinstance(probe, ProbeRefusal)
     with cgroup("numaudit-lab/paused", cpus="0", mems="1") as group:
         with worker(group, SIZE, threads=2) as running:
             before = session.read(HINT_FAULTS)
             running.order("touch")
             seen(session, group, before, at_least=ENOUGH)
             session.pause(HINT_FAULTS, True)
-            with pytest.raises(Refusal, match="CPU time"):
+            with pytest.raises(ProbeRefusal, match="CPU time"):
                 session.read(HINT_FAULTS)
             paused = probe.read()
         with worker(group, SIZE, threads=2) as running:
@@ -602,7 +602,7 @@ def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_pau
 
         def costs_too_much_again() -> Overhead:
             """A tick without any event of a probe costs nothing, and takes no step."""
-            readings = Readings(session)
+            readings = ProbeReadings(session)
             snapshot = observer.observe(readings=readings)
             overhead = limiter.after_tick(snapshot, judge(snapshot), readings)
             assert steps == [] or overhead.steps != steps[-1]
@@ -616,10 +616,10 @@ def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_pau
             assert steps[2] == ("page_alloc off", "watch list")
             assert overhead.coverage is not None and 0 < overhead.coverage <= 1
             probe = session.probe(HINT_FAULTS)
-            assert not isinstance(probe, Refusal)
+            assert not isinstance(probe, ProbeRefusal)
             watched = probe.read().watched
             assert watched and group.id in watched
-            paused = observer.observe(readings=Readings(session))
+            paused = observer.observe(readings=ProbeReadings(session))
             assert paused.hint_faults is None and paused.page_alloc is None
             assert paused.cpu_time is not None
             reasons = {one.source: one.reason or "" for one in paused.outcomes}
@@ -628,5 +628,5 @@ def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_pau
             for kind in (PAGE_ALLOC, HINT_FAULTS):
                 session.pause(kind, False)
             probe = session.probe(HINT_FAULTS)
-            assert not isinstance(probe, Refusal)
+            assert not isinstance(probe, ProbeRefusal)
             probe.watch(None)

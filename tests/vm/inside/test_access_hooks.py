@@ -21,8 +21,8 @@ from numaudit.probes.loading.function_entry import WAYS, Way
 from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.migrations import MIGRATIONS, Migrations
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.reasons import ProbeRefusal, Reason
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId
 from samples import ENOUGH, PAGES, PATIENCE, SIZE, kernel_count, seen, seen_by, share, wait_for_kernel
 from workload import Cgroup, Worker, cgroup, eventually, worker
@@ -105,7 +105,7 @@ def test_without_a_way_pages_are_counted_without_their_nodes_and_hint_faults_are
     """Neither way is tried, as on a kernel that refuses both."""
     outcome = loader.load([migrations.request(Host(), 100, 16)])["migrations"]
     assert isinstance(outcome, LoadedProbe)
-    refused = {f"migrations_at_{way}": Refusal(Reason.FORBIDDEN, f"no {way} today") for way in WAYS}
+    refused = {f"migrations_at_{way}": ProbeRefusal(Reason.FORBIDDEN, f"no {way} today") for way in WAYS}
     programs = {name: program for name, program in outcome.programs.items() if name not in refused}
     for name in refused:
         os.close(outcome.programs[name])
@@ -194,12 +194,12 @@ def test_a_probe_that_counts_nothing_is_noticed_by_the_agent_itself() -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, probe._hooks[0])
         os.close(nothing)
-        assert observer.observe(readings=Readings(session)).hint_faults == {}
+        assert observer.observe(readings=ProbeReadings(session)).hint_faults == {}
         with worker(group, SIZE, threads=2) as running:
             before = kernel_count()
             running.order("touch")
             wait_for_kernel(before)
-            snapshot = observer.observe(readings=Readings(session))
+            snapshot = observer.observe(readings=ProbeReadings(session))
         assert snapshot.hint_faults is None
         (why,) = [one for one in snapshot.outcomes if one.source == "hint_faults"]
         assert why.state == "unavailable" and "counts nothing" in (why.reason or "")
@@ -209,5 +209,5 @@ def test_a_probe_that_counts_nothing_is_noticed_by_the_agent_itself() -> None:
             before_read = probe.read()
             running.order("touch")
             seen_by(probe.read, group, before_read)
-            found = observer.observe(readings=Readings(session)).hint_faults
+            found = observer.observe(readings=ProbeReadings(session)).hint_faults
         assert found is not None and ContainerId(group.id) in found

@@ -23,8 +23,8 @@ from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import Pmu, kind_of
 from numaudit.probes.probe import Probe
-from numaudit.probes.reasons import Reason, Refusal
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.reasons import ProbeRefusal, Reason
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.report.build import build
 from numaudit.snapshot import ContainerId
 from workload import MIB, Cgroup, cgroup, eventually, worker
@@ -141,7 +141,7 @@ def test_events_that_open_and_never_count_are_refused() -> None:
     kind = kind_of(lambda _: [nothing])
     with Session.open(Host(), [kind], cgroups=10, nodes=4) as session:
         refusal = session.probe(kind)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ProbeRefusal)
     assert refusal.reason is Reason.COUNTS_NOTHING
 
 
@@ -150,9 +150,9 @@ def test_the_report_has_the_counted_share_and_its_basis() -> None:
     observer = Observer.of(Host())
     with cgroup("numaudit-lab/shown", cpus="1") as group, worker(group, 64 * MIB) as running:
         with observer.open_probes([kind]) as session:
-            before = observer.observe(readings=Readings(session))
+            before = observer.observe(readings=ProbeReadings(session))
             running.order("refill")
-            now = observer.observe(readings=Readings(session))
+            now = observer.observe(readings=ProbeReadings(session))
         report = build(now, judge(now, before, judge(before)))
         (shown,) = [one for one in report.containers if one.id == group.id]
     (access,) = [one for one in shown.accesses if one.source == "pmu"]
@@ -175,8 +175,8 @@ def test_over_the_budget_some_are_watched_and_all_again_when_there_is_room() -> 
 
         def tick(after: float) -> tuple[str, ...]:
             seconds[0] += after
-            readings = Readings(session)
-            with suppress(Refusal):  # it is paused
+            readings = ProbeReadings(session)
+            with suppress(ProbeRefusal):  # it is paused
                 readings.of(kind)
             return limiter.after_tick(snapshot, judge(snapshot), readings).steps
 
@@ -186,7 +186,7 @@ def test_over_the_budget_some_are_watched_and_all_again_when_there_is_room() -> 
         assert session.read(kind).watched is not None
         while "pmu off" not in (steps := tick(0.001)):
             assert steps
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ProbeRefusal) as refusal:
             session.read(kind)
         assert refusal.value.reason is Reason.OVER_BUDGET
         for _ in range(2000):
@@ -194,7 +194,7 @@ def test_over_the_budget_some_are_watched_and_all_again_when_there_is_room() -> 
                 break
         found = session.read(kind)
         assert found.watched is None
-        assert ContainerId(group.id) in {one.id for one in observer.observe(readings=Readings(session)).containers}
+        assert ContainerId(group.id) in {one.id for one in observer.observe(readings=ProbeReadings(session)).containers}
 
 
 def _accounts(group: Cgroup) -> tuple[int, float]:

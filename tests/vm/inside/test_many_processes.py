@@ -17,7 +17,7 @@ from numaudit.evaluation.access import SampledPages
 from numaudit.evaluation.alignment import judge
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import HINT_FAULTS
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import CollectorOutcome, ContainerId
 from samples import scans_every
 from workload import Cgroup, cgroup, eventually
@@ -41,7 +41,7 @@ class Watch:
 
     def ask(self, group: Cgroup) -> tuple[SampledPages, set[int], CollectorOutcome]:
         """What is said of the container, by passes of which processes, and how sure that is."""
-        readings = Readings(self.session)
+        readings = ProbeReadings(self.session)
         snapshot = self._observer.observe(readings=readings)
         (outcome,) = [one for one in snapshot.outcomes if one.source == "hint_faults"]
         access = next(one for one in judge(snapshot).accesses[ContainerId(group.id)] if one.source == "hint_faults")

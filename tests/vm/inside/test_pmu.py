@@ -24,7 +24,7 @@ from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import PMU, Pmu, kind_of
 from numaudit.probes.probe import Probe
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from workload import MIB, Cgroup, cgroup, eventually, worker
 
@@ -134,7 +134,7 @@ def test_counts_of_shared_counters_are_scaled_and_say_so(probe: Probe[AccessCoun
 def test_a_group_that_the_pmu_can_never_count_at_once_is_refused() -> None:
     plan, rest = cycles_and_instructions(), COUNTERS * [INSTRUCTIONS]
     many = replace(plan, groups=((CYCLES, *rest),), local=(1, *(0 for _ in rest)), remote=(0, *(1 for _ in rest)))
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(ProbeRefusal) as refusal:
         PmuOfCgroups(Host(), many)
     assert refusal.value.reason is Reason.NO_PMU
 
@@ -143,7 +143,7 @@ def test_where_others_hold_all_counters_of_all_cpus_it_is_refused() -> None:
     with ExitStack() as stack:
         for cpu in range(os.cpu_count() or 1):
             stack.enter_context(_other_events(COUNTERS, cpu=cpu, pinned=True))
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ProbeRefusal) as refusal:
             PmuOfCgroups(Host(), cycles_and_instructions())
     assert refusal.value.reason is Reason.BUSY
 
@@ -167,7 +167,7 @@ def test_a_known_cpu_whose_events_stay_0_is_refused() -> None:
     kind = kind_of(lambda _: [plan])
     with Session.open(Host(), [kind], cgroups=10, nodes=4) as session:
         refusal = session.probe(kind)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ProbeRefusal)
     assert refusal.reason is Reason.COUNTS_NOTHING
 
 
@@ -175,7 +175,7 @@ def test_what_the_pmu_does_not_list_is_not_offered() -> None:
     """An emulated Neoverse N1 has not all events of a real one."""
     with Session.open(Host(), [PMU], cgroups=10, nodes=4) as session:
         refusal = session.probe(PMU)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ProbeRefusal)
     assert refusal.reason is Reason.NO_PMU
     assert "remote_access" in refusal.text
 

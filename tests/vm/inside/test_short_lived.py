@@ -11,7 +11,7 @@ from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.probes.session import Readings
+from numaudit.probes.session import ProbeReadings
 from numaudit.report.build import build
 from numaudit.report.counters import Counters
 from workload import cgroup
@@ -52,10 +52,10 @@ def _bytes(counters: Counters) -> int:
 def test_cgroups_that_live_between_two_ticks_are_counted_for_the_host() -> None:
     observer = Observer.of(Host())
     with observer.open_probes([CPU_TIME, PAGE_ALLOC]) as session, cgroup("numaudit-lab/churn") as parent:
-        observer.observe(readings=Readings(session))
+        observer.observe(readings=ProbeReadings(session))
         for _ in range(TICKS):
             subprocess.run([sys.executable, "-I", "-S", "-c", CHURN, str(parent.path)], check=True)
-            report = build(observer.observe(readings=Readings(session)))
+            report = build(observer.observe(readings=ProbeReadings(session)))
         words = parent.read("cpu.stat").split()
         used = int(words[words.index("usage_usec") + 1]) / 1e6
         assert report.ended is not None

@@ -20,20 +20,20 @@ from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
 from numaudit.gojson.spew import Verification
 
-Kind = Literal["memory_manager_state", "cpu_manager_state", "kubelet_internal_checkpoint"]
+CheckpointKind = Literal["memory_manager_state", "cpu_manager_state", "kubelet_internal_checkpoint"]
 """The files' names under the kubelet's root (the last one in `device-plugins`)."""
 
 Checkpoint = MemoryCheckpoint | CpuCheckpoint | DeviceCheckpoint
 
-MEMORY: Kind = "memory_manager_state"
-CPU: Kind = "cpu_manager_state"
-DEVICES: Kind = "kubelet_internal_checkpoint"
+MEMORY: CheckpointKind = "memory_manager_state"
+CPU: CheckpointKind = "cpu_manager_state"
+DEVICES: CheckpointKind = "kubelet_internal_checkpoint"
 
-_KEY_OF_KIND: dict[str, Kind] = {"machinestate": MEMORY, "defaultcpuset": CPU, "data": DEVICES}
+_KEY_OF_KIND: dict[str, CheckpointKind] = {"machinestate": MEMORY, "defaultcpuset": CPU, "data": DEVICES}
 """Key -> kind, the most telling first: the text `data` of a memory or CPU checkpoint is no `Data` of devices."""
 
 
-def kind_of(name: str, data: bytes) -> Kind:
+def kind_of(name: str, data: bytes) -> CheckpointKind:
     """Which checkpoint is it? By the file's name, else by its keys. Raises ParseError when neither decides."""
     for kind in (MEMORY, CPU, DEVICES):
         if name == kind:
@@ -45,7 +45,7 @@ def kind_of(name: str, data: bytes) -> Kind:
     return found
 
 
-def _kind_by_keys(document: object) -> Kind | None:
+def _kind_by_keys(document: object) -> CheckpointKind | None:
     values = {key.casefold(): value for key, value in document.items()} if isinstance(document, dict) else {}
     for key, kind in _KEY_OF_KIND.items():
         if key in values and not (kind == DEVICES and isinstance(values[key], str)):
@@ -54,14 +54,14 @@ def _kind_by_keys(document: object) -> Kind | None:
     return _kind_by_keys(go_json.load(data.encode())) if isinstance(data, str) else None
 
 
-def kind(checkpoint: Checkpoint) -> Kind:
+def kind(checkpoint: Checkpoint) -> CheckpointKind:
     """The name of the file that holds such a checkpoint."""
     if isinstance(checkpoint, MemoryCheckpoint):
         return MEMORY
     return CPU if isinstance(checkpoint, CpuCheckpoint) else DEVICES
 
 
-def parse(kind: Kind, data: bytes) -> Checkpoint:
+def parse(kind: CheckpointKind, data: bytes) -> Checkpoint:
     """Read a checkpoint. Raises ParseError naming the path of what is wrong."""
     if kind == MEMORY:
         return memory_checkpoint.parse(data)

@@ -16,7 +16,7 @@ Stops = Literal["start", "now", "maybe", "unknown", "second start", "reboot", "n
 """`now`: it does not start, but after a reboot it may. `maybe`: whether the kubelet starts is a matter of chance.
 `unknown`: it cannot be known here. `second start`: it starts, and then makes of the file what it does not start with
 again."""
-Answer = Literal["yes", "no", "at risk", "once", "unknown"]
+StartAnswer = Literal["yes", "no", "at risk", "once", "unknown"]
 """`at risk`: it depends on chance, or on what the next boot makes of the machine. `once`: it starts, and makes of the
 file what it does not start with again. `unknown`: no machine to compare, or what decides about it is not known."""
 KEEPS_FROM_STARTING: tuple[Stops, ...] = ("start", "now", "maybe")

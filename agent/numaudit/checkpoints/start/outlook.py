@@ -14,12 +14,12 @@ from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
-from numaudit.checkpoints.formats.file import DEVICES, Checkpoint, Kind, newer_format, verify
+from numaudit.checkpoints.formats.file import DEVICES, Checkpoint, CheckpointKind, newer_format, verify
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import SINCE as SEALED_SINCE
 from numaudit.checkpoints.formats.seal import NewerFormat
 from numaudit.checkpoints.start.cpu_start import cpu_findings
-from numaudit.checkpoints.start.findings import Answer, StateFinding, Stops
+from numaudit.checkpoints.start.findings import StartAnswer, StateFinding, Stops
 from numaudit.checkpoints.start.memory_start import memory_findings, replayed
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.memory.machine_state import SystemReserved
@@ -33,7 +33,7 @@ UNKNOWN_FORMAT = "the format is unknown, of a newer kubelet"
 MOST_OF_A_NAME = 20
 """Findings of one name that are listed; a damaged file may give a million of them."""
 
-_WORST_FIRST: tuple[Answer, ...] = ("no", "at risk", "once", "unknown", "yes")
+_WORST_FIRST: tuple[StartAnswer, ...] = ("no", "at risk", "once", "unknown", "yes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Outlook:
 
     verification: Verification
     findings: tuple[StateFinding, ...]
-    starts_now: Answer
-    starts_after_reboot: Answer
+    starts_now: StartAnswer
+    starts_after_reboot: StartAnswer
     refusal: Refusal | None = None
     """The kubelet's objection to the replay of the file's promises: on the machine, or, where there is
     none, on the file's own totals. None = it agrees, or nothing was replayed (see `is_replayed`)."""
@@ -109,14 +109,14 @@ def examine(
     return replace(result, refusal=refusal, is_replayed=True)
 
 
-def unreadable(kind: Kind | None, error: ParseError) -> StateFinding:
+def unreadable(kind: CheckpointKind | None, error: ParseError) -> StateFinding:
     """The finding of a file that `parse` refuses."""
     if isinstance(error, NewerFormat):
         return StateFinding.of("format-unknown", f"{UNKNOWN_FORMAT}: {error}")
     return StateFinding.of("devices-lost" if kind == DEVICES else "unreadable", str(error))
 
 
-def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answer, Answer]:
+def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[StartAnswer, StartAnswer]:
     """Does the kubelet start now, and after a reboot?"""
     stops = {finding.stops for finding in findings}
     if "start" in stops:
@@ -127,11 +127,11 @@ def outlook(findings: Sequence[StateFinding], machine_known: bool) -> tuple[Answ
         return "at risk", "at risk"
     if "unknown" in stops or not machine_known:
         return "unknown", "unknown"
-    now: Answer = "once" if "second start" in stops else "yes"
+    now: StartAnswer = "once" if "second start" in stops else "yes"
     return now, "at risk" if "reboot" in stops else now
 
 
-def worst(answers: Iterable[Answer]) -> Answer:
+def worst(answers: Iterable[StartAnswer]) -> StartAnswer:
     """Of several files: the kubelet starts only if it starts with each of them."""
     return min(answers, key=_WORST_FIRST.index, default="yes")
 

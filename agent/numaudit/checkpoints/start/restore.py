@@ -18,7 +18,7 @@ from typing import NamedTuple
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint, parse_cpus
-from numaudit.checkpoints.formats.file import CPU, MEMORY, Kind
+from numaudit.checkpoints.formats.file import CPU, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import Seal
 from numaudit.containermanager.cpu import start as cpu_start
@@ -42,7 +42,7 @@ class _Manager(NamedTuple):
     """In what the words about the two managers differ."""
 
     name: str
-    file: Kind
+    file: CheckpointKind
     sealed: str
     """Its format with a seal."""
     accepts: Callable[..., bool]

@@ -16,7 +16,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import is_named_pipe
-from numaudit.report.gates.gate import GateCheck, Limits, judge_gate, worst_state
+from numaudit.report.gates.gate import GateCheck, GateLimits, judge_gate, worst_state
 from numaudit.report.values import Report
 from numaudit.run import command as commands
 from numaudit.run.group import group_of_its_own
@@ -42,8 +42,8 @@ def run(
 
     Raises InputError for options that do not fit, and Unavailable.
     """
-    limits = Limits(max_remote, max_remote_pages, max_spilled, max_migrated)
-    if limits == Limits():
+    limits = GateLimits(max_remote, max_remote_pages, max_spilled, max_migrated)
+    if limits == GateLimits():
         raise InputError("nothing to judge: give --max-remote, --max-remote-pages, --max-spilled or --max-migrated")
     if (arguments is None) == (which is None) or arguments == ():
         raise InputError("give either a container to measure, or a command after --")
@@ -83,7 +83,7 @@ def _measured(arguments: Sequence[str]) -> tuple[int, Report | None]:
     return status, watch.report()
 
 
-def _checks(report: Report | None, limits: Limits, name: str) -> tuple[GateCheck, ...]:
+def _checks(report: Report | None, limits: GateLimits, name: str) -> tuple[GateCheck, ...]:
     """Of every container that may have a verdict: sandboxes and what parent groups hold themselves are passed over."""
     if report is None:
         why = "it ended before it could be measured"

@@ -14,7 +14,7 @@ from numaudit.kernel.host import Host, may_be_there
 from numaudit.kubelet.sources.process import locate
 from numaudit.memorymanager.commands import Wanted
 from numaudit.run import command as commands
-from numaudit.run.holding import Holding, Place, hold, refuse_a_kubelets_folder, refuse_beside_a_kubelet
+from numaudit.run.holding import Holding, RunCgroups, hold, refuse_a_kubelets_folder, refuse_beside_a_kubelet
 from numaudit.snapshot import ContainerId
 
 
@@ -39,7 +39,7 @@ def run(
     if not beside_kubelet:
         refuse_beside_a_kubelet(kubelet)
     huge = {size: asked for size, asked in ((1 << 21, huge_2mi), (1 << 30, huge_1gi)) if asked is not None}
-    here = Place(host, folder, parent, _configuration(config))
+    here = RunCgroups(host, folder, parent, _configuration(config))
     status = None
     try:
         with commands.signals_kept() as mask, hold(here, Wanted(memory, cpus or 0, huge), _name(arguments)) as held:

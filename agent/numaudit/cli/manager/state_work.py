@@ -30,7 +30,7 @@ from numaudit.kubelet.questions.examination import ExaminedFile, expected_on
 from numaudit.kubelet.questions.pod_names import pod_names
 from numaudit.kubelet.questions.starting import Asked
 from numaudit.kubelet.sources.poller import KubeletPoller
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 
 
 def show(
@@ -136,7 +136,7 @@ def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> A
     return asked
 
 
-def _parse(path: Path, host: Host, readings: Readings | None) -> Checkpoint:
+def _parse(path: Path, host: Host, readings: KubeletReadings | None) -> Checkpoint:
     file = decode_given(path, host, readings)
     if file.content is None:
         _refuse(path, "not a checkpoint" if file.finding is None else file.finding.message)

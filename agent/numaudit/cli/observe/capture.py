@@ -15,7 +15,7 @@ from numaudit.cli.options import FilePath, host
 from numaudit.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from numaudit.capture.tree import Summary, Unread
+    from numaudit.capture.tree import CaptureSummary, Unread
 
 _SHOWN = 20
 
@@ -55,7 +55,7 @@ def command(target: Path) -> None:
             click.echo("run as root to capture the files whose permission is denied", err=True)
 
 
-def _capture(target: Path) -> tuple[Summary, str]:
+def _capture(target: Path) -> tuple[CaptureSummary, str]:
     from numaudit.capture.tree import capture, capture_to
 
     if str(target) != "-":

@@ -18,7 +18,7 @@ from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError, printable
 from numaudit.kernel.host import explain
-from numaudit.probes.probe import Kind
+from numaudit.probes.probe import ProbeKind
 from numaudit.report.values import Report
 
 _HOME, _END_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
@@ -30,7 +30,7 @@ def watch(
     view: View,
     seconds: float,
     numa_maps_budget: float | None,
-    kinds: Collection[Kind[Any]] | None = None,
+    kinds: Collection[ProbeKind[Any]] | None = None,
 ) -> int:
     """Draw a report at every tick; the exit code, once it is interrupted.
 

@@ -27,7 +27,7 @@ from numaudit.report.values import Report
 from numaudit.value import Origin
 
 if TYPE_CHECKING:
-    from numaudit.probes.probe import Kind
+    from numaudit.probes.probe import ProbeKind
 
 _SECOND_TICK = 1.0
 """Seconds."""
@@ -99,7 +99,7 @@ def run(
     return EXIT_FINDINGS if _fails(report, fail_on or (), fail_below) else 0
 
 
-def _with_first_touch() -> Collection[Kind[Any]]:
+def _with_first_touch() -> Collection[ProbeKind[Any]]:
     """The probes of a measurement that samples first accesses, too."""
     from numaudit.probes.first_touch import FIRST_TOUCH
     from numaudit.probes.kinds import kinds_by_default
@@ -125,7 +125,7 @@ def observe(
     observer: Observer,
     numa_maps_budget: float | None,
     duration: float | None,
-    kinds: Collection[Kind[Any]] | None = None,
+    kinds: Collection[ProbeKind[Any]] | None = None,
     interrupted: Event | None = None,
 ) -> Report:
     """The report of `observe_whole`."""
@@ -136,7 +136,7 @@ def observe_whole(
     observer: Observer,
     numa_maps_budget: float | None,
     duration: float | None,
-    kinds: Collection[Kind[Any]] | None = None,
+    kinds: Collection[ProbeKind[Any]] | None = None,
     interrupted: Event | None = None,
 ) -> Ticked:
     """One tick, or one at either end of a measurement. Raises Unavailable when there is nothing to measure with.

@@ -17,7 +17,7 @@ from numaudit.errors import NumauditError
 from numaudit.kernel.host import explain
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
-from numaudit.views.top.news import Ended, Failed, Key, Measured, News, Opened, find
+from numaudit.views.top.news import Ended, Failed, Key, News, Opened, TickFigures, find
 
 _PATIENCE = 5.0
 """Seconds for the last tick, once the screen is closed."""
@@ -131,7 +131,7 @@ class CapturedFeed:
         self.captured: str | None = root
         self._observer, self._view = observer, view
         self._tell: Callable[[News], None] | None = None
-        self._measured: Measured | None = None
+        self._measured: TickFigures | None = None
         self._admissions: Admissions | None = None
 
     def start(self, tell: Callable[[News], None]) -> None:
@@ -161,12 +161,12 @@ class CapturedFeed:
         """It has no probes."""
 
 
-def _measured(view: View, whole: Report) -> Measured:
+def _measured(view: View, whole: Report) -> TickFigures:
     """Raises InputError when nothing is called as the view says."""
-    return Measured(whole, view.rows(view.subject(whole)))
+    return TickFigures(whole, view.rows(view.subject(whole)))
 
 
-def _opened(measured: Measured, key: Key, admissions: Admissions) -> Measured:
+def _opened(measured: TickFigures, key: Key, admissions: Admissions) -> TickFigures:
     """With how the container came to its promise, if a kubelet has a part in it."""
     one = find(measured.report, key)
     of_pod = one is not None and one.pod_uid is not None and one.container is not None

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal
 
 from numaudit.containermanager.memory.group_rules import (
-    Verdict,
+    BrokenRule,
     conflicts_of,
     grouped_nodes,
     groups_of,
@@ -43,7 +43,7 @@ class JudgedCandidate:
     """One candidate with the reason why it is no hint."""
 
     mask: NodeSet
-    verdict: Verdict
+    verdict: BrokenRule
     preferred: bool = False
     shortages: tuple[Shortage, ...] = ()
     """For TOO_SMALL and NOT_FREE."""
@@ -54,7 +54,7 @@ class JudgedCandidate:
     def rule_in_words(self) -> str:
         """nodes 0-1 have the memory, but ..."""
         nodes = NodeSet.from_ids(self.conflicts)
-        if self.verdict is Verdict.IN_A_GROUP:
+        if self.verdict is BrokenRule.IN_A_GROUP:
             return f"node {self.mask} has the memory, but it is in a group with other nodes"
         others = f"node {nodes}" if len(nodes) == 1 else f"nodes {nodes}"
         return f"nodes {self.mask} have the memory, but containers use {others} alone or in another group"
@@ -86,7 +86,7 @@ def calculate_hints(
     hints = tuple(
         candidate.preferred if candidate.size == fewest else candidate.not_preferred
         for candidate, verdict in zip(_candidates(_nodes(machine)), verdicts, strict=True)
-        if verdict is Verdict.KEPT
+        if verdict is BrokenRule.KEPT
     )
     return dict.fromkeys(requests, hints) if hints else {}
 
@@ -104,7 +104,7 @@ def judge_candidates(
             JudgedCandidate(
                 mask,
                 verdict,
-                preferred=verdict is Verdict.KEPT and candidate.size == fewest,
+                preferred=verdict is BrokenRule.KEPT and candidate.size == fewest,
                 shortages=_shortages(machine, mask, verdict, requests, reusable.get(mask, {})),
                 conflicts=conflicts_of(machine, mask, verdict),
             )
@@ -181,7 +181,7 @@ def sum_free(machine: MachineState, mask: NodeSet, resource: str) -> int:
     return sum(table_of(machine, id_, resource).free for id_ in mask) & UINT64
 
 
-def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> tuple[list[Verdict], int]:
+def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> tuple[list[BrokenRule], int]:
     """A verdict for each candidate, and the smallest number of nodes that could hold the request when empty.
 
     That number depends on capacity alone, not on what is free or in groups.
@@ -194,14 +194,14 @@ def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> t
     have_free = _have_free(candidates, machine, requests, reusable)
     groups, grouped = groups_of(machine), grouped_nodes(machine)
     fewest = len(machine)
-    verdicts: list[Verdict] = []
+    verdicts: list[BrokenRule] = []
     for candidate, can_hold, has_free in zip(candidates, could_hold, have_free, strict=True):
         if not can_hold:
-            verdicts.append(Verdict.TOO_SMALL)
+            verdicts.append(BrokenRule.TOO_SMALL)
             continue
         fewest = min(fewest, candidate.size)
         against = rule_against(candidate.mask, candidate.size, groups, grouped)
-        verdicts.append(against or (Verdict.KEPT if has_free else Verdict.NOT_FREE))
+        verdicts.append(against or (BrokenRule.KEPT if has_free else BrokenRule.NOT_FREE))
     return verdicts, fewest
 
 
@@ -221,11 +221,11 @@ def _reach(so_far: list[bool], sums: list[int], asked: int) -> list[bool]:
 
 
 def _shortages(
-    machine: MachineState, mask: NodeSet, verdict: Verdict, requests: Requests, handed_on: Mapping[str, int]
+    machine: MachineState, mask: NodeSet, verdict: BrokenRule, requests: Requests, handed_on: Mapping[str, int]
 ) -> tuple[Shortage, ...]:
-    if verdict is Verdict.TOO_SMALL:
+    if verdict is BrokenRule.TOO_SMALL:
         has = {name: sum(machine[id_].memory_map[name].allocatable for id_ in mask) & UINT64 for name in requests}
-    elif verdict is Verdict.NOT_FREE:
+    elif verdict is BrokenRule.NOT_FREE:
         has = {name: (sum_free(machine, mask, name) + handed_on.get(name, 0)) & UINT64 for name in requests}
     else:
         return ()

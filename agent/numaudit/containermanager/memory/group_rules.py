@@ -12,7 +12,7 @@ from numaudit.containermanager.memory.state import MachineState
 from numaudit.topology.nodeset import NodeSet
 
 
-class Verdict(StrEnum):
+class BrokenRule(StrEnum):
     """The verdict on a candidate: the first rule that it breaks."""
 
     KEPT = "kept"
@@ -44,18 +44,18 @@ def grouped_nodes(machine: MachineState) -> int:
     return NodeSet.from_ids(id_ for id_, node in machine.items() if len(node.cells or ()) > 1).mask
 
 
-def rule_against(mask: NodeSet, size: int, groups: Sequence[tuple[int, int]], grouped: int) -> Verdict | None:
+def rule_against(mask: NodeSet, size: int, groups: Sequence[tuple[int, int]], grouped: int) -> BrokenRule | None:
     """The group rule that these nodes break, if any; `grouped` is the bitmask of the nodes in groups."""
     if size == 1 and mask.mask & grouped:
-        return Verdict.IN_A_GROUP
-    return Verdict.BREAKS_A_GROUP if _breaks(groups, mask.mask, size) else None
+        return BrokenRule.IN_A_GROUP
+    return BrokenRule.BREAKS_A_GROUP if _breaks(groups, mask.mask, size) else None
 
 
-def conflicts_of(machine: MachineState, mask: NodeSet, verdict: Verdict) -> tuple[int, ...]:
+def conflicts_of(machine: MachineState, mask: NodeSet, verdict: BrokenRule) -> tuple[int, ...]:
     """The nodes that the rule of groups keeps out of this set; empty where the verdict is another."""
-    if verdict is Verdict.IN_A_GROUP:
+    if verdict is BrokenRule.IN_A_GROUP:
         return tuple(mask)
-    if verdict is Verdict.BREAKS_A_GROUP:
+    if verdict is BrokenRule.BREAKS_A_GROUP:
         return tuple(
             NodeSet.from_ids(
                 id_ for members, group in groups_of(machine) if mask.mask != group for id_ in mask & NodeSet(members)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numaudit.doctor.checks import examine
 from numaudit.exporters.facts import Feature
 from numaudit.kernel.host import Host
-from numaudit.kubelet.sources.readings import Readings
-from numaudit.probes.reasons import Refusal
+from numaudit.kubelet.sources.readings import KubeletReadings
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import CollectorOutcome
 
@@ -21,7 +21,7 @@ class Features:
     host: Host
     session: Session | None
     """None = nothing is examined."""
-    kubelet: Callable[[], Readings | None] = lambda: None
+    kubelet: Callable[[], KubeletReadings | None] = lambda: None
     """Readings of the kubelet in this tick; it has its share of a tick and is not asked again here."""
     _known: tuple[Feature, ...] = ()
     _examined_at: Hashable = None
@@ -30,7 +30,7 @@ class Features:
         """As they are after a tick in which the sources fared like this."""
         if self.session is None:
             return ()
-        probes = {name: isinstance(one, Refusal) and one.reason for name, one in self.session.probes.items()}
+        probes = {name: isinstance(one, ProbeRefusal) and one.reason for name, one in self.session.probes.items()}
         state = (tuple(probes.items()), tuple((one.source, one.state) for one in sources))
         if state != self._examined_at:
             self._examined_at = state

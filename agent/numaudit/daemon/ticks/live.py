@@ -20,7 +20,7 @@ from numaudit.engine.cgroup_walks import CgroupWalks
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.facts import Live
 from numaudit.exporters.push_counts import PushCounts
-from numaudit.web.auth import Access
+from numaudit.web.auth import AccessRules
 from numaudit.web.connections import Connections
 
 
@@ -33,7 +33,7 @@ class LiveNumbers:
     newest: Newest
     schedule: Schedule
     health: HealthMonitor
-    access: Access
+    access: AccessRules
     connections: Connections
     requests: Mapping[tuple[str, str], int]
     """Path and status -> HTTP requests answered."""

@@ -15,7 +15,7 @@ from numaudit.daemon.ticks.features import Features
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.exporters.blocks import NOTHING, Evaluated
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
-from numaudit.exporters.facts import Tick
+from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
@@ -92,7 +92,7 @@ class Publisher:
         self._dropped["max_ended"] = self._tracker.forgotten
         if self._changes.is_news("max_series", omitted.series > 0, usual=False):
             _log.warning("max_series = %d: %d series are left out", limits.max_series, omitted.series)
-        tick = Tick(
+        tick = ExportedTick(
             report=report,
             version=__version__,
             python=platform.python_version(),

@@ -27,7 +27,7 @@ _WITHOUT_EFFECT = re.compile(
 _log = logging.getLogger(__name__)
 
 
-class Push:
+class PushService:
     """A service: it pushes from the first tick on, if there is a receiver. What it needs is imported only then.
 
     Raises InputError for settings that are wrong.
@@ -66,7 +66,7 @@ def _build(
     counts: PushCounts,
     first_tick: threading.Event,
     host: Host,
-) -> otlp_push.Push:
+) -> otlp_push.OtlpPusher:
     from numaudit.exporters import otel, otlp_delivery, otlp_push  # noqa: PLC0415 (10 MiB)
 
     of = settings.otlp
@@ -77,7 +77,7 @@ def _build(
     node = node_name(os.environ)
     instance = otel.instance_id(machine_id(host), node, settings.listen)
     resource = otel.resource(node, dict(of.resource), instance)
-    return otlp_push.Push(receiver, resource, current, of.interval, counts, first_tick)
+    return otlp_push.OtlpPusher(receiver, resource, current, of.interval, counts, first_tick)
 
 
 def without_effect(environment: Mapping[str, str]) -> list[str]:

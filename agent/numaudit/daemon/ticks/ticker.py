@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from numaudit.config.settings import Settings
 from numaudit.daemon.ticks.health import HealthMonitor
 from numaudit.daemon.ticks.publisher import Published, Publisher
-from numaudit.daemon.ticks.push import Push
+from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
-from numaudit.exporters.prometheus import Pages
+from numaudit.exporters.prometheus import MetricPages
 from numaudit.kernel.origin import origin_of
 from numaudit.web.pages import LINKS
 from numaudit.web.tick_document import TickDocuments
@@ -38,8 +38,8 @@ class Ticker:
 
     publisher: Publisher
     newest: Newest
-    pages: Pages
-    push: Push
+    pages: MetricPages
+    push: PushService
     schedule: Schedule
     health: HealthMonitor
 

@@ -20,8 +20,8 @@ from numaudit.topology.machine import Machine
 
 if TYPE_CHECKING:
     from numaudit.engine.cgroup_walks import WalkedNow
-    from numaudit.probes.probe import Kind, Reading
-    from numaudit.probes.session import Readings
+    from numaudit.probes.probe import ProbeKind, Reading
+    from numaudit.probes.session import ProbeReadings
 
 Value = TypeVar("Value")
 R = TypeVar("R", bound="Reading")
@@ -96,7 +96,7 @@ def _outcome(source: str, skipped: Skipped, seconds: float) -> CollectorOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TickInputs:
     """Input of the collectors in one tick."""
 
     host: Host
@@ -104,7 +104,7 @@ class Tick:
     reader: Reader
     census: Census
     owners: Owners
-    readings: Readings | None = None
+    readings: ProbeReadings | None = None
     """None = there are no probes."""
     walked: WalkedNow | None = None
     """All cgroups at once; None = files are read."""
@@ -113,7 +113,7 @@ class Tick:
     mappings_of: ContainerId | None = None
     """The one container of which it is read; None = of all of them."""
 
-    def read(self, kind: Kind[R]) -> R:
+    def read(self, kind: ProbeKind[R]) -> R:
         """A probe's reading. Raises Unavailable when the probe does not run, or its cgroups are not containers'."""
         require_v2(self.reader.hierarchies)
         assert self.readings is not None
@@ -132,15 +132,15 @@ class Collector(ABC):
 
     name: ClassVar[str]
     """As outcomes show it."""
-    probe: ClassVar[Kind[Any] | None] = None
+    probe: ClassVar[ProbeKind[Any] | None] = None
     """Where the answer comes from, if it is a probe."""
 
-    def is_due(self, tick: Tick) -> bool:
+    def is_due(self, tick: TickInputs) -> bool:
         """Is the question asked in this tick? That of a probe is, where the probe was asked for."""
         return self.probe is None or (tick.readings is not None and self.probe.name in tick.readings.session.probes)
 
     @abstractmethod
-    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """The snapshot so far with the answer; when this raises, the snapshot stays as it is."""
 
 

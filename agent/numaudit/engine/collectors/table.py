@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from numaudit.engine.collectors.base import Collector, Tick
+from numaudit.engine.collectors.base import Collector, TickInputs
 from numaudit.engine.collectors.containers.allowed import AllowedCollector
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, RootNumaMapsCollector
@@ -16,7 +16,7 @@ from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
 from numaudit.kubelet.kubelet_intent import KubeletIntent
 
 if TYPE_CHECKING:
-    from numaudit.probes.probe import Kind
+    from numaudit.probes.probe import ProbeKind
 
 
 class Collectors:
@@ -33,7 +33,7 @@ class Collectors:
         self._probes: tuple[Collector, ...] = ()
         self._last = (NumaMapsCollector(), RootNumaMapsCollector())
 
-    def due(self, tick: Tick) -> Iterator[Collector]:
+    def due(self, tick: TickInputs) -> Iterator[Collector]:
         """Those that are asked in this tick, in their order."""
         if tick.readings is not None and not self._probes:
             self._probes = of_probes()
@@ -48,7 +48,7 @@ def of_probes() -> tuple[Collector, ...]:
     return (*map(_of_probe, KINDS), ProbeAccountsCollector())
 
 
-def _of_probe(kind: Kind[Any]) -> Collector:
+def _of_probe(kind: ProbeKind[Any]) -> Collector:
     """The module that says what a probe's answer means, and the class in it, have the probe's name."""
     module = importlib.import_module(f"numaudit.engine.collectors.probes.{kind.name}")
     return cast("Collector", getattr(module, kind.name.title().replace("_", "") + "Collector")())

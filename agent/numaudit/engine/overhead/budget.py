@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaudit.probes.kinds import KINDS
-from numaudit.probes.probe import Kind
+from numaudit.probes.probe import ProbeKind
 
 WATCH_LIST = "watch list"
 _NARROWS_AT = 2
@@ -22,11 +22,11 @@ class Step:
     """One thing to give up."""
 
     name: str
-    pauses: Kind[Any] | None
+    pauses: ProbeKind[Any] | None
     """None = the watch list is narrowed."""
 
 
-def steps_of(kinds: Iterable[Kind[Any]]) -> tuple[Step, ...]:
+def steps_of(kinds: Iterable[ProbeKind[Any]]) -> tuple[Step, ...]:
     """In the order in which they are taken: what shows least for its cost goes first."""
     ranked = [(kind.pause_order, Step(f"{kind.name} off", kind)) for kind in kinds if kind.pause_order is not None]
     return tuple(step for _, step in sorted([*ranked, (_NARROWS_AT, Step(WATCH_LIST, None))], key=lambda one: one[0]))

@@ -18,14 +18,14 @@ from numaudit.engine.overhead.budget import Load
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.bpf_probe import LEAST_EVENTS
-from numaudit.probes.probe import Kind
+from numaudit.probes.probe import ProbeKind
 from numaudit.probes.session import Session
 
 TICKS_BETWEEN = 20
 """In one tick of this many the kernel keeps account, which costs some 60 ns for each event."""
 
 
-def assumed(kind: Kind[Any]) -> Cost:
+def assumed(kind: ProbeKind[Any]) -> Cost:
     return Cost(kind.ns_per_event, "assumed")
 
 

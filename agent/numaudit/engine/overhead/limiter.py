@@ -17,9 +17,9 @@ from numaudit.engine.overhead.calibration import Listener, assumed
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.probes.kinds import KINDS
-from numaudit.probes.probe import Kind, Probe, Reading
-from numaudit.probes.reasons import Refusal
-from numaudit.probes.session import Readings, Session
+from numaudit.probes.probe import Probe, ProbeKind, Reading
+from numaudit.probes.reasons import ProbeRefusal
+from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId, Snapshot
 
 WATCHED_AT_MOST = 64
@@ -48,7 +48,7 @@ class Limiter:
     def __post_init__(self) -> None:
         self._listener = Listener(self.session)
 
-    def after_tick(self, snapshot: Snapshot, judgements: Judgements, readings: Readings) -> Overhead:
+    def after_tick(self, snapshot: Snapshot, judgements: Judgements, readings: ProbeReadings) -> Overhead:
         """Cost of the probes since the previous tick, and the probes that pause from now on.
 
         Raises OSError, and Refusal when a probe that was paused cannot be put back.
@@ -121,9 +121,9 @@ class Limiter:
         return chosen
 
     def _narrowable(self) -> dict[str, Probe[Reading]]:
-        kinds: list[Kind[Any]] = [kind for kind in KINDS if kind.can_narrow]
+        kinds: list[ProbeKind[Any]] = [kind for kind in KINDS if kind.can_narrow]
         found = {kind.name: self.session.probe(kind) for kind in kinds}
-        return {name: probe for name, probe in found.items() if not isinstance(probe, Refusal)}
+        return {name: probe for name, probe in found.items() if not isinstance(probe, ProbeRefusal)}
 
     def _choose(self, snapshot: Snapshot, judgements: Judgements) -> WatchList:
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup

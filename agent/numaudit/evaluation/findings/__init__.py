@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import kubelet, measured, promised
-from numaudit.evaluation.findings.rule import Evidence, Finding, Rule, Severity
+from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
 from numaudit.intent import Intent
 from numaudit.snapshot import Snapshot
 
@@ -19,5 +19,5 @@ def find(snapshot: Snapshot, judgements: Judgements | None = None) -> tuple[Find
     """All findings of one tick. `judgements` are those of this tick; None = it is judged on its own."""
     intent = _NO_KUBELET if snapshot.intent is None else snapshot.intent
     judged = judge(snapshot) if judgements is None else judgements
-    evidence = Evidence(snapshot, intent, judged.histories)
+    evidence = TickEvidence(snapshot, intent, judged.histories)
     return tuple(finding for rule in RULES for finding in rule.findings(evidence))

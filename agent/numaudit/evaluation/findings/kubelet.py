@@ -13,24 +13,24 @@ from numaudit.checkpoints.start.findings import (
 from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
 from numaudit.containermanager.pod.names import with_names
 from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
-from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+from numaudit.evaluation.findings.rule import Found, Rule, TickEvidence
 from numaudit.intent import Intent
 
 _REJECTIONS = "kubelet_admission_rejections_total"
 
 
-def _checkpoint_damaged(evidence: Evidence) -> Iterator[Found]:
+def _checkpoint_damaged(evidence: TickEvidence) -> Iterator[Found]:
     for file in evidence.intent.checkpoints:
         if file.problem in ("not understood", "checksum"):
             yield Found(f"{file.file}: {file.detail or file.problem}")
 
 
-def _checkpoint_absent(evidence: Evidence) -> Iterator[Found]:
+def _checkpoint_absent(evidence: TickEvidence) -> Iterator[Found]:
     for file in evidence.intent.checkpoints:
         yield from (Found(one.message) for one in file.outlook.findings if one.name == CHECKPOINT_ABSENT)
 
 
-def _restart_unsafe(evidence: Evidence) -> Iterator[Found]:
+def _restart_unsafe(evidence: TickEvidence) -> Iterator[Found]:
     """One finding for each cause and file, with all places where it holds; one for a refused configuration."""
     refused, names = False, _pod_names(evidence.intent)
     for file in evidence.intent.checkpoints:
@@ -53,7 +53,7 @@ def _pod_names(intent: Intent) -> dict[str, str]:
     return {one.pod_uid: f"{one.namespace}/{one.pod}" for one in intent.containers if one.namespace and one.pod}
 
 
-def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
+def _refusals_missed(evidence: TickEvidence) -> Iterator[Found]:
     """The kubelet counted more refused pods than its log shows.
 
     Of its counters only this one can be compared: the others count restored pods, other QoS
@@ -76,7 +76,7 @@ def _refusals_missed(evidence: Evidence) -> Iterator[Found]:
             yield Found(text)
 
 
-def _restart_refuses_pods(evidence: Evidence) -> Iterator[Found]:
+def _restart_refuses_pods(evidence: TickEvidence) -> Iterator[Found]:
     """Of a restart that the kubelet survives; `restart-unsafe` is about the others."""
     for one in evidence.intent.forecasts:
         if one.starts != "no" and one.refused:
@@ -86,7 +86,7 @@ def _restart_refuses_pods(evidence: Evidence) -> Iterator[Found]:
             yield Found(f"a {what} would refuse {named}{more}: {one.refused[0].reason}: {one.refused[0].message}")
 
 
-def _sources_disagree(evidence: Evidence) -> Iterator[Found]:
+def _sources_disagree(evidence: TickEvidence) -> Iterator[Found]:
     return map(Found, evidence.intent.conflicts)
 
 

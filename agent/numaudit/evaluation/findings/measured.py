@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+from numaudit.evaluation.findings.rule import Found, Rule, TickEvidence
 
 
-def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
+def _cannot_heal(evidence: TickEvidence) -> Iterator[Found]:
     """Memory is used from another node, NUMA balancing wants to bring it home, and cannot."""
     snapshot = evidence.snapshot
     for one in snapshot.containers:
@@ -21,7 +21,7 @@ def _cannot_heal(evidence: Evidence) -> Iterator[Found]:
         yield Found(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)
 
 
-def _over_budget(evidence: Evidence) -> Iterator[Found]:
+def _over_budget(evidence: TickEvidence) -> Iterator[Found]:
     """The probes used more CPU time than their limit, so some of them are paused."""
     overhead = evidence.snapshot.overhead
     if overhead is not None and overhead.steps:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from numaudit.evaluation.causes import remedies
-from numaudit.evaluation.findings.rule import Evidence, Found, Rule
+from numaudit.evaluation.findings.rule import Found, Rule, TickEvidence
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, NodeMemory
 from numaudit.topology.nodeset import NodeSet
@@ -19,7 +19,7 @@ _OF_A_COMMAND = (
 """Remedy where `numaudit run` chose both."""
 
 
-def _stale(evidence: Evidence) -> Iterator[Found]:
+def _stale(evidence: TickEvidence) -> Iterator[Found]:
     for one in evidence.intent.containers:
         if one.is_stale and one.promise.memory:
             size = sum(block.size for block in one.promise.memory)
@@ -37,7 +37,7 @@ def _stale(evidence: Evidence) -> Iterator[Found]:
             )
 
 
-def _cpu_memory_disagree(evidence: Evidence) -> Iterator[Found]:
+def _cpu_memory_disagree(evidence: TickEvidence) -> Iterator[Found]:
     for one in _alive(evidence.intent):
         memory, cpus = one.promise.memory_nodes, one.promise.cpus
         if not memory or not cpus:
@@ -54,7 +54,7 @@ def _remedy(intent: Intent) -> str | None:
     return remedies.of_parts_that_are_apart(intent) or (None if intent.promised_by == "kubelet" else _OF_A_COMMAND)
 
 
-def _device_remote(evidence: Evidence) -> Iterator[Found]:
+def _device_remote(evidence: TickEvidence) -> Iterator[Found]:
     for one in _alive(evidence.intent):
         memory = one.promise.memory_nodes
         for devices in one.promise.devices or ():
@@ -68,7 +68,7 @@ def _device_remote(evidence: Evidence) -> Iterator[Found]:
                 yield _of(one, text, devices.nodes)._replace(remedy=apart)
 
 
-def _oom_risk(evidence: Evidence) -> Iterator[Found]:
+def _oom_risk(evidence: TickEvidence) -> Iterator[Found]:
     """Promised but not yet resident memory that free and reclaimable pages of its nodes cannot give.
 
     All promises within a set of nodes draw on the same pages, so they are added up for each set.
@@ -91,7 +91,7 @@ def _oom_risk(evidence: Evidence) -> Iterator[Found]:
                 yield _of(one, text, nodes)
 
 
-def _outstanding(evidence: Evidence) -> list[tuple[ContainerIntent, NodeSet, int]]:
+def _outstanding(evidence: TickEvidence) -> list[tuple[ContainerIntent, NodeSet, int]]:
     """Each container with its nodes and the bytes of type memory that it may still ask of them."""
     found = []
     for one in _alive(evidence.intent):

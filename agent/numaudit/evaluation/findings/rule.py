@@ -39,7 +39,7 @@ class Finding(Value, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class TickEvidence:
     """Input of one tick's rules."""
 
     snapshot: Snapshot
@@ -70,9 +70,9 @@ class Rule:
     name: str
     severity: Severity
     remedy: str
-    find: Callable[[Evidence], Iterable[Found]]
+    find: Callable[[TickEvidence], Iterable[Found]]
 
-    def findings(self, evidence: Evidence) -> Iterator[Finding]:
+    def findings(self, evidence: TickEvidence) -> Iterator[Finding]:
         for one in self.find(evidence):
             remedy = self.remedy if one.remedy is None else one.remedy
             yield Finding(self.name, self.severity, one.message, remedy, *one[1:5], one.namespace, one.pod)

@@ -17,7 +17,7 @@ NO_PAIRS: Mapping[Pair, float] = {}
 EMPTY: Window[Pair] = Window()
 
 
-class Evidence(NamedTuple):
+class AccessEvidence(NamedTuple):
     """Evidence by which one container is judged."""
 
     snapshot: Snapshot
@@ -49,7 +49,7 @@ class AccessSource(Protocol):
         """False: it was not measured in this tick, so it says nothing of any container, and forgets nothing."""
         ...
 
-    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
         """Asked only in a tick in which it runs. `window`: what it remembers from the ticks before."""
 
 

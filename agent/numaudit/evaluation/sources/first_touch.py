@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.rates import increase
-from numaudit.evaluation.sources.base import NO_PAIRS, Evidence, Pair, Said, remote_of
+from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, Pair, Said, remote_of
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ class FirstTouch:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.first_touch is not None
 
-    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
         """A tick whose predecessor did not sample adds nothing, and the window goes on."""
         now, before = evidence.snapshot, evidence.before
         added, container = NO_PAIRS, evidence.container

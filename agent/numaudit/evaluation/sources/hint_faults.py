@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from numaudit.counted import PagesUsed, Sampled
 from numaudit.evaluation.access import Access, SampledPages, Source, UsedFromAfar
-from numaudit.evaluation.sources.base import Evidence, Pair, Said
+from numaudit.evaluation.sources.base import AccessEvidence, Pair, Said
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
@@ -30,7 +30,7 @@ class HintFaults:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.hint_faults is not None
 
-    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
         """Result of the newest passes. Nothing is remembered here: a pass holds until the next one is through."""
         sampled = (evidence.snapshot.hint_faults or {}).get(evidence.container, _NO_FAULTS)
         if sampled.used is None:
@@ -56,7 +56,7 @@ def _why_unseen(sampled: Sampled) -> str:
     return "no page of it was sampled yet"
 
 
-def _access(used: PagesUsed, evidence: Evidence) -> Access:
+def _access(used: PagesUsed, evidence: AccessEvidence) -> Access:
     remote = {pair: size for pair, size in used.remote.items() if size and _still_runs(pair[0], evidence.grown)}
     remote_bytes, local_bytes = sum(remote.values()), sum(used.local.values())
     memory = _memory(used, evidence)
@@ -85,7 +85,7 @@ def _still_runs(node: int, grown: Mapping[int, float] | None) -> bool:
     return grown is None or sum(grown.values()) < RAN or grown.get(node, 0.0) > 0.0
 
 
-def _memory(used: PagesUsed, evidence: Evidence) -> int | None:
+def _memory(used: PagesUsed, evidence: AccessEvidence) -> int | None:
     """Bytes that it may use, no less than these."""
     resident = evidence.snapshot.residency.get(evidence.container)
     if used.mapped is not None:

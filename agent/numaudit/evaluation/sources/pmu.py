@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
-from numaudit.evaluation.sources.base import NO_PAIRS, Evidence, Pair, Said, remote_of
+from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, Pair, Said, remote_of
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
@@ -21,7 +21,7 @@ class Pmu:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.pmu is not None
 
-    def say(self, evidence: Evidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
         """Nothing where it was not counted in both ticks, or the container has not run."""
         now = _counted_now(evidence)
         if now is None:
@@ -30,7 +30,7 @@ class Pmu:
         return Said(_share(window, now), window)
 
 
-def _counted_now(evidence: Evidence) -> CountedNow | None:
+def _counted_now(evidence: AccessEvidence) -> CountedNow | None:
     snapshot, before = evidence.snapshot, evidence.before
     now = None if snapshot.pmu is None else snapshot.pmu.get(evidence.container)
     if now is None or (before is not None and before.pmu is None):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from numaudit.evaluation.access import Access, Source
-from numaudit.evaluation.sources.base import EMPTY, AccessSource, Evidence, Pair
+from numaudit.evaluation.sources.base import EMPTY, AccessEvidence, AccessSource, Pair
 from numaudit.evaluation.sources.expected import Expected
 from numaudit.evaluation.sources.first_touch import FirstTouch
 from numaudit.evaluation.sources.hint_faults import HintFaults
@@ -34,7 +34,7 @@ def running_sources(snapshot: Snapshot) -> tuple[AccessSource, ...]:
     return tuple(source for source in SOURCES if source.runs(snapshot))
 
 
-def evaluate_sources(sources: Sequence[AccessSource], evidence: Evidence, past: Windows) -> EvaluatedSources:
+def evaluate_sources(sources: Sequence[AccessSource], evidence: AccessEvidence, past: Windows) -> EvaluatedSources:
     """Results of each source about a container."""
     found: list[Access] = []
     windows = dict(past)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.checkpoints.start.findings import CONFIGURATION_REFUSED, MAKES_A_RESTART_UNSAFE, StateFinding
-from numaudit.exporters.facts import Tick
+from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Values
 from numaudit.report.kubelet import CheckpointReport
 
@@ -13,7 +13,7 @@ _OF_A_REFUSED_CONFIGURATION = (CONFIGURATION_REFUSED, "policy-changed", "reserva
 """Findings that compare a file with the configuration: of no use while that is refused."""
 
 
-def restart_safe(tick: Tick) -> Values:
+def restart_safe(tick: ExportedTick) -> Values:
     """Not after a reboot: what that does to a node's memory is unknown, so it would be 0 on every healthy node."""
     refused, files = _checkpoints(tick)
     if refused:
@@ -26,7 +26,7 @@ def restart_safe(tick: Tick) -> Values:
             yield (file.file,), int(file.starts_now == "yes")
 
 
-def valid(tick: Tick) -> Values:
+def valid(tick: ExportedTick) -> Values:
     refused, files = _checkpoints(tick)
     for file, findings in files:
         if file.valid is not None:
@@ -34,7 +34,7 @@ def valid(tick: Tick) -> Values:
             yield (file.file,), int(file.valid or is_right)
 
 
-def problems(tick: Tick) -> Values:
+def problems(tick: ExportedTick) -> Values:
     """Errors, and whatever else makes a restart unsafe."""
     refused, files = _checkpoints(tick)
     if refused:
@@ -47,20 +47,20 @@ def problems(tick: Tick) -> Values:
             yield (file.file, name), 1
 
 
-def restart_starts(tick: Tick) -> Values:
+def restart_starts(tick: ExportedTick) -> Values:
     """The answer of `numaudit state forecast`, of which `restart_safe` is the part of each file."""
     for one in tick.report.restarts:
         yield (str(one.reboot).lower(), one.starts), 1
 
 
-def refused_pods(tick: Tick) -> Values:
+def refused_pods(tick: ExportedTick) -> Values:
     """Absent for a restart that the kubelet would not survive: what becomes of its pods is then another question."""
     for one in tick.report.restarts:
         if one.refused_pods is not None:
             yield (str(one.reboot).lower(),), one.refused_pods
 
 
-def _checkpoints(tick: Tick) -> tuple[bool, list[tuple[CheckpointReport, list[StateFinding]]]]:
+def _checkpoints(tick: ExportedTick) -> tuple[bool, list[tuple[CheckpointReport, list[StateFinding]]]]:
     """Whether the kubelet refuses its configuration, and each checkpoint with what is found in the file itself.
 
     A refused configuration is the first finding of each of them.

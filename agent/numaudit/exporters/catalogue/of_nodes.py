@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from numaudit.exporters.catalogue import kubelet_values, own_values, values
-from numaudit.exporters.facts import Tick
+from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Metric, one
 from numaudit.exporters.rejections import MOST_WORKLOADS
 
-TICK_METRICS: tuple[Metric[Tick], ...] = (
+TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     Metric(
         "admission_rejections_total", "",
         "Pods that the kubelet refused since the agent started; each pod counts once.",

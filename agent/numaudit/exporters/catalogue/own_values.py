@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from numaudit.exporters.facts import Tick
+from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Values
 
 
-def manager_bytes(tick: Tick) -> Values:
+def manager_bytes(tick: ExportedTick) -> Values:
     """The two parts of what is allocatable."""
     manager = tick.report.memory_manager
     for table in () if manager is None else manager.tables:
@@ -17,8 +17,8 @@ def manager_bytes(tick: Tick) -> Values:
         yield (str(table.numa_node), table.type, "free"), table.free
 
 
-def manager_whole(column: Literal["total", "system_reserved", "allocatable"]) -> Callable[[Tick], Values]:
-    def values(tick: Tick) -> Values:
+def manager_whole(column: Literal["total", "system_reserved", "allocatable"]) -> Callable[[ExportedTick], Values]:
+    def values(tick: ExportedTick) -> Values:
         manager = tick.report.memory_manager
         for table in () if manager is None else manager.tables:
             yield (str(table.numa_node), table.type), getattr(table, column)
@@ -26,44 +26,44 @@ def manager_whole(column: Literal["total", "system_reserved", "allocatable"]) ->
     return values
 
 
-def manager_assignments(tick: Tick) -> Values:
+def manager_assignments(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     return [] if manager is None else [((str(node.numa_node),), node.assignments) for node in manager.nodes]
 
 
-def manager_groups(tick: Tick) -> Values:
+def manager_groups(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for node in () if manager is None else manager.nodes:
         if node.group is not None:
             yield (str(node.numa_node), str(node.group)), 1
 
 
-def admissible(tick: Tick) -> Values:
+def admissible(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for one in () if manager is None else manager.admissible or ():
         yield (str(one.nodes),), one.bytes
 
 
-def stranded(tick: Tick) -> Values:
+def stranded(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for node in () if manager is None else manager.nodes:
         yield (str(node.numa_node),), node.stranded_bytes
 
 
-def fragmentation(tick: Tick) -> Values:
+def fragmentation(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     if manager is not None and manager.fragmentation_ratio is not None:
         yield (), manager.fragmentation_ratio
 
 
-def unpromised(tick: Tick) -> Values:
+def unpromised(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for node in () if manager is None else manager.nodes:
         if node.unpromised_bytes is not None:
             yield (str(node.numa_node),), node.unpromised_bytes
 
 
-def encroached(tick: Tick) -> Values:
+def encroached(tick: ExportedTick) -> Values:
     """Into the two parts of what is allocatable."""
     manager = tick.report.memory_manager
     for node in () if manager is None else manager.nodes:
@@ -72,20 +72,20 @@ def encroached(tick: Tick) -> Values:
             yield (str(node.numa_node), "reserved"), node.unpromised_in_reserved_bytes
 
 
-def stale_entries(tick: Tick) -> Values:
+def stale_entries(tick: ExportedTick) -> Values:
     if tick.report.memory_manager is not None:
         yield (), sum(one.name == "stale" for one in tick.report.findings)
 
 
-def lost_events(tick: Tick) -> Values:
+def lost_events(tick: ExportedTick) -> Values:
     for probe in tick.report.probes:
         for reason, count in probe.lost.items():
             yield (probe.probe, reason), count
 
 
-def runs(tick: Tick) -> Values:
+def runs(tick: ExportedTick) -> Values:
     return [((probe.probe,), probe.runs) for probe in tick.report.probes if probe.runs is not None]
 
 
-def run_seconds(tick: Tick) -> Values:
+def run_seconds(tick: ExportedTick) -> Values:
     return [((probe.probe,), probe.run_seconds) for probe in tick.report.probes if probe.run_seconds is not None]

@@ -13,7 +13,7 @@ from numaudit.containermanager.versions import KNOWN_GATES
 from numaudit.counted import OverheadOfProbe
 from numaudit.evaluation.access import SampledPages
 from numaudit.evaluation.verdicts import REMEDIES
-from numaudit.exporters.facts import Live, Tick
+from numaudit.exporters.facts import ExportedTick, Live
 from numaudit.exporters.metric import Columns, Number, Values
 from numaudit.report.counters import Counters
 from numaudit.report.values import ContainerReport, NodeBytes
@@ -62,12 +62,12 @@ def verdict(container: ContainerReport) -> Values:
     return () if container.verdict is None else Columns(((container.verdict.name,),), _ONE)
 
 
-def containers_by_verdict(tick: Tick) -> Values:
+def containers_by_verdict(tick: ExportedTick) -> Values:
     counts = Counter(one.verdict.name for one in tick.selected if one.verdict is not None)
     return [((name,), counts[name]) for name in REMEDIES]
 
 
-def misplaced_by_verdict(tick: Tick) -> Values:
+def misplaced_by_verdict(tick: ExportedTick) -> Values:
     sums = Counter[str]()
     for one in tick.selected:
         if one.verdict is not None and one.misplaced_bytes is not None:
@@ -193,31 +193,31 @@ def hint_outcome(container: ContainerReport) -> Values:
     return () if container.hint_outcome is None else (((str(container.hint_outcome.outcome),), 1),)
 
 
-def unseen(values: Callable[[Counters], Values]) -> Callable[[Tick], Values]:
+def unseen(values: Callable[[Counters], Values]) -> Callable[[ExportedTick], Values]:
     """A container's counter, of the cgroups that came and went between two ticks."""
 
-    def of_tick(tick: Tick) -> Values:
+    def of_tick(tick: ExportedTick) -> Values:
         ended = tick.report.ended
         return () if ended is None or ended.unseen is None else values(ended.unseen)
 
     return of_tick
 
 
-def node_memory(tick: Tick) -> Values:
+def node_memory(tick: ExportedTick) -> Values:
     for node in tick.report.nodes:
         if node.free_bytes is not None:
             yield (str(node.numa_node), "free"), node.free_bytes
         yield from by_type([node.resident])
 
 
-def node_total(tick: Tick) -> Values:
+def node_total(tick: ExportedTick) -> Values:
     return [((str(node.numa_node),), node.total_bytes) for node in tick.report.nodes if node.total_bytes is not None]
 
 
-def numastat(*events: str) -> Callable[[Tick], Values]:
+def numastat(*events: str) -> Callable[[ExportedTick], Values]:
     """Some of the kernel's events, by node and event; of one event, by node."""
 
-    def values(tick: Tick) -> Values:
+    def values(tick: ExportedTick) -> Values:
         for node in tick.report.nodes:
             for event, size in (node.numastat_bytes or {}).items():
                 if event in events:
@@ -226,13 +226,13 @@ def numastat(*events: str) -> Callable[[Tick], Values]:
     return values
 
 
-def distances(tick: Tick) -> Values:
+def distances(tick: ExportedTick) -> Values:
     for node in tick.report.nodes:
         for other, distance in node.distances.items():
             yield (str(node.numa_node), str(other)), distance
 
 
-def policies(tick: Tick) -> Values:
+def policies(tick: ExportedTick) -> Values:
     kubelet = tick.report.kubelet
     if kubelet is None:
         return ()
@@ -248,12 +248,12 @@ def _settings_text(settings: Mapping[str, object] | None) -> str:
     return ",".join(f"{name}={str(value).lower()}" for name, value in sorted((settings or {}).items()))
 
 
-def vmstat(event: str) -> Callable[[Tick], Number | None]:
+def vmstat(event: str) -> Callable[[ExportedTick], Number | None]:
     """One of the kernel's counters of NUMA balancing on the whole host."""
     return lambda tick: (tick.report.numa_balancing or {}).get(event)
 
 
-def overheads(tick: Tick) -> tuple[OverheadOfProbe, ...]:
+def overheads(tick: ExportedTick) -> tuple[OverheadOfProbe, ...]:
     return () if tick.report.overhead is None else tick.report.overhead.probes
 
 

@@ -51,7 +51,7 @@ _COMPACTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
+class KernelCounter:
     """One counter of a node."""
 
     index: int
@@ -99,7 +99,7 @@ class CgroupLayout:
     """struct lruvec_stats: the counters themselves, with all descendants."""
     length: int
     """How many counters a node has."""
-    rows: Mapping[str, Counter]
+    rows: Mapping[str, KernelCounter]
     """Row of memory.numa_stat -> its counter, as far as this kernel has it."""
     cpuset: CpusetLayout | None
     """None = this kernel has none, or does not say where."""
@@ -131,7 +131,7 @@ def cgroup_layout(btf: Btf, page_size: int) -> CgroupLayout:
     )  # fmt: skip
 
 
-def _rows(btf: Btf, length: int, page_size: int) -> dict[str, Counter]:
+def _rows(btf: Btf, length: int, page_size: int) -> dict[str, KernelCounter]:
     """Index of each row's counter, by the enumeration or by the derived order."""
     every = btf.value(_ITEMS, _ALL_ITEMS)
     if every is None:
@@ -147,7 +147,7 @@ def _rows(btf: Btf, length: int, page_size: int) -> dict[str, Counter]:
             )
         place = {item: index for index, item in enumerate(order)}
         found = {row: place.get(item) for row, item in _ROWS.items()}
-    return {row: Counter(index, _unit(row, page_size)) for row, index in found.items() if index is not None}
+    return {row: KernelCounter(index, _unit(row, page_size)) for row, index in found.items() if index is not None}
 
 
 def _unit(row: str, page_size: int) -> int:

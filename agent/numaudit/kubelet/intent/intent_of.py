@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Kind
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import StartingKubelet
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
@@ -26,7 +26,7 @@ from numaudit.kubelet.questions.kubelet_here import kubelet_here
 from numaudit.kubelet.questions.starting import Starting, starting
 from numaudit.kubelet.sources.memo import Memo
 from numaudit.kubelet.sources.podresources import PodResources
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.snapshot import Container
 from numaudit.topology.machine import Machine
@@ -52,12 +52,12 @@ class Steps:
     forecast: Memo[..., tuple[Forecast, ...]] = field(default_factory=lambda: Memo(_forecasts))
     """A restart admits every pod again."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
-    examined: Mapping[Kind, Memo[..., StartOutlook]] = field(
+    examined: Mapping[CheckpointKind, Memo[..., StartOutlook]] = field(
         default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES)}
     )
 
 
-def intent_of(readings: Readings, containers: tuple[Container, ...], steps: Steps | None = None) -> Collected:
+def intent_of(readings: KubeletReadings, containers: tuple[Container, ...], steps: Steps | None = None) -> Collected:
     """Judge what was read. The result depends on the readings and the containers alone; `steps` saves time."""
     steps = steps or Steps()
     checkpoints = steps.by_container(readings.memory, readings.cpu, readings.devices, current=readings.are_current)
@@ -149,10 +149,10 @@ def _holders(memory: MemoryCheckpoint | None) -> tuple[Holder, ...]:
 def _forecasts(
     document: Mapping[str, object] | None,
     machine: Machine | None,
-    files: Mapping[Kind, CheckpointFile],
+    files: Mapping[CheckpointKind, CheckpointFile],
     pods: tuple[Pod, ...] | None,
     kubelet: StartingKubelet,
-    outlooks: Mapping[Kind, StartOutlook],
+    outlooks: Mapping[CheckpointKind, StartOutlook],
 ) -> tuple[Forecast, ...]:
     """Of a restart and of a reboot; none where too little is known."""
     now, later = (start_of(outlooks, reboot=reboot) for reboot in (False, True))
@@ -170,7 +170,7 @@ def _forecasts(
         return (found,)
 
 
-def _denials(readings: Readings) -> Mapping[str, int] | None:
+def _denials(readings: KubeletReadings) -> Mapping[str, int] | None:
     """Refusals in the log since the kubelet's start, if its counters, read before, are of the same run."""
     log, read_at = readings.log, readings.metrics_read_at
     if log.topology is None or log.topology.at is None or read_at is None or read_at <= log.topology.at:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
-from numaudit.checkpoints.formats.file import Checkpoint, Kind
+from numaudit.checkpoints.formats.file import Checkpoint, CheckpointKind
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.checkpoints.start.outlook import UNKNOWN_FORMAT
@@ -22,7 +22,7 @@ Problem = Literal["absent", "unreadable", "not understood", "checksum", "newer f
 class CheckpointFile:
     """A file and its content. It has no clock: as long as the file stays as it is, so does this value."""
 
-    kind: Kind | None
+    kind: CheckpointKind | None
     """None = neither its name nor its keys say which checkpoint it is."""
     shown: str = ""
     """The path, with which messages begin; empty = they begin without one."""
@@ -61,7 +61,7 @@ class CheckpointFile:
         return CheckpointHealth(kind, policy, form, written_at, last_good_at, self.problem, self.detail, outlook)
 
 
-def decode(kind: Kind | None, data: bytes, *, name: str = "", shown: str = "") -> CheckpointFile:
+def decode(kind: CheckpointKind | None, data: bytes, *, name: str = "", shown: str = "") -> CheckpointFile:
     """Decode a file's bytes. `kind` None = by the file's `name`, else by its keys. `shown`: see CheckpointFile."""
     begin = f"{shown}: " if shown else ""
     try:

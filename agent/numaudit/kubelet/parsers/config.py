@@ -17,11 +17,11 @@ from numaudit import yaml_values
 from numaudit.containermanager.memory.reserved import parse_reserved_memory
 from numaudit.errors import InputError, ParseError
 from numaudit.intent import KubeletConfig
-from numaudit.yaml_values import Limits
+from numaudit.yaml_values import YamlLimits
 
 Document = Mapping[str, object]
 
-LIMITS = Limits(1 << 20, 20_000, 20)
+LIMITS = YamlLimits(1 << 20, 20_000, 20)
 """A configuration has some hundred settings, and a list of reserved memory with a few entries for each node."""
 _BEGINNINGS = (b",", b":", b"[", b"{")
 """Each value in JSON comes after one of these, or is one."""

@@ -39,7 +39,7 @@ Fields = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class KlogEntry:
     """One line that was understood."""
 
     at: float | None
@@ -48,7 +48,7 @@ class Line:
     fields: Fields
 
 
-def parse(line: str, *, known: Container[str], until: datetime, at: float | None = None) -> Line | None:
+def parse(line: str, *, known: Container[str], until: datetime, at: float | None = None) -> KlogEntry | None:
     """The line; None where it is not one of klog's, or its message is not among those `known`.
 
     `at` is better known to the journal than to klog's text, which has no year and no zone: there the
@@ -66,7 +66,7 @@ def parse(line: str, *, known: Container[str], until: datetime, at: float | None
     message = _unquote(match["message"])
     if message not in known:
         return None
-    return Line(_time(match, until) if at is None else at, message, _fields(match["fields"]))
+    return KlogEntry(_time(match, until) if at is None else at, message, _fields(match["fields"]))
 
 
 def is_entry(line: str) -> bool:
@@ -108,7 +108,7 @@ def _load(body: str) -> Mapping[str, object] | None:
     return fields if isinstance(fields, dict) and isinstance(fields.get("msg"), str) else None
 
 
-def _parse_json(body: str, known: Container[str], at: float | None) -> Line | None:
+def _parse_json(body: str, known: Container[str], at: float | None) -> KlogEntry | None:
     fields = _load(body)
     message = None if fields is None else fields["msg"]
     if fields is None or not isinstance(message, str) or message not in known:
@@ -116,7 +116,7 @@ def _parse_json(body: str, known: Container[str], at: float | None) -> Line | No
     ts = fields.get("ts")
     if at is None and isinstance(ts, int | float) and 0 < ts < 1e14:
         at = ts / 1000 if ts > 1e11 else float(ts)
-    return Line(at, message, fields)
+    return KlogEntry(at, message, fields)
 
 
 def _time(match: re.Match[str], until: datetime) -> float | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from numaudit.checkpoints.formats import file as checkpoints
-from numaudit.checkpoints.formats.file import MEMORY, Checkpoint, Kind
+from numaudit.checkpoints.formats.file import MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import WITH_PODS, MemoryCheckpoint
 from numaudit.checkpoints.start import kubelet_words
 from numaudit.checkpoints.start import outlook as restart
@@ -72,7 +72,7 @@ def _named(file: CheckpointFile, finding: StateFinding) -> StateFinding:
     return structs.replace(finding, message=f"{file.shown}: {finding.message}") if file.shown else finding
 
 
-def examine_absent(kind: Kind, shown: str, kubelet: StartingKubelet) -> StartOutlook:
+def examine_absent(kind: CheckpointKind, shown: str, kubelet: StartingKubelet) -> StartOutlook:
     """Would the kubelet start without this file? `shown`: where it would be."""
     if kind == MEMORY and kubelet.memory_policy == "Static":
         text = f"no file {shown}, though the Memory Manager's policy is Static"

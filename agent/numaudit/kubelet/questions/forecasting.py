@@ -11,7 +11,7 @@ from math import inf
 from pathlib import PurePosixPath
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
-from numaudit.checkpoints.formats.file import CPU, MEMORY, Kind
+from numaudit.checkpoints.formats.file import CPU, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import StartingKubelet, worst
 from numaudit.containermanager.memory.state import MemoryState
@@ -24,7 +24,7 @@ from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.examination import examine, examine_absent
 from numaudit.kubelet.questions.kubelet_here import KubeletHere
 from numaudit.kubelet.questions.starting import Asked, changed_document
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.forecast import Forecast, Obstacle, Start, forecast
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
@@ -37,7 +37,7 @@ Examine = Callable[..., StartOutlook]
 
 
 def outlook_of(
-    kind: Kind,
+    kind: CheckpointKind,
     file: CheckpointFile,
     machine: Machine | None,
     kubelet: StartingKubelet,
@@ -51,7 +51,7 @@ def outlook_of(
     return examined(file, machine, kubelet, str(PurePosixPath(file.shown).parent))
 
 
-def start_of(outlooks: Mapping[Kind, StartOutlook], *, reboot: bool) -> Start:
+def start_of(outlooks: Mapping[CheckpointKind, StartOutlook], *, reboot: bool) -> Start:
     """Does the kubelet start with all its files, now or after a reboot?"""
     files = {kind: outlooks[kind] for kind in _AS_THE_KUBELET_STARTS if kind in outlooks}
     answers = {kind: one.starts_after_reboot if reboot else one.starts_now for kind, one in files.items()}
@@ -64,7 +64,7 @@ def start_of(outlooks: Mapping[Kind, StartOutlook], *, reboot: bool) -> Start:
     return Start(worst(answers.values()), next(iter(refusals), None), tuple(obstacles.values()))
 
 
-def forecast_here(readings: Readings, here: KubeletHere, asked: Asked, *, reboot: bool) -> Forecast:
+def forecast_here(readings: KubeletReadings, here: KubeletHere, asked: Asked, *, reboot: bool) -> Forecast:
     """A restart of the kubelet that runs here, or of another one that somebody asks about.
 
     Raises Unavailable with what is not known: the pods, the configuration, the machine, a checkpoint. Where it is known
@@ -84,7 +84,7 @@ def forecast_here(readings: Readings, here: KubeletHere, asked: Asked, *, reboot
     )
 
 
-def stored(readings: Readings) -> Mapping[Kind, CheckpointFile]:
+def stored(readings: KubeletReadings) -> Mapping[CheckpointKind, CheckpointFile]:
     """Of the managers whose files a forecast needs."""
     return {kind: readings.checkpoints[kind] for kind in _AS_THE_KUBELET_STARTS}
 
@@ -92,7 +92,7 @@ def stored(readings: Readings) -> Mapping[Kind, CheckpointFile]:
 def forecast_of(
     document: Mapping[str, object] | None,
     machine: Machine | None,
-    files: Mapping[Kind, CheckpointFile],
+    files: Mapping[CheckpointKind, CheckpointFile],
     pods: Sequence[Pod] | None,
     kubelet: StartingKubelet,
     start: Start,
@@ -118,7 +118,7 @@ def forecast_of(
         return Forecast(reboot, "no", start.refusal, start.obstacles, (), str(problem))
 
 
-def _refuse_unread(files: Mapping[Kind, CheckpointFile]) -> None:
+def _refuse_unread(files: Mapping[CheckpointKind, CheckpointFile]) -> None:
     """A file that is there, but not read, may hold anything: it is not as if there were none."""
     for one in files.values():
         if one.problem is not None and not one.is_absent:
@@ -128,7 +128,7 @@ def _refuse_unread(files: Mapping[Kind, CheckpointFile]) -> None:
 def _forecast(
     document: Mapping[str, object],
     machine: Machine,
-    files: Mapping[Kind, CheckpointFile],
+    files: Mapping[CheckpointKind, CheckpointFile],
     pods: Sequence[Pod],
     starting: StartingKubelet,
     start: Start,

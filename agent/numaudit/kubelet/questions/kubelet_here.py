@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from numaudit.intent import KubeletConfig
 from numaudit.kubelet.questions.starting import Asked, Starting, starting
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.topology.machine import Machine
 
 Start = Callable[[KubeletConfig, Machine | None, Asked], Starting]
@@ -35,14 +35,14 @@ class KubeletHere:
     """Where what runs and what is written contradict each other."""
 
 
-def kubelet_here(readings: Readings, asked: Asked = Asked(), start: Start = starting) -> KubeletHere:  # noqa: B008
+def kubelet_here(readings: KubeletReadings, asked: Asked = Asked(), start: Start = starting) -> KubeletHere:  # noqa: B008
     """The kubelet that runs and the one that would start. `start` is `starting`, or remembers its result."""
     written = _with_other_sources(readings)
     running, conflicts = _in_force(written, readings)
     return KubeletHere(running, start(written, readings.machine, asked), conflicts)
 
 
-def _with_other_sources(readings: Readings) -> KubeletConfig:
+def _with_other_sources(readings: KubeletReadings) -> KubeletConfig:
     """The settings; what they do not say comes from the log, the metrics and the checkpoints."""
     config, log, metrics = readings.config, readings.log, readings.metrics
     memory, cpu = readings.memory, readings.cpu
@@ -62,7 +62,7 @@ def _with_other_sources(readings: Readings) -> KubeletConfig:
     return replace(config, **values, origins=origins)  # type: ignore[arg-type]
 
 
-def _in_force(config: KubeletConfig, readings: Readings) -> tuple[KubeletConfig, tuple[str, ...]]:
+def _in_force(config: KubeletConfig, readings: KubeletReadings) -> tuple[KubeletConfig, tuple[str, ...]]:
     """A checkpoint is of the kubelet that started last: it starts with no file of another policy.
 
     So what it says is stronger than a configuration file or a command line, which may have been changed since, or
@@ -86,7 +86,7 @@ def _in_force(config: KubeletConfig, readings: Readings) -> tuple[KubeletConfig,
     return config, tuple(conflicts)
 
 
-def _held(name: str, running: str, readings: Readings) -> str:
+def _held(name: str, running: str, readings: KubeletReadings) -> str:
     """Does PodResources confirm it?"""
     if name != "memory_manager_policy" or running != "Static":
         return ""

@@ -15,7 +15,7 @@ from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.kubelet_here import kubelet_here
 from numaudit.kubelet.questions.pods_here import PodsHere, pods_of
 from numaudit.kubelet.questions.starting import Asked
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
 from numaudit.scenario.files import Files, starting_state
 from numaudit.scenario.machine import Devices
@@ -44,7 +44,7 @@ class NodeHere:
 
 
 def node_here(
-    readings: Readings | None, asked: Asked, *, folder: str, with_cgroup: Set[str] | None, storage: int | None
+    readings: KubeletReadings | None, asked: Asked, *, folder: str, with_cgroup: Set[str] | None, storage: int | None
 ) -> NodeHere:
     """The node as its kubelet knows it. Raises Unavailable where that is too little to admit a pod.
 

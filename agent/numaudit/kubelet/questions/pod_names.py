@@ -7,11 +7,11 @@ from collections.abc import Iterable, Set
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.containermanager.pod.names import PodName
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 
 
 def pod_names(
-    checkpoints: Iterable[Checkpoint], readings: Readings, with_cgroup: Set[str] | None = None
+    checkpoints: Iterable[Checkpoint], readings: KubeletReadings, with_cgroup: Set[str] | None = None
 ) -> dict[str, PodName]:
     """By UID, those of which anything is known. The checkpoints were read before the pods.
 
@@ -33,7 +33,7 @@ def pod_names(
     return found
 
 
-def _lacks_cgroup(uid: str, readings: Readings, with_cgroup: Set[str] | None) -> bool | None:
+def _lacks_cgroup(uid: str, readings: KubeletReadings, with_cgroup: Set[str] | None) -> bool | None:
     """A pod gets its cgroup a moment after its entry. Where no pod has one, they may be out of sight."""
     if not with_cgroup:
         return None

@@ -9,7 +9,7 @@ from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.kubelet.questions.pod_names import pod_names
-from numaudit.kubelet.sources.readings import Readings
+from numaudit.kubelet.sources.readings import KubeletReadings
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PodsHere:
         return self.problem is not None and (uid not in self.names or self.names[uid].stale is None)
 
 
-def pods_of(checkpoints: Iterable[Checkpoint], readings: Readings, with_cgroup: Set[str] | None) -> PodsHere:
+def pods_of(checkpoints: Iterable[Checkpoint], readings: KubeletReadings, with_cgroup: Set[str] | None) -> PodsHere:
     """`with_cgroup`: the UIDs of the pods that have a cgroup; None = not known.
 
     A pod whose phase is terminal counts no more, one that is about to be deleted still does.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from numaudit.checkpoints.formats.file import Kind
+from numaudit.checkpoints.formats.file import CheckpointKind
 from numaudit.errors import Unavailable
 from numaudit.intent import CheckpointHealth
 from numaudit.kernel.host import Host
@@ -18,7 +18,7 @@ from numaudit.kubelet.sources import settled_file
 class WatchedCheckpoint:
     """Follows one file."""
 
-    kind: Kind
+    kind: CheckpointKind
     path: Path
     host: Host
     newest: CheckpointFile = field(init=False)

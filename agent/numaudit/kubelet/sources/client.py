@@ -22,7 +22,7 @@ from numaudit.errors import InputError, Unavailable, without_password
 from numaudit.kernel.host import Host, explain, may_be_there, read_bytes
 from numaudit.kubelet.parsers.config import LIMITS
 from numaudit.kubelet.sources.patience import time_left
-from numaudit.kubelet.sources.podresources import Answer, Client
+from numaudit.kubelet.sources.podresources import Client, ListAnswer
 from numaudit.kubelet.sources.podresources import socket as podresources_socket
 from numaudit.net import files
 from numaudit.net.connection import Connection
@@ -47,7 +47,7 @@ class NoToken(Unavailable):
     """The kubelet's read-only port is closed, and there is no token for the secure one."""
 
 
-class Answers(Protocol):
+class KubeletAnswers(Protocol):
     """Answers of a kubelet. Each raises Unavailable with the reason."""
 
     def pods(self) -> bytes:
@@ -59,7 +59,7 @@ class Answers(Protocol):
     def metrics(self) -> bytes:
         """Prometheus text."""
 
-    def podresources(self) -> Answer:
+    def podresources(self) -> ListAnswer:
         """Of List."""
 
 
@@ -78,8 +78,8 @@ class RecordedKubelet:
     def metrics(self) -> bytes:
         return self._read("kubelet-metrics.txt")
 
-    def podresources(self) -> Answer:
-        return Answer(self._read("podresources-list.pb"))
+    def podresources(self) -> ListAnswer:
+        return ListAnswer(self._read("podresources-list.pb"))
 
     def _read(self, name: str) -> bytes:
         try:
@@ -184,7 +184,7 @@ class LiveKubelet:
     def metrics(self) -> bytes:
         return self._get("/metrics")
 
-    def podresources(self) -> Answer:
+    def podresources(self) -> ListAnswer:
         return self.resources.list(self.until)
 
     def close(self) -> None:

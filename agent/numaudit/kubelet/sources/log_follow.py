@@ -29,7 +29,7 @@ UNITS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "snap.micro
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line without its end, and when it was logged where the log itself is not the one to ask."""
 
     text: str
@@ -44,7 +44,7 @@ class LogSource(Protocol):
     def lost(self) -> int:
         """Bytes passed over since the start."""
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[LogLine]:
         """The lines since the last read. Raises Unavailable."""
 
 
@@ -66,7 +66,7 @@ class FileLog:
     _skipping: bool = field(default=False, init=False)
     """The line at hand is longer than any we want: pass over it to its end."""
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[LogLine]:
         left = self.at_once
         if self._file is None:
             self._open()
@@ -101,7 +101,7 @@ class FileLog:
         self._offset, self._rest, self._skipping = offset, b"", False
         self._head = b"" if self._file is None else os.pread(self._file.fileno(), _HEAD, 0)
 
-    def _read(self, left: int) -> Iterator[Line]:
+    def _read(self, left: int) -> Iterator[LogLine]:
         if self._file is None:
             return
         end = os.fstat(self._file.fileno()).st_size
@@ -117,13 +117,13 @@ class FileLog:
             left -= len(part)
             yield from self._split(part)
 
-    def _split(self, part: bytes) -> Iterator[Line]:
+    def _split(self, part: bytes) -> Iterator[LogLine]:
         *lines, self._rest = (self._rest + part).split(b"\n")
         for line in lines:
             if self._skipping:
                 self._skipping = False
             else:
-                yield Line(line.decode("utf-8", "replace"))
+                yield LogLine(line.decode("utf-8", "replace"))
         if len(self._rest) > LONGEST_LINE:
             self.lost += len(self._rest)
             self._rest, self._skipping = b"", True
@@ -162,7 +162,7 @@ class JournalLog:
     lost: int = 0
     _cursor: str | None = field(default=None, init=False)
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[LogLine]:
         first = self._cursor is None
         where = ["--boot", f"--lines={_FIRST_LINES}"] if first else [f"--after-cursor={self._cursor}"]
         # Without --all a message of more than 4 KiB, as those with hints are, comes as null.
@@ -189,7 +189,7 @@ class JournalLog:
         if self._cursor is None:
             raise Unavailable(f"the journal has no line of {', '.join(self.units)} since this host started")
 
-    def _lines(self, process: subprocess.Popen[bytes], left: int) -> Iterator[Line]:
+    def _lines(self, process: subprocess.Popen[bytes], left: int) -> Iterator[LogLine]:
         if process.stdout is None:
             return
         while left > 0:
@@ -205,7 +205,7 @@ class JournalLog:
             if line is not None:
                 yield line
 
-    def _entry(self, text: bytes) -> Line | None:
+    def _entry(self, text: bytes) -> LogLine | None:
         try:
             entry = json.loads(text)
         except (ValueError, RecursionError):
@@ -220,7 +220,7 @@ class JournalLog:
             message = bytes(message).decode("utf-8", "replace")
         if not isinstance(message, str):
             return None
-        return Line(message, int(at) / 1e6 if isinstance(at, str) and at.isdigit() and len(at) < 20 else None)
+        return LogLine(message, int(at) / 1e6 if isinstance(at, str) and at.isdigit() and len(at) < 20 else None)
 
 
 def live_log(host: Host) -> LogSource:

@@ -66,14 +66,14 @@ class PodResources:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ListAnswer:
     """A raw answer to List, and the version of the interface that gave it."""
 
     data: bytes
     version: Version = "v1"
 
 
-def decode(answer: Answer) -> tuple[PodResources, ...]:
+def decode(answer: ListAnswer) -> tuple[PodResources, ...]:
     """The pods of an answer. Fields unknown here are passed over.
 
     v1alpha1 lists devices only, so memory and CPUs stay None. Raises ParseError, also for more than a node can have:
@@ -164,14 +164,14 @@ class Client:
     deadline: float = DEADLINE
     _channel: grpc.Channel | None = field(default=None, repr=False)
 
-    def list(self, until: float = math.inf) -> Answer:
+    def list(self, until: float = math.inf) -> ListAnswer:
         """All pods, by v1, else v1alpha1; none after `until` by the monotonic clock. Raises Unavailable."""
         data = self._call("/v1.PodResourcesLister/List", until)
         if data is not None:
-            return Answer(data, "v1")
+            return ListAnswer(data, "v1")
         data = self._call("/v1alpha1.PodResourcesLister/List", until)
         if data is not None:
-            return Answer(data, "v1alpha1")
+            return ListAnswer(data, "v1alpha1")
         raise Unavailable(f"{self.socket}: the kubelet knows neither v1 nor v1alpha1 of the PodResources interface")
 
     def allocatable(self) -> bytes | None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, time
 
-from numaudit.checkpoints.formats.file import Kind
+from numaudit.checkpoints.formats.file import CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
 from numaudit.kernel.host import Host, explain
@@ -27,15 +27,15 @@ from numaudit.kubelet.parsers.pods import PodList, PodReader
 from numaudit.kubelet.sources import podresources, presence, state_files
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
-from numaudit.kubelet.sources.client import Answers, LiveKubelet, RecordedKubelet
+from numaudit.kubelet.sources.client import KubeletAnswers, LiveKubelet, RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog, LogSource, live_log
 from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.memo import Inputs
 from numaudit.kubelet.sources.patience import check_time
 from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.kubelet.sources.polled import Polled
-from numaudit.kubelet.sources.process import Settings
-from numaudit.kubelet.sources.readings import Question, Readings
+from numaudit.kubelet.sources.process import StartSettings
+from numaudit.kubelet.sources.readings import KubeletReadings, Question
 from numaudit.snapshot import Container
 
 SELDOM = 60.0
@@ -58,17 +58,17 @@ class KubeletPoller:
     """Follows the kubelet of one host, also when it restarts, or reads a captured tree."""
 
     host: Host
-    answers: Answers
+    answers: KubeletAnswers
     log: LogSource
     patience: float = PATIENCE
     """Seconds that one poll waits for the running kubelet, all its answers together."""
     max_age: float = math.inf
     """Seconds that the last values of a silent source are used."""
-    newest: Readings | None = None
+    newest: KubeletReadings | None = None
     """Readings of the newest poll; None = no kubelet was there."""
-    _files: dict[Kind, WatchedCheckpoint] = field(init=False)
+    _files: dict[CheckpointKind, WatchedCheckpoint] = field(init=False)
     _machine: MachineWatch = field(init=False)
-    _settings: Polled[Settings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
+    _settings: Polled[StartSettings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
     _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods", every=SELDOM))
     _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources", every=SELDOM))
     _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
@@ -77,7 +77,7 @@ class KubeletPoller:
     _pod_reader: PodReader = field(default_factory=PodReader)
     _resources_version: str | None = None
     _configz_error: Exception | None = None
-    _located: Settings | Unavailable | None = None
+    _located: StartSettings | Unavailable | None = None
     """Settings that `locate` has read, for the poll after it."""
     _news: Inputs = field(default_factory=Inputs)
     _pid: int | None = None
@@ -121,7 +121,7 @@ class KubeletPoller:
             self._located = error
         return self.host
 
-    def poll(self, containers: Sequence[Container]) -> Readings:
+    def poll(self, containers: Sequence[Container]) -> KubeletReadings:
         """Ask every source that may have changed. Raises Unavailable where there is no kubelet at all."""
         files = self._begin()
         if self._has_news(containers, files.values()):
@@ -131,7 +131,7 @@ class KubeletPoller:
         self._pods.ask(self._read_pods)
         return self._end(files)
 
-    def poll_state(self) -> Readings:
+    def poll_state(self) -> KubeletReadings:
         """Ask what decides about the kubelet's next start, and the pods whose entries the checkpoints have.
 
         Raises Unavailable where there is no kubelet at all.
@@ -140,7 +140,7 @@ class KubeletPoller:
         self._pods.ask(self._read_pods)
         return self._end(files)
 
-    def _begin(self) -> dict[Kind, CheckpointFile]:
+    def _begin(self) -> dict[CheckpointKind, CheckpointFile]:
         """The settings, then the checkpoints: those before the pods, for an entry whose pod is not listed is stale."""
         if isinstance(self.answers, LiveKubelet):
             self.answers.until = monotonic() + self.patience
@@ -159,13 +159,13 @@ class KubeletPoller:
         given = isinstance(self.answers, LiveKubelet) and self.answers.endpoint is not None
         return given or self._pid is not None or presence.left_something(self.host)
 
-    def _end(self, files: dict[Kind, CheckpointFile]) -> Readings:
+    def _end(self, files: dict[CheckpointKind, CheckpointFile]) -> KubeletReadings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
         self._lines.ask(self._read_log)
         now = time()
         for one in (self._settings, self._pods, self._resources, self._metrics):
             one.expire(now, self.max_age)
-        self.newest = Readings(
+        self.newest = KubeletReadings(
             checkpoints=files,
             last_good_at={kind: one.last_good_at for kind, one in self._files.items()},
             config=KubeletConfig() if self._settings.value is None else self._settings.value.config,
@@ -223,7 +223,7 @@ class KubeletPoller:
             for source in (self._settings, self._pods, self._resources, self._metrics, self._lines):
                 source.again()
 
-    def _read_settings(self) -> tuple[Settings, str | None]:
+    def _read_settings(self) -> tuple[StartSettings, str | None]:
         """Settings that the kubelet reports, else those of its start."""
         settings, problem = None, ""
         try:
@@ -239,17 +239,17 @@ class KubeletPoller:
             if settings is None:
                 raise Unavailable(f"{problem}; {explain(error)}") from None
             return settings, settings.reason
-        return Settings(
+        return StartSettings(
             kubelet_config.settle(in_force, {}, "configz"), None if settings is None else settings.root_dir
         ), None
 
-    def _started_with(self) -> Settings:
+    def _started_with(self) -> StartSettings:
         found, self._located = self._located, None
         if isinstance(found, Unavailable):
             raise found
         return found or kubelet_process.read_settings(self.host, self._pid)
 
-    def _use(self, settings: Settings) -> None:
+    def _use(self, settings: StartSettings) -> None:
         if isinstance(self.answers, LiveKubelet):
             self.answers.config = settings.config.document
         if settings.root_dir is not None and settings.root_dir != self.host.kubelet_root:

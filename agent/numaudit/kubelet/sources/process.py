@@ -19,7 +19,7 @@ _USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", 
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class StartSettings:
     """The configuration, and what of it could not be seen."""
 
     config: KubeletConfig
@@ -37,12 +37,12 @@ class Located:
     host: Host
     pid: int | None = None
     """None = no kubelet is visible."""
-    settings: Settings | None = None
+    settings: StartSettings | None = None
     problem: str | None = None
     """Why the settings are not known."""
 
 
-def read_settings(host: Host, pid: int | None) -> Settings:
+def read_settings(host: Host, pid: int | None) -> StartSettings:
     """From the process's flags and the files they name, or from a file in a usual place.
 
     Raises Unavailable when there is neither, or a file cannot be read or is not understood.
@@ -55,7 +55,7 @@ def read_settings(host: Host, pid: int | None) -> Settings:
         unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
     files = {path: _read(host, path) for path in paths}
     merged = kubelet_config.merge([_parse(host, path, body) for path, body in files.items()], flags.fields)
-    return Settings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, files)
+    return StartSettings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, files)
 
 
 def locate(host: Host) -> Located:

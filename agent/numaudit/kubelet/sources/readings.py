@@ -8,7 +8,7 @@ from typing import Literal
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.intent import KubeletConfig, SourceName, SourceState
 from numaudit.kubelet.parsers.admissions import LogFacts
@@ -21,15 +21,19 @@ from numaudit.topology.machine import Machine
 Question = Literal["/pods", "/configz", "/metrics", "podresources"]
 """Sources of a kubelet: three pages, and List of PodResources."""
 
-_NAMES: Mapping[Kind, SourceName] = {MEMORY: "memory checkpoint", CPU: "cpu checkpoint", DEVICES: "device checkpoint"}
+_NAMES: Mapping[CheckpointKind, SourceName] = {
+    MEMORY: "memory checkpoint",
+    CPU: "cpu checkpoint",
+    DEVICES: "device checkpoint",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class KubeletReadings:
     """The values of every source in use, those of earlier ticks included where a source does not answer now."""
 
-    checkpoints: Mapping[Kind, CheckpointFile] = field(default_factory=dict)
-    last_good_at: Mapping[Kind, float | None] = field(default_factory=dict)
+    checkpoints: Mapping[CheckpointKind, CheckpointFile] = field(default_factory=dict)
+    last_good_at: Mapping[CheckpointKind, float | None] = field(default_factory=dict)
     """When each of them was last good, seconds since the epoch."""
     config: KubeletConfig = KubeletConfig()
     """The kubelet's own settings, from /configz or from its files and flags."""
@@ -75,7 +79,7 @@ class Readings:
         found = self._good(DEVICES)
         return found if isinstance(found, DeviceCheckpoint) else None
 
-    def _good(self, kind: Kind) -> Checkpoint | None:
+    def _good(self, kind: CheckpointKind) -> Checkpoint | None:
         return self.checkpoints[kind].good if kind in self.checkpoints else None
 
     @property
@@ -98,7 +102,9 @@ class Readings:
         return None if self.polled_at is None or one.read_at is None else max(0.0, self.polled_at - one.read_at)
 
 
-def _state_of(kind: Kind, file: CheckpointFile, last_good_at: float | None, any_is_current: bool) -> SourceState:
+def _state_of(
+    kind: CheckpointKind, file: CheckpointFile, last_good_at: float | None, any_is_current: bool
+) -> SourceState:
     name = _NAMES[kind]
     if file.is_current:
         return SourceState(name, "ok", None, last_good_at)

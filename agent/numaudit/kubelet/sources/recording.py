@@ -15,16 +15,16 @@ from numaudit.kubelet.parsers import pods
 from numaudit.kubelet.sources import podresources, presence
 from numaudit.kubelet.sources.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.sources.log_follow import LogSource, live_log
-from numaudit.kubelet.sources.process import Settings
+from numaudit.kubelet.sources.process import StartSettings
 
 _SECRET = frozenset({"staticPodURLHeader"})
 """Fields of a KubeletConfiguration that may hold credentials."""
 
-Answer = tuple[str, bytes | None]
+RecordedAnswer = tuple[str, bytes | None]
 """File name, content; None = this one could not be had."""
 
 
-def record(host: Host, settings: Settings | None) -> Iterator[Answer]:
+def record(host: Host, settings: StartSettings | None) -> Iterator[RecordedAnswer]:
     """The files of the folder `numaudit/`. None at all where there is no kubelet; a captured tree gives what it has.
 
     `settings`: of the running kubelet, which say where it listens; None = not known.
@@ -42,7 +42,7 @@ def record(host: Host, settings: Settings | None) -> Iterator[Answer]:
         live.close()
 
 
-def ask(live: LiveKubelet, log: LogSource) -> Iterator[Answer]:
+def ask(live: LiveKubelet, log: LogSource) -> Iterator[RecordedAnswer]:
     """Ask a running kubelet for each file; what it does not answer is None."""
     for name, question in _questions(live, log).items():
         try:
@@ -62,7 +62,7 @@ def _questions(live: LiveKubelet, log: LogSource) -> Mapping[str, Callable[[], b
     }
 
 
-def _list(answer: podresources.Answer) -> bytes | None:
+def _list(answer: podresources.ListAnswer) -> bytes | None:
     """A captured tree has v1 only: it keeps no word of the version."""
     return answer.data if answer.version == "v1" else None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import sleep, time
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
-from numaudit.checkpoints.formats.file import Kind
+from numaudit.checkpoints.formats.file import CheckpointKind
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.outlook import StartingKubelet
 from numaudit.kernel.host import Host
@@ -31,7 +31,7 @@ _TRIES_OF_A_GAP = 4
 _BETWEEN_WRITES = frozenset({"entries-do-not-add-up", "machine-state-missing", "cpu-state-refused"})
 
 
-def read(kind: Kind, path: Path, host: Host) -> bytes | None:
+def read(kind: CheckpointKind, path: Path, host: Host) -> bytes | None:
     """As `state_files.read`; read again for up to half a second while it was just written and does not add up.
 
     `host`: whose CPUs those of the CPU Manager's file are.
@@ -52,7 +52,7 @@ def _is_young(path: Path) -> bool:
         return False
 
 
-def _tries(kind: Kind, data: bytes, host: Host) -> int:
+def _tries(kind: CheckpointKind, data: bytes, host: Host) -> int:
     """How often to read again: not when it adds up, or is wrong in a way that no write of the kubelet leaves."""
     content = decode(kind, data).content
     if content is None:

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from numaudit.checkpoints.formats import file as checkpoints
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint, Kind
+from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.replace_file import replace_file
 
 
-def paths(host: Host) -> Mapping[Kind, Path]:
+def paths(host: Host) -> Mapping[CheckpointKind, Path]:
     """Where the kubelet keeps each checkpoint, whether it is there or not."""
     return {
         MEMORY: host.kubelet / MEMORY,

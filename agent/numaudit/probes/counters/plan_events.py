@@ -19,7 +19,7 @@ from numaudit.kernel.tracing.perf_event import Event
 from numaudit.pmu.choose import CannotCount, Plan, first_that_opens, plans
 from numaudit.probes import reasons
 from numaudit.probes.counters.accesses import WORDS, Words
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 _LOAD = 16 << 20
 """Bytes that are used to see whether the events count."""
@@ -75,9 +75,9 @@ def plans_here(host: Host) -> Sequence[Plan]:
     try:
         return plans(read_cores(host, read_machine(host)))
     except CannotCount as error:
-        raise Refusal(Reason.NO_PMU, error.text) from error
+        raise ProbeRefusal(Reason.NO_PMU, error.text) from error
     except Unavailable as error:
-        raise Refusal(Reason.NO_PMU, str(error)) from error
+        raise ProbeRefusal(Reason.NO_PMU, str(error)) from error
 
 
 def choose_plan(host: Host, find_plans: FindPlans) -> Plan:
@@ -92,10 +92,10 @@ def choose_plan(host: Host, find_plans: FindPlans) -> Plan:
     return plan
 
 
-def cannot_open(plan: Plan, error: OSError) -> Refusal:
+def cannot_open(plan: Plan, error: OSError) -> ProbeRefusal:
     names = ", ".join(dict.fromkeys(event.name for event in plan.events))
     if error.errno in _NOT_HERE:
-        return Refusal(Reason.NO_PMU, f"the kernel does not count {names}: {error.strerror}")
+        return ProbeRefusal(Reason.NO_PMU, f"the kernel does not count {names}: {error.strerror}")
     return reasons.of_perf_event(f"cannot count {names}", error)
 
 
@@ -115,13 +115,17 @@ def require_counts(plan: Plan, counters: Collection[PlanEvents]) -> None:
         found = plan.accesses([float(count) for count in counts])
         if found is not None and found.local + found.remote > 0:
             if sum(map(operator.mul, plan.local, counts)) < 0:
-                raise Refusal(Reason.COUNTS_NOTHING, f"{names}: they count fewer accesses in total than remote ones")
+                raise ProbeRefusal(
+                    Reason.COUNTS_NOTHING, f"{names}: they count fewer accesses in total than remote ones"
+                )
             return
     if not any(totals[2::WORDS]):
-        raise Refusal(
+        raise ProbeRefusal(
             Reason.BUSY, f"the counters never run for {names}: another user has them, such as the NMI watchdog"
         )
-    raise Refusal(Reason.COUNTS_NOTHING, f"the events {names} can be opened, but count nothing while memory is used")
+    raise ProbeRefusal(
+        Reason.COUNTS_NOTHING, f"the events {names} can be opened, but count nothing while memory is used"
+    )
 
 
 def use_memory() -> None:

@@ -22,7 +22,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.pmu.choose import Plan
 from numaudit.probes.counters.accesses import AccessCounts, AccessSums
 from numaudit.probes.counters.plan_events import PlanEvents, cannot_open, require_counts
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 MOST_CGROUPS = 64
 _PART_OF_LIMIT = 2
@@ -141,7 +141,7 @@ class PmuOfCgroups:
             text = (
                 f"{cpus * len(self.plan.events)} descriptors are needed for each cgroup: a limit of {needed} at least"
             )
-            raise Refusal(Reason.TOO_MANY_FILES, text)
+            raise ProbeRefusal(Reason.TOO_MANY_FILES, text)
         leaves = self._leaves()
         candidates = [one for one in leaves if self._wanted is None or one in self._wanted]
         candidates.sort(key=lambda one: one not in self._opened)
@@ -152,7 +152,7 @@ class PmuOfCgroups:
         try:
             hierarchies = cgroup.find_hierarchies(self._host)
         except Unavailable as error:
-            raise Refusal(Reason.NO_CGROUPS, str(error)) from error
+            raise ProbeRefusal(Reason.NO_CGROUPS, str(error)) from error
         assert hierarchies.unified is not None  # a session without it refuses every probe
         groups = list(cgroup.walk(replace(hierarchies, memory=hierarchies.unified), {}))
         inner = {group.parent for group in groups if group.path != "/"}

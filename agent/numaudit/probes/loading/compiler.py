@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from numaudit.probes import reasons
 from numaudit.probes.loading import bytecode
 from numaudit.probes.loading.bytecode import Bytecode, MapShape
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 if TYPE_CHECKING:
     import bcc
@@ -29,10 +29,10 @@ def check_bcc() -> str:
     except (ImportError, OSError) as error:
         raise reasons.of_import(error) from error
     if not hasattr(bcc, "BPF"):
-        raise Refusal(Reason.NO_BCC, f"the module bcc at {bcc.__file__} is another project of that name")
+        raise ProbeRefusal(Reason.NO_BCC, f"the module bcc at {bcc.__file__} is another project of that name")
     source = os.environ["BCC_KERNEL_SOURCE"]
     if not Path(source, "include/linux/kconfig.h").is_file():
-        raise Refusal(Reason.NO_HEADERS, f"BCC_KERNEL_SOURCE={source} holds no include/linux/kconfig.h")
+        raise ProbeRefusal(Reason.NO_HEADERS, f"BCC_KERNEL_SOURCE={source} holds no include/linux/kconfig.h")
     return str(bcc.__version__)
 
 

@@ -19,7 +19,7 @@ from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.btf import Btf, Function
 from numaudit.probes import reasons
 from numaudit.probes.loading.loader import LoadedProbe, Program
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 Way = Literal["kprobe", "fentry"]
 WAYS: tuple[Way, ...] = ("kprobe", "fentry")
@@ -40,7 +40,7 @@ class Programs:
 
     wanted: tuple[Program, ...]
     """Each may be refused; then the other is used."""
-    refused: Mapping[str, Refusal]
+    refused: Mapping[str, ProbeRefusal]
     """Programs that need not be tried on this host, by their function in the text."""
 
 
@@ -62,17 +62,17 @@ def registers() -> tuple[int, ...]:
     return tuple(WORD * place for place in _ARGUMENT_REGISTERS.get(os.uname().machine, (0, 0, 0, 0)))
 
 
-def read_btf(host: Host) -> Btf | Refusal:
+def read_btf(host: Host) -> Btf | ProbeRefusal:
     """This kernel's types, or why they cannot be known."""
     try:
         return btf.read(host)
     except Unavailable as error:
-        return Refusal(Reason.NO_BTF, str(error))
+        return ProbeRefusal(Reason.NO_BTF, str(error))
     except (OSError, ParseError) as error:
-        return Refusal(Reason.NO_BTF, f"this kernel's BTF cannot be read: {error}")
+        return ProbeRefusal(Reason.NO_BTF, f"this kernel's BTF cannot be read: {error}")
 
 
-def programs(prefix: str, function: str, found: Function | Refusal | None) -> Programs:
+def programs(prefix: str, function: str, found: Function | ProbeRefusal | None) -> Programs:
     """Both ways as far as this machine has them; `found` is the function in BTF, None = it is not there."""
     wanted, refused = [], {}
     kprobe, fentry = (program_name(prefix, way) for way in WAYS)
@@ -82,12 +82,12 @@ def programs(prefix: str, function: str, found: Function | Refusal | None) -> Pr
     else:
         known = ", ".join(_ARGUMENT_REGISTERS)
         text = f"where {machine} passes arguments is not known; supported: {known}"
-        refused[kprobe] = Refusal(Reason.UNSUPPORTED, text)
+        refused[kprobe] = ProbeRefusal(Reason.UNSUPPORTED, text)
     if isinstance(found, Function):
         tracing = ProgramType.TRACING
         wanted.append(Program(fentry, tracing, kernel_function=function, btf_id=found.id, may_fail=True))
     else:
-        absent = Refusal(Reason.NO_BTF, f"this kernel's BTF does not describe {function}")
+        absent = ProbeRefusal(Reason.NO_BTF, f"this kernel's BTF does not describe {function}")
         refused[fentry] = found if found is not None else absent
     return Programs(tuple(wanted), refused)
 
@@ -98,11 +98,11 @@ def attach(host: Host, loaded: LoadedProbe, prefix: str, function: str, ways: Se
     for way in ways:
         try:
             return Attached(way, _attach(host, loaded, prefix, function, way))
-        except Refusal as refusal:
+        except ProbeRefusal as refusal:
             refusals[way] = refusal
     words = "; ".join(f"{way}: {refusal.text}" for way, refusal in refusals.items())
     first = next(iter(refusals.values()))
-    raise Refusal(first.reason, f"no program can be put on {function}: {words}")
+    raise ProbeRefusal(first.reason, f"no program can be put on {function}: {words}")
 
 
 def _attach(host: Host, loaded: LoadedProbe, prefix: str, function: str, way: Way) -> int:
@@ -117,7 +117,7 @@ def _at_kprobe(host: Host, function: str, program: int) -> int:
     try:
         event = perf_event.open_kprobe(host, function, cpu=perf_event.any_cpu(host))
     except FileNotFoundError:
-        raise Refusal(Reason.NO_KPROBES, "this kernel has no kprobes, or hides the function") from None
+        raise ProbeRefusal(Reason.NO_KPROBES, "this kernel has no kprobes, or hides the function") from None
     except OSError as error:
         raise reasons.of_perf_event("cannot be opened", error) from error
     try:

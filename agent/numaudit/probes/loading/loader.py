@@ -26,7 +26,7 @@ from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_load import TRACE_FENTRY, TRACE_ITER
 from numaudit.probes import reasons
 from numaudit.probes.loading import program_sources
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 DEADLINE = 60.0
 """Seconds. A loader takes less than one on an idle machine, and some ten in an emulated guest."""
@@ -78,7 +78,7 @@ class ProbeRequest:
     """Further numbers that the text leaves open: PROBE_CONSTANT, and offsets of PROBE_LOAD that are no tracepoint's."""
     defines: Mapping[str, int] = field(default_factory=dict)
     """Macros that change the code itself. Bytecode is stored for the values that the text names as its forms."""
-    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    refused: Mapping[str, ProbeRefusal] = field(default_factory=dict)
     """Programs of the text that are not even tried on this host, by function."""
     source: Path | None = None
     """The text; None = `NAME.bpf.c` among our own."""
@@ -96,7 +96,7 @@ class LoadedProbe:
     """`category:event` -> the kernel's number of it."""
     kernel_functions: Mapping[str, str] = field(default_factory=dict)
     """Requested program -> the kernel function that it watches."""
-    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    refused: Mapping[str, ProbeRefusal] = field(default_factory=dict)
     """Programs that might fail, and did, or were not tried: by function."""
     compiled: str | None = None
     """Why the text was compiled on this host; None = its bytecode was stored."""
@@ -108,7 +108,7 @@ class LoadedProbe:
             os.close(descriptor)
 
 
-Answer = LoadedProbe | Refusal
+Answer = LoadedProbe | ProbeRefusal
 """The outcome of loading one probe."""
 
 
@@ -127,7 +127,7 @@ def load(
         waiting = [probe for probe in probes if _may_try_again(outcomes.get(probe.name))]
         if waiting:
             outcomes.update(_run(str(python), waiting, end))
-    nothing = Refusal(Reason.NO_BCC, "no Python interpreter was found to run bcc")
+    nothing = ProbeRefusal(Reason.NO_BCC, "no Python interpreter was found to run bcc")
     return {probe.name: outcomes.get(probe.name, nothing) for probe in probes}
 
 
@@ -156,7 +156,7 @@ class _Source:
 
 
 def _may_try_again(outcome: Answer | None) -> bool:
-    return outcome is None or (isinstance(outcome, Refusal) and outcome.reason in _WITHOUT_BCC)
+    return outcome is None or (isinstance(outcome, ProbeRefusal) and outcome.reason in _WITHOUT_BCC)
 
 
 def _run(python: str, probes: Sequence[ProbeRequest], end: float) -> dict[str, Answer]:
@@ -179,15 +179,15 @@ def _converse(
             try:
                 child = _start(python, theirs, end, log)
             except OSError as error:
-                return _refuse(probes, Refusal(Reason.LOADER_DIED, f"cannot start {python}: {error.strerror}"))
+                return _refuse(probes, ProbeRefusal(Reason.LOADER_DIED, f"cannot start {python}: {error.strerror}"))
         outcomes: dict[str, Answer] = {}
         try:
             ended_early = _receive(ours, probes, sources, end, outcomes)
             silent = _died(child, log) if ended_early else None
-        except Refusal as refusal:
+        except ProbeRefusal as refusal:
             silent = refusal
         except TimeoutError:
-            silent = Refusal(Reason.LOADER_TIMEOUT, "the loader process did not finish in time and was killed")
+            silent = ProbeRefusal(Reason.LOADER_TIMEOUT, "the loader process did not finish in time and was killed")
         except BaseException:
             close(outcomes)
             raise
@@ -259,7 +259,7 @@ def _receive(
         if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
             for descriptor in descriptors:
                 os.close(descriptor)
-            raise Refusal(Reason.TOO_MANY_FILES, f"the loader's answer was cut short (flags {flags:#x})")
+            raise ProbeRefusal(Reason.TOO_MANY_FILES, f"the loader's answer was cut short (flags {flags:#x})")
         answer = json.loads(message)
         name = answer["name"]
         outcomes[name] = _unpack(answer, descriptors, requests[name], sources[name].compiled)
@@ -271,10 +271,10 @@ def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeReques
         reason, text = Reason(answer["reason"]), answer["text"]
         if compiled is not None and reason in _WITHOUT_BCC:
             text = f"{compiled}, and {text}"
-        return Refusal(reason, text)
+        return ProbeRefusal(reason, text)
     programs = dict(zip(answer["programs"], descriptors, strict=False))
     maps = dict(zip(answer["maps"], descriptors[len(programs) :], strict=True))
-    failed = {function: Refusal(Reason(why), text) for function, (why, text) in answer["refused"].items()}
+    failed = {function: ProbeRefusal(Reason(why), text) for function, (why, text) in answer["refused"].items()}
     watched = {one.function: one.kernel_function for one in request.programs if one.kernel_function}
     refused = {**request.refused, **failed}
     return LoadedProbe(
@@ -282,18 +282,18 @@ def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeReques
     )
 
 
-def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> Refusal:
+def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> ProbeRefusal:
     """Why the process closed its end early."""
     try:
         code = child.wait(timeout=_GRACE)
     except subprocess.TimeoutExpired:
-        return Refusal(Reason.LOADER_DIED, "the loader process closed its socket too early")
+        return ProbeRefusal(Reason.LOADER_DIED, "the loader process closed its socket too early")
     log.seek(0)
     lines = log.read().decode("utf-8", "replace").strip().splitlines()
     reason, how = Reason.LOADER_FAILED, f"with exit code {code}"
     if code < 0:
         reason, how = Reason.LOADER_DIED, f"by signal {signal.Signals(-code).name}"
-    return Refusal(reason, f"the loader process ended {how}; its last words: {lines[-1] if lines else '-'}")
+    return ProbeRefusal(reason, f"the loader process ended {how}; its last words: {lines[-1] if lines else '-'}")
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -310,5 +310,5 @@ def close(outcomes: Mapping[str, Answer]) -> None:
             outcome.close()
 
 
-def _refuse(probes: Iterable[ProbeRequest], refusal: Refusal) -> dict[str, Answer]:
+def _refuse(probes: Iterable[ProbeRequest], refusal: ProbeRefusal) -> dict[str, Answer]:
     return {probe.name: refusal for probe in probes}

@@ -26,7 +26,7 @@ from numaudit.kernel.tracing.bpf_load import LoadError
 from numaudit.probes import reasons
 from numaudit.probes.loading import bytecode, compiler
 from numaudit.probes.loading.bytecode import Bytecode
-from numaudit.probes.reasons import Reason, Refusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _LARGEST_REQUEST = 1 << 20
@@ -41,7 +41,7 @@ def main(channel: socket.socket) -> None:
     for request in json.loads(channel.recv(_LARGEST_REQUEST)):
         try:
             _load(channel, request)
-        except Refusal as refusal:
+        except ProbeRefusal as refusal:
             answer = {"name": request["name"], "reason": refusal.reason.value, "text": refusal.text}
             channel.send(json.dumps(answer).encode())
 
@@ -109,12 +109,12 @@ def _tracepoints(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, tup
             ids[name] = int(Path(folder, "id").read_text(encoding="ascii"))
             found = read_fields(Path(folder, "format").read_text(encoding="utf-8")) if program["fields"] else {}
         except FileNotFoundError:
-            raise Refusal(Reason.NO_TRACEPOINT, f"this kernel has no tracepoint {name}") from None
+            raise ProbeRefusal(Reason.NO_TRACEPOINT, f"this kernel has no tracepoint {name}") from None
         except OSError as error:
             raise reasons.of_tracefs(f"cannot read {folder}", error) from error
         for own, field in program["fields"].items():
             if field not in found:
-                raise Refusal(Reason.NO_TRACEPOINT, f"this kernel's tracepoint {name} has no field {field}")
+                raise ProbeRefusal(Reason.NO_TRACEPOINT, f"this kernel's tracepoint {name} has no field {field}")
             fields[own] = found[field]
     return ids, fields
 
@@ -151,7 +151,7 @@ def _find_tracefs() -> str:
         what = f"tracefs is not to be seen at {' or '.join(TRACEFS)} and cannot be mounted"
         refusal = reasons.of_error(what, OSError(code, os.strerror(code)))
         is_permission = refusal.reason is Reason.NO_PERMISSION
-        raise refusal if is_permission else Refusal(Reason.NO_TRACEFS, refusal.text)
+        raise refusal if is_permission else ProbeRefusal(Reason.NO_TRACEFS, refusal.text)
     return TRACEFS[0]
 
 

@@ -19,7 +19,7 @@ GateState = Literal["passed", "failed", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GateLimits:
     """Limits of a gate. None = no limit."""
 
     remote: float | None = None
@@ -44,7 +44,7 @@ class GateCheck:
 
 
 def judge_gate(
-    container: ContainerReport, limits: Limits, migrations_doubt: str | None = None
+    container: ContainerReport, limits: GateLimits, migrations_doubt: str | None = None
 ) -> tuple[GateCheck, ...]:
     """The checks that were asked for. `migrations_doubt`: why not all migrations were counted; None = they were."""
     return tuple(_checks(container, limits, migrations_doubt))
@@ -58,7 +58,7 @@ def worst_state(checks: tuple[GateCheck, ...]) -> GateState:
     return "inconclusive" if "inconclusive" in states or not states else "passed"
 
 
-def _checks(container: ContainerReport, limits: Limits, doubt: str | None) -> Iterator[GateCheck]:
+def _checks(container: ContainerReport, limits: GateLimits, doubt: str | None) -> Iterator[GateCheck]:
     name = full_name(container)
     if limits.remote is not None:
         state, evidence = _remote(container, limits.remote)

@@ -11,7 +11,7 @@ from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.bars import HEIGHT, bars
 from numaudit.views.page.markup import Markup, element, join, short
-from numaudit.views.page.part import Part
+from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import box
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
@@ -22,7 +22,7 @@ _LONGEST = 12
 """Characters of a cell that is not broken into lines."""
 
 
-def containers_part(report: Report) -> Part:
+def containers_part(report: Report) -> PageSection:
     """Words, legend, controls (shown by the script) and the table, the worst container first."""
     nodes = [one.numa_node for one in report.nodes]
     rows = [one for one in report.containers if not is_small_remainder(one)]
@@ -35,7 +35,7 @@ def containers_part(report: Report) -> Part:
         box(_table(rows, nodes), aria_labelledby="containers"),
         element("p", f"Left out: {small_remainders(left_out)}; -o json has all.") if left_out else "",
     )
-    return Part("containers", "Containers", content)
+    return PageSection("containers", "Containers", content)
 
 
 def _not_asked_for(report: Report) -> Markup | str:

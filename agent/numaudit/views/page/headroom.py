@@ -9,7 +9,7 @@ from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
 from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.part import Part
+from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import table
 
 _MAP = ("Node", "Group", "Allocatable", "Promised", "Free", "Stranded", "Without promise", "Uses free", "Uses promised")
@@ -20,7 +20,7 @@ _HELP = (
 )
 
 
-def headroom_part(manager: MemoryManagerReport | None) -> Part:
+def headroom_part(manager: MemoryManagerReport | None) -> PageSection:
     """The Memory Manager's room for new containers."""
     if manager is None:
         content: tuple[Markup | str, ...] = (element("p", "There is no memory map of the kubelet's Memory Manager."),)
@@ -31,7 +31,7 @@ def headroom_part(manager: MemoryManagerReport | None) -> Part:
             *_admissible(manager),
             _holders(manager),
         )
-    return Part("headroom", "Headroom", content)
+    return PageSection("headroom", "Headroom", content)
 
 
 def _rows(manager: MemoryManagerReport) -> Iterator[tuple[str, ...]]:

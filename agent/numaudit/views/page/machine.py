@@ -11,7 +11,7 @@ from numaudit.report.words import or_unknown
 from numaudit.topology.sizes import in_units
 from numaudit.views.page.drawing import DrawnNode, machine_file, node_map
 from numaudit.views.page.markup import Markup, element
-from numaudit.views.page.part import Part
+from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import box, table
 
 _MAP = (
@@ -40,7 +40,7 @@ def _remarks(node: TopologyNode) -> tuple[str, ...]:
     return (*cores, *sockets, *pages)
 
 
-def nodes_part(report: Report) -> Part:
+def nodes_part(report: Report) -> PageSection:
     """The map with the containers in it, then the nodes and their distances as tables."""
     title = "Map of the NUMA nodes and the containers that hold most memory on each"
     drawn = node_map([_drawn(node, report) for node in report.nodes], title)
@@ -50,7 +50,7 @@ def nodes_part(report: Report) -> Part:
         element("p", _RESIDUAL),
         _distances(report.nodes),
     )
-    return Part("nodes", "Nodes", content)
+    return PageSection("nodes", "Nodes", content)
 
 
 def _memory(report: Report) -> Markup:

@@ -13,7 +13,7 @@ from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
 from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.part import Part
+from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import table
 
 _SHOWN = ("unknown", "split")
@@ -23,10 +23,10 @@ _ITEMS = 5
 """Of a longer list the rest is folded away."""
 
 
-def findings_part(report: Report) -> Part:
+def findings_part(report: Report) -> PageSection:
     """Misaligned containers and findings, each group with its one remedy."""
     parts = [*_verdicts(report.containers), *_findings(report)]
-    return Part("findings", "Findings, and what to do", tuple(parts) or (element("p", _nothing(report)),))
+    return PageSection("findings", "Findings, and what to do", tuple(parts) or (element("p", _nothing(report)),))
 
 
 def _nothing(report: Report) -> str:
@@ -86,7 +86,7 @@ def _list(items: Sequence[Markup]) -> Iterator[Markup]:
         yield element("details", element("summary", f"{len(rest)} more"), element("ul", rest))
 
 
-def refused_part(report: Report) -> Part | None:
+def refused_part(report: Report) -> PageSection | None:
     """Pods that the kubelet refused; nothing where there are none."""
     if not report.rejections:
         return None
@@ -95,7 +95,7 @@ def refused_part(report: Report) -> Part | None:
         for one in report.rejections
     )
     titles = ("Pod", "Outcome", "The kubelet's words", "Asked for", "When")
-    return Part("refused", "Refused pods", (table("Pods that the kubelet refused", titles, rows),))
+    return PageSection("refused", "Refused pods", (table("Pods that the kubelet refused", titles, rows),))
 
 
 def _pod(one: HintOutcome) -> str:
@@ -106,7 +106,7 @@ def _asked(asked: Mapping[str, int] | None) -> str:
     return ", ".join(f"{name} {size(amount)}" for name, amount in (asked or {}).items() if amount)
 
 
-def state_part(checkpoints: Sequence[CheckpointReport]) -> Part | None:
+def state_part(checkpoints: Sequence[CheckpointReport]) -> PageSection | None:
     """The kubelet's checkpoints; nothing on a host without a kubelet."""
     if not checkpoints:
         return None
@@ -122,10 +122,10 @@ def state_part(checkpoints: Sequence[CheckpointReport]) -> Part | None:
         for found in one.findings
     ]
     caption = "Would the kubelet start with them?"
-    return Part("state", "The kubelet's state files", (table(caption, titles, rows), *found))
+    return PageSection("state", "The kubelet's state files", (table(caption, titles, rows), *found))
 
 
-def unknown_part(report: Report) -> Part | None:
+def unknown_part(report: Report) -> PageSection | None:
     """Unknown figures with their reasons."""
     reasons: dict[str, list[str]] = {}
     for one in report.containers:
@@ -139,7 +139,7 @@ def unknown_part(report: Report) -> Part | None:
     if not items:
         return None
     listed = _list([element("li", item) for item in items])
-    return Part("unknown", "What is not known, and why", tuple(listed))
+    return PageSection("unknown", "What is not known, and why", tuple(listed))
 
 
 def when(seconds: float) -> str:

@@ -9,7 +9,7 @@ from numaudit.views.page.markup import Markup, element
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PageSection:
     """One section of the page."""
 
     id: str
@@ -20,7 +20,7 @@ class Part:
         return element("section", element("h2", self.title, id=self.id), self.content)
 
 
-def links(parts: Iterable[Part]) -> Markup:
+def links(parts: Iterable[PageSection]) -> Markup:
     """A way to each part, past tables of a thousand rows."""
     items = (element("li", element("a", part.title, href=f"#{part.id}")) for part in parts)
     return element("nav", element("ul", items), aria_label="Parts of this page")

@@ -13,7 +13,7 @@ from numaudit.views.page.headroom import headroom_part
 from numaudit.views.page.machine import nodes_part
 from numaudit.views.page.markup import Markup, element, join
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
-from numaudit.views.page.part import Part, links
+from numaudit.views.page.part import PageSection, links
 
 SKIP = element("a", "Skip to the containers", href="#containers", class_="skip")
 
@@ -41,7 +41,7 @@ def report_content(report: Report) -> Markup:
     return join((header, element("main", (part.section() for part in parts))))
 
 
-def _parts(report: Report) -> Iterator[Part | None]:
+def _parts(report: Report) -> Iterator[PageSection | None]:
     """Parts of the page. Remedies come first; the machine comes before a table of perhaps a thousand rows."""
     yield findings_part(report)
     yield nodes_part(report)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaudit.report.cells import Tone
-from numaudit.report.columns import Column, Place, Row, columns_of
+from numaudit.report.columns import Column, ColumnPlaces, Row, columns_of
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.terminal.fit import Filled, filled_table, fit, left_out
 
@@ -32,7 +32,7 @@ def container_table(
 
 
 def _filled(
-    column: Column[ContainerReport], place: Place, shown: Sequence[ContainerReport], apart: Sequence[int]
+    column: Column[ContainerReport], place: ColumnPlaces, shown: Sequence[ContainerReport], apart: Sequence[int]
 ) -> list[Filled]:
     """The column; or one for each of these nodes, if it can be taken apart."""
     if column.of_node is None:
@@ -42,7 +42,7 @@ def _filled(
     return [Filled(f">N{node}", place.leaves, [column.of_node(node, one) for one in shown]) for node in apart]
 
 
-def fill(column: Column[Row], place: Place, rows: Sequence[Row], rank: int | None = None) -> Filled:
+def fill(column: Column[Row], place: ColumnPlaces, rows: Sequence[Row], rank: int | None = None) -> Filled:
     """The column with its cells, for `fit`. `rank`: when it leaves, if not as its place says."""
     name = f"{'>' if column.is_number else ''}{column.heading(place)}"
     leaves = place.leaves if rank is None else rank

@@ -22,7 +22,7 @@ from numaudit.api.selection import with_words
 from numaudit.views.top import head, keys
 from numaudit.views.top.columns import container_grid, node_grid
 from numaudit.views.top.lines import Lines, Rows, in_ascii
-from numaudit.views.top.news import Ended, Failed, Feed, Key, Measured, News, key_of
+from numaudit.views.top.news import Ended, Failed, Feed, Key, News, TickFigures, key_of
 from numaudit.views.top.page import container_lines, help_lines
 
 _LATE = 3
@@ -71,7 +71,7 @@ class Top(App[bool]):
         self.status = head.Status(feed.captured or where, feed.captured is not None, feed.interval)
         self._width, self._height = 80, 24
         self._reverse, self._text = False, ""
-        self._news: Measured | None = None
+        self._news: TickFigures | None = None
         self._measured_at = time.monotonic()
         self._open: Key | None = None
         self._last_known: list[Text] = []
@@ -130,7 +130,7 @@ class Top(App[bool]):
 
     def on_top_told(self, message: Top.Told) -> None:
         match message.news:
-            case Measured() as news:
+            case TickFigures() as news:
                 self._news, self._measured_at = news, time.monotonic()
                 self.status = replace(self.status, taken_at=news.whole.taken_at, failure=None, stale=False)
             case Failed(reason):
@@ -280,7 +280,7 @@ class Top(App[bool]):
         self._line("failure").display = failure is not None
         self._put("failure", failure or Text())
 
-    def _draw_rows(self, news: Measured) -> None:
+    def _draw_rows(self, news: TickFigures) -> None:
         width, height = self._width, self._height
         report = news.report
         said = head.cut(report.summary.text, width, 1 if height < 20 else 2)

@@ -35,7 +35,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class TickFigures:
     """One tick."""
 
     whole: Report
@@ -59,7 +59,7 @@ class Ended:
     error: BaseException
 
 
-News = Measured | Failed | Ended
+News = TickFigures | Failed | Ended
 
 
 class Feed(Protocol):

@@ -12,7 +12,7 @@ from time import monotonic
 import msgspec
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Collector, Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
 from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Cgroup, Reader
@@ -28,10 +28,10 @@ _HIDDEN = (
 class NumaMapsCollector(Collector):
     name = "numa_maps"
 
-    def is_due(self, tick: Tick) -> bool:
+    def is_due(self, tick: TickInputs) -> bool:
         return tick.mappings_budget is not None
 
-    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
         judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
         if tick.mappings_of is not None:
@@ -43,10 +43,10 @@ class NumaMapsCollector(Collector):
 class RootNumaMapsCollector(Collector):
     name = "numa_maps of the root cgroup"
 
-    def is_due(self, tick: Tick) -> bool:
+    def is_due(self, tick: TickInputs) -> bool:
         return tick.mappings_budget is not None
 
-    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
         unattributed = snapshot.unattributed
         if tick.mappings_of is not None or unattributed is None or unattributed.hugetlb is not None:
@@ -61,7 +61,7 @@ def _no_huge_page_is_used(nodes: Sequence[NodeMemory]) -> bool:
     return bool(used) and all(one is not None and not any(one.values()) for one in used)
 
 
-def _of(tick: Tick) -> ProcessMappings:
+def _of(tick: TickInputs) -> ProcessMappings:
     assert tick.mappings_budget is not None
     return ProcessMappings(tick.host, tick.reader, tick.mappings_budget)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Collector, Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, ReadResident
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
@@ -38,7 +38,7 @@ class ResidencyCollector(Collector):
     name = "residency"
     _last: Known = field(default_factory=Known)
 
-    def collect(self, tick: Tick, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
         reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
         residency = Residency(reader, _in_use(snapshot.nodes), self._last, walked=tick.walked)

@@ -13,7 +13,7 @@ from numaudit.kernel.memory.shared_maps import SharedMapping
 from numaudit.snapshot import BytesByNode
 
 
-class Part(NamedTuple):
+class SegmentMapping(NamedTuple):
     """Mapping of a segment by one process."""
 
     pid: int
@@ -35,7 +35,7 @@ class Segment:
     """shmem or hugetlb."""
     file: str
     """As numa_maps has it."""
-    parts: list[Part] = field(default_factory=list)
+    parts: list[SegmentMapping] = field(default_factory=list)
 
     @property
     def bytes_by_node(self) -> dict[int, int]:
@@ -66,12 +66,12 @@ class Segments:
     def add(self, pid: int, mapping: Mapping, shared: SharedMapping) -> None:
         """One mapping of a process, as numa_maps and as maps have it."""
         segment = self.found.setdefault((shared.device, shared.inode), Segment(mapping.kind, mapping.file or ""))
-        segment.parts.append(Part(pid, shared.begin, shared.end, mapping.address, mapping.bytes_by_node))
+        segment.parts.append(SegmentMapping(pid, shared.begin, shared.end, mapping.address, mapping.bytes_by_node))
 
 
-def _overlapping(parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _overlapping(parts: Sequence[SegmentMapping]) -> Iterator[list[SegmentMapping]]:
     """Groups of parts that have no byte of the file in common with those of other groups."""
-    group: list[Part] = []
+    group: list[SegmentMapping] = []
     end = 0
     for part in sorted(parts, key=attrgetter("begin")):
         if group and part.begin >= end:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from numaudit.counted import PagesUsed
-from numaudit.engine.collectors.base import Tick
+from numaudit.engine.collectors.base import TickInputs
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.errors import ParseError
 from numaudit.kernel import process_status
@@ -22,7 +22,7 @@ _NOT_KNOWN: Mapping[int, int] = {}
 
 
 def pages_used(
-    known: ScanPasses, tick: Tick, snapshot: Snapshot, passes: Passes | None
+    known: ScanPasses, tick: TickInputs, snapshot: Snapshot, passes: Passes | None
 ) -> dict[ContainerId, PagesUsed]:
     """Pages that the newest scan passes saw used, by container. `known` are those of ticks before,
     to which `passes` is added.
@@ -38,7 +38,7 @@ def pages_used(
     for owner, groups in groups_of.items():
         if scanned.isdisjoint(group.id for group in groups):
             continue
-        mapped: list[process_status.Resident] = []
+        mapped: list[process_status.ProcessMemory] = []
         for group in groups:
             processes = {pid: _mapped(tick.host, pid) for pid in _processes(tick, group)}
             known.keep_only(group.id, processes, tick.machine.page_size)
@@ -52,7 +52,7 @@ def pages_used(
 def limited(
     used: PagesUsed,
     resident: Resident | None,
-    mapped: Sequence[process_status.Resident],
+    mapped: Sequence[process_status.ProcessMemory],
     shmem_on: Mapping[int, int] = _NOT_KNOWN,
 ) -> PagesUsed:
     """The same with what the processes map, and no more on a node than they can have there.
@@ -97,14 +97,14 @@ def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) ->
     return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items() if size}
 
 
-def _processes(tick: Tick, group: Cgroup) -> tuple[int, ...]:
+def _processes(tick: TickInputs, group: Cgroup) -> tuple[int, ...]:
     try:
         return tick.reader.processes(group.path)
     except OSError:  # it has ended
         return ()
 
 
-def _mapped(host: Host, pid: int) -> process_status.Resident | None:
+def _mapped(host: Host, pid: int) -> process_status.ProcessMemory | None:
     try:
         return process_status.read(host, pid)
     except (OSError, ParseError):  # it has ended, or may not be read

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 from numaudit.counted import ProbeAccount
-from numaudit.engine.collectors.base import Collector, Skipped, Tick
+from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
 from numaudit.kernel.host import Host, read_text
-from numaudit.probes.session import Readings
+from numaudit.probes.session import ProbeReadings
 from numaudit.snapshot import Snapshot
 
 
 class ProbeAccountsCollector(Collector):
     name = "bpf account"
 
-    def is_due(self, tick: Tick) -> bool:
+    def is_due(self, tick: TickInputs) -> bool:
         return tick.readings is not None
 
-    def collect(self, tick: Tick, snapshot: Snapshot, _: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, _: Skipped) -> Snapshot:
         """By the probe's name, of those that were read in this tick. Raises OSError."""
         assert tick.readings is not None
         return replace(snapshot, probes=accounts(tick.host, tick.readings))
 
 
-def accounts(host: Host, readings: Readings) -> dict[str, ProbeAccount]:
+def accounts(host: Host, readings: ProbeReadings) -> dict[str, ProbeAccount]:
     """By the probe's name, of those that were read. Raises OSError."""
     running = readings.session.running()
     counted = _runs_are_counted(host)

@@ -39,7 +39,7 @@ from numaudit.engine.collectors.probes.pass_pages import (
     total_of,
     without,
 )
-from numaudit.kernel.process_status import Resident
+from numaudit.kernel.process_status import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
 
 _SAW_THE_MEMORY = 0.5
@@ -187,7 +187,7 @@ class ScanPasses:
         """Those of which something is known."""
         return {cgroup for cgroup, processes in self._processes.items() if processes}
 
-    def keep_only(self, cgroup: int, processes: Mapping[int, Resident | None], page_size: int) -> None:
+    def keep_only(self, cgroup: int, processes: Mapping[int, ProcessMemory | None], page_size: int) -> None:
         """Forget processes of a cgroup that have ended. `processes`: what each that lives maps, if that is known."""
         known = self._processes.get(cgroup, {})
         for process in known.keys() - processes.keys():
