@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from msgspec import field
+
 from numaudit.api import simulation_document
 from numaudit.api.simulation_document import ContainerPlace
 from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.scenario import words
+from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.explanation import ExplainedDecision
 from numaudit.scenario.explanation import Explanation as FoundExplanation
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.scenario.sentences import PROVIDERS
-from numaudit.scenario.ways_in import WayIn
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
 
@@ -115,7 +117,7 @@ class Explanation(Value, frozen=True):
     """Container -> what it gets."""
     decisions: list[ExplainedMerge]
     """None under topologyManagerPolicy none."""
-    ways_in: tuple[WayIn, ...]
+    admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
     """Changes that would let it in, or align it, the smallest first."""
     shortage: NodeShortage | None
     """Why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not known."""
@@ -150,7 +152,7 @@ def explanation(
         sentence=found.sentence,
         containers=simulation_document.containers(admission),
         decisions=[explained_merge(one, policy) for one in found.decisions],
-        ways_in=found.ways_in,
+        admitting_changes=found.admitting_changes,
         shortage=None if rejection is None else rejection.shortage,
         not_added_up=not_added_up,
         doubt=doubt,

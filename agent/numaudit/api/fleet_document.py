@@ -188,7 +188,7 @@ class FleetFit(Value, frozen=True):
     """The NUMA nodes of the first one's memory; null = of none of its own."""
     message: str | None
     """Why it is refused, or what is not known."""
-    ways_in: list[str]
+    admitting_changes: list[str] = field(name="waysIn")
     """Changes that would let it in, on the nodes with the most room."""
 
 

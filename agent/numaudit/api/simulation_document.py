@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from msgspec import field
+
 from numaudit.checkpoints.formats.memory import plain_machine
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.topologymanager.hints import TopologyHint
@@ -12,12 +14,12 @@ from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.manager import Pins
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.scenario import files
+from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.explanation import Account, accounts_of
 from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played
 from numaudit.scenario.simulation import Simulation as PlayedSimulation
 from numaudit.scenario.values import Admit, Remove, Start
-from numaudit.scenario.ways_in import WayIn
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
 
@@ -62,7 +64,7 @@ class RestartedPod(Value, frozen=True):
     """Container -> what it gets."""
     sentence: str | None
     """Why it was refused, or is on nodes that are not preferred."""
-    ways_in: tuple[WayIn, ...]
+    admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
     """Changes that would let it in, or align it."""
 
 
@@ -91,7 +93,7 @@ class SimulatedStep(Value, frozen=True):
     """Note on a side effect; null = nothing."""
     sentence: str | None
     """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
-    ways_in: tuple[WayIn, ...]
+    admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
     """Changes that would let it in, or align it, the smallest first."""
     containers: dict[str, ContainerPlace]
     """Container -> what it got."""
@@ -180,7 +182,7 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
         detail=None if rejection is None else rejection.detail,
         note=one.note,
         sentence=None if account is None else account.sentence,
-        ways_in=() if account is None else account.ways_in,
+        admitting_changes=() if account is None else account.admitting_changes,
         containers=held,
         pods=list(_restarted(one, accounts)),
         machine_state=plain_machine(one.after.memory.state.machine),  # type: ignore[arg-type]
@@ -216,7 +218,7 @@ def _restarted(one: Played, accounts: Mapping[str, Account]) -> Iterator[Restart
             outcome(admission),
             containers(admission),
             None if account is None else account.sentence,
-            () if account is None else account.ways_in,
+            () if account is None else account.admitting_changes,
         )
 
 

@@ -23,9 +23,9 @@ from numaudit.fleet.report import FleetAnswers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import notices_of, plural, reporting_sentence
 from numaudit.memorymanager.api import Admission, KubeletHangs, Pod, admit, qos
+from numaudit.scenario.admitting_changes import find_admitting_changes
 from numaudit.scenario.explanation import sentence_of
 from numaudit.scenario.reading import unknown_devices
-from numaudit.scenario.ways_in import find_ways_in
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp
 
@@ -170,7 +170,7 @@ def _fit(node: str, state: FitState, message: str, fits: int | None = None) -> F
 def _refusal(one: _Refused, *, with_ways: bool) -> FleetFit:
     rejection = one.admission.rejection
     assert rejection is not None
-    ways = find_ways_in(one.there.setup, one.there.state, one.admission) if with_ways else ()
+    ways = find_admitting_changes(one.there.setup, one.there.state, one.admission) if with_ways else ()
     return FleetFit(
         one.node,
         "near" if any(way.kind == "request" for way in ways) else "refused",

@@ -12,10 +12,10 @@ from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import Decision
+from numaudit.scenario.admitting_changes import AdmittingChange, find_admitting_changes, needs_a_change
 from numaudit.scenario.sentences import of_container, of_refusal
 from numaudit.scenario.simulation import Played
 from numaudit.scenario.values import Setup
-from numaudit.scenario.ways_in import WayIn, find_ways_in, needs_a_way
 
 SLOW_COMBINATIONS = 500_000_000
 """The kubelet walks some 16 million a second: 255^4 took 258 s (kubernetes#137700)."""
@@ -47,7 +47,7 @@ class Explanation:
     """None under policy none: then there is no merge."""
     sentence: str
     """The explanation, for people."""
-    ways_in: tuple[WayIn, ...]
+    admitting_changes: tuple[AdmittingChange, ...]
     """Changes that would let it in if it was refused, or align it if it is not, the smallest first."""
 
 
@@ -55,7 +55,7 @@ def explain(setup: Setup, state: NodeState, pod: Pod) -> Explanation:
     """Admit the pod and account for it. Raises as `admit` does."""
     kubelet = setup.kubelet
     admission = admit(kubelet, state, pod)
-    ways = find_ways_in(setup, state, admission) if needs_a_way(admission) else ()
+    ways = find_admitting_changes(setup, state, admission) if needs_a_change(admission) else ()
     return Explanation(admission, decisions_of(kubelet, admission), sentence_of(kubelet, admission), ways)
 
 
@@ -75,7 +75,7 @@ class Account:
 
     pod: Pod
     sentence: str
-    ways_in: tuple[WayIn, ...]
+    admitting_changes: tuple[AdmittingChange, ...]
 
 
 def accounts_of(played: Played) -> tuple[Account, ...]:
@@ -83,8 +83,8 @@ def accounts_of(played: Played) -> tuple[Account, ...]:
     found: list[Account] = []
     kubelet, state = played.kubelet, played.before
     for admission in _admissions(played):
-        if needs_a_way(admission):
-            ways = find_ways_in(played.setup, state, admission)
+        if needs_a_change(admission):
+            ways = find_admitting_changes(played.setup, state, admission)
             found.append(Account(admission.pod, sentence_of(kubelet, admission), ways))
         if played.readmissions:  # what the pods hold that are still to be admitted again is not free
             state = replace(admission.state, pods=played.before.pods)

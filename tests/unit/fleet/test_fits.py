@@ -143,7 +143,7 @@ def test_nodes_come_by_how_many_fit_and_near_ones_say_what_would_let_the_pod_in(
     assert found.sentence == (
         "default/new would be admitted 7 times, on 2 nodes, by NUMA rules only; refused on 1 node (1 near)"
     )
-    assert found.nodes[2].ways_in[0] == "Requesting 1Gi of memory instead of 3Gi in container app"
+    assert found.nodes[2].admitting_changes[0] == "Requesting 1Gi of memory instead of 3Gi in container app"
 
 
 def test_as_many_are_tried_as_are_wanted() -> None:
@@ -170,7 +170,7 @@ def test_ways_in_are_sought_on_as_many_nodes_as_were_asked_for() -> None:
         one for number in range(4) for one in _scraped(play(scenario(_machine(8 + number, 8), [])), f"node-{number}")
     ]
     found = _ask(answering(scraped), pod("new", "40Gi"), top=2)
-    assert sum(bool(one.ways_in) for one in found.nodes) == 2
+    assert sum(bool(one.admitting_changes) for one in found.nodes) == 2
     assert [one.state for one in found.nodes] == ["near", "near", "refused", "refused"]
 
 

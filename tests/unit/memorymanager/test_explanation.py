@@ -27,7 +27,7 @@ def explained(given_machine: Plain, before: list[Plain], last: Plain, **kubelet:
 
 
 def changes(found: Explanation) -> list[str]:
-    return [one.change for one in found.ways_in]
+    return [one.change for one in found.admitting_changes]
 
 
 def test_the_width_and_the_choice_are_two_sentences() -> None:
@@ -41,7 +41,7 @@ def test_the_width_and_the_choice_are_two_sentences() -> None:
 def test_a_pod_of_one_node_names_the_first_free_one() -> None:
     found = explained(THREE, [pod("wide", "15Gi")], pod("a", "5Gi"))
     assert found.sentence == "It needs 5Gi of memory. Node 2 is the first free node."
-    assert found.ways_in == ()
+    assert found.admitting_changes == ()
 
 
 def test_a_pod_that_is_not_guaranteed_is_told_what_it_lacks() -> None:
@@ -85,7 +85,9 @@ def test_a_degraded_pod_is_told_what_would_align_it() -> None:
     played = play(scenario(two, [*before, {"admit": pod("late", "1Gi")}]))
     (account,) = accounts_of(played.steps[-1])
     assert "Nodes 0-1 are in a group with other nodes (default/small holds 1Gi on nodes 0-1)" in account.sentence
-    assert account.ways_in[0].change.startswith("Deleting pod default/small (frees 1Gi of memory on nodes 0-1)")
+    assert account.admitting_changes[0].change.startswith(
+        "Deleting pod default/small (frees 1Gi of memory on nodes 0-1)"
+    )
 
 
 def test_a_smaller_request_that_is_admitted_is_found() -> None:
@@ -153,7 +155,7 @@ def test_pods_that_a_restart_refuses_are_explained_with_the_others_still_there()
     assert [one.fate for one in played.steps[-1].readmissions] == [Fate.EVICTED, Fate.KEPT]
     (account,) = accounts_of(played.steps[-1])
     assert account.pod.name == "wide"
-    assert any(one.change == "Setting topologyManagerPolicy to restricted" for one in account.ways_in)
+    assert any(one.change == "Setting topologyManagerPolicy to restricted" for one in account.admitting_changes)
 
 
 sizes = st.sampled_from(["1Gi", "3Gi", "5Gi", "8Gi", "12Gi", "20Gi"])
@@ -201,7 +203,7 @@ def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain,
         offered = (hints or {}).get("memory") or ()
         assert kept == [hint.affinity for hint in offered]
     assert found.sentence
-    for way in found.ways_in:
+    for way in found.admitting_changes:
         if match := re.fullmatch(r"Setting topologyManagerPolicy to (\S+)", way.change):
             kubelet = {**given_scenario["kubelet"], "topologyManagerPolicy": match[1]}
             other = play({**given_scenario, "kubelet": kubelet, "steps": []}).scenario.setup.kubelet

@@ -11,7 +11,7 @@ from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import printable
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.terminal.simulation_tables import place_line, way_lines
+from numaudit.views.terminal.simulation_tables import change_lines, place_line
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _ABSENT = "-"
@@ -32,9 +32,9 @@ def print_explanation(found: Explanation, out: Console) -> None:
         print_note(printable(f"{name}: {place_line(place)}"), out)
     for one in found.decisions:
         _print_merge(one, out)
-    if found.ways_in or not found.admitted:
+    if found.admitting_changes or not found.admitted:
         out.print()
-        for line in way_lines(found.ways_in, admitted=found.admitted):
+        for line in change_lines(found.admitting_changes, admitted=found.admitted):
             print_note(printable(line), out)
     if found.make_room is not None:
         out.print()

@@ -65,7 +65,7 @@ def print_fits(found: FleetForecast, out: Console) -> None:
         )
     print_table(table, out)
     for one in found.nodes:
-        for way in one.ways_in:
+        for way in one.admitting_changes:
             _note(f"{one.node}: {way} would let it in.", out)
     for text in found.not_considered:
         _note(f"not considered: {text}", out)

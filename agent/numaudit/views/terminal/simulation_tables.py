@@ -12,9 +12,9 @@ from numaudit.api.simulation_document import Simulation as Document
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.errors import printable
 from numaudit.report.words import size
+from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played, Simulation
-from numaudit.scenario.ways_in import WayIn
 from numaudit.scenario.words import nodes
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -64,10 +64,10 @@ def _lines(step: SimulatedStep) -> Iterator[str]:
 def _why(refused: SimulatedStep | RestartedPod) -> Iterator[str]:
     if refused.sentence is not None:
         yield refused.sentence
-        yield from way_lines(refused.ways_in, admitted=bool(refused.admitted))
+        yield from change_lines(refused.admitting_changes, admitted=bool(refused.admitted))
 
 
-def way_lines(ways: Sequence[WayIn], *, admitted: bool) -> Iterator[str]:
+def change_lines(ways: Sequence[AdmittingChange], *, admitted: bool) -> Iterator[str]:
     """Changes that would let a refused pod in, or align one that was admitted."""
     if not ways:
         yield f"No change that was tried would {'align it' if admitted else 'let it in'}."

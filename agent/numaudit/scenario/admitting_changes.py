@@ -39,7 +39,7 @@ _NOT_PREFERRED = (AdmissionOutcome.DEGRADED, AdmissionOutcome.EXTENDED)
 _NOT_ALIGNED = (*_NOT_PREFERRED, AdmissionOutcome.DEFAULT_HINT)
 
 
-class WayIn(Value, frozen=True):
+class AdmittingChange(Value, frozen=True):
     """A change after which a refused pod is admitted, or another one is on preferred nodes; each was tried."""
 
     kind: str
@@ -50,12 +50,12 @@ class WayIn(Value, frozen=True):
     """Where its memory would be; null = nowhere of its own."""
 
 
-def needs_a_way(admission: Admission) -> bool:
+def needs_a_change(admission: Admission) -> bool:
     """Was the pod refused, or is a container of it on nodes that are not preferred?"""
     return not admission.admitted or any(one.outcome in _NOT_PREFERRED for one in admission.placements)
 
 
-def find_ways_in(setup: Setup, state: NodeState, admission: Admission) -> tuple[WayIn, ...]:
+def find_admitting_changes(setup: Setup, state: NodeState, admission: Admission) -> tuple[AdmittingChange, ...]:
     """Every way that works of those that are tried. `state` is that before the admission."""
     return tuple(_Search(setup, state, admission).ways())
 
@@ -68,7 +68,7 @@ class _Search:
     """Or admitted, but not to preferred nodes."""
     tries: int = 0
 
-    def ways(self) -> Iterator[WayIn]:
+    def ways(self) -> Iterator[AdmittingChange]:
         removals = list(self._removals()) or list(self._pairs())
         yield from removals
         others = [*self._requests(), *self._settings(self.state)]
@@ -84,7 +84,7 @@ class _Search:
         setup: Setup | None = None,
         state: NodeState | None = None,
         pod: Pod | None = None,
-    ) -> WayIn | None:
+    ) -> AdmittingChange | None:
         if self.tries >= MOST_TRIES:
             return None
         self.tries += 1
@@ -98,16 +98,16 @@ class _Search:
         if self.refused.admitted and any(one.outcome in _NOT_ALIGNED for one in admission.placements):
             return None
         nodes = NodeSet.from_ids(node for one in admission.placements for node in one.memory_nodes or ())
-        return WayIn(kind, change, nodes or None)
+        return AdmittingChange(kind, change, nodes or None)
 
-    def _removals(self) -> Iterator[WayIn]:
+    def _removals(self) -> Iterator[AdmittingChange]:
         """One pod leaves, the one that holds least first."""
         for uid in self._others()[:_MOST_REMOVALS]:
             found = self._try("remove-pod", f"Deleting pod {self._held(uid)}", state=remove(self.state, uid))
             if found is not None:
                 yield found
 
-    def _pairs(self) -> Iterator[WayIn]:
+    def _pairs(self) -> Iterator[AdmittingChange]:
         for one, other in list(combinations(self._others(), 2))[:_MOST_PAIRS]:
             change = f"Deleting pods {self._held(one)} and {self._held(other)}"
             found = self._try("remove-pod", change, state=remove(remove(self.state, one), other))
@@ -115,7 +115,7 @@ class _Search:
                 yield found
                 return
 
-    def _several(self) -> Iterator[WayIn]:
+    def _several(self) -> Iterator[AdmittingChange]:
         """As many pods as it takes leave; where not even that is enough, the kubelet has another policy as well."""
         empty = self.state
         removed: list[str] = []
@@ -140,7 +140,7 @@ class _Search:
         pod = self.state.pods[uid]
         return f"{pod.namespace}/{pod.name} (frees {holdings.in_words(self.state, uid)})"
 
-    def _requests(self) -> Iterator[WayIn]:
+    def _requests(self) -> Iterator[AdmittingChange]:
         """The nearest smaller and the nearest larger amount of each resource that is admitted."""
         rejection = self.refused.rejection
         if rejection is not None and rejection.shortage is not None:
@@ -156,7 +156,7 @@ class _Search:
                     if way is not None:
                         yield way
 
-    def _less_of(self, short: NodeShortage) -> Iterator[WayIn]:
+    def _less_of(self, short: NodeShortage) -> Iterator[AdmittingChange]:
         """A container asks for so much less that the node as a whole has enough."""
         excess = short.requested - (short.capacity - short.used)
         for container in self.refused.pod.containers:
@@ -183,11 +183,11 @@ class _Search:
             yield list(range(asked - 1, max(0, asked - 1 - _MOST_CPUS), -1))
             yield list(range(asked + 1, asked + 1 + (_MOST_CPUS if resource == CPU else 0)))
 
-    def _with_amount(self, container: Container, resource: str, amount: int) -> WayIn | None:
+    def _with_amount(self, container: Container, resource: str, amount: int) -> AdmittingChange | None:
         quantity = Quantity.of(amount, "BinarySI" if is_memory(resource) else "DecimalSI")
         return self._with_quantity(container, resource, quantity)
 
-    def _with_quantity(self, container: Container, resource: str, quantity: Quantity) -> WayIn | None:
+    def _with_quantity(self, container: Container, resource: str, quantity: Quantity) -> AdmittingChange | None:
         own = container.resources
         changed = replace(
             container,
@@ -203,7 +203,7 @@ class _Search:
         change = f"Requesting {quantity} of {resource} instead of {before} in container {container.name}"
         return self._try("request", change, pod=pod)
 
-    def _settings(self, state: NodeState) -> Iterator[WayIn]:
+    def _settings(self, state: NodeState) -> Iterator[AdmittingChange]:
         for kind, change, setup in self._other_kubelets():
             found = self._try(kind, change, setup=setup, state=state)
             if found is not None:
