@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Measured, measured
-from numaudit.evaluation.access_reasons import said_of, why_still
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.arrivals import Arrival
 from numaudit.evaluation.causes.causes import Explained, full_nodes
-from numaudit.evaluation.causes.cpu_causes import cpu_cause
 from numaudit.evaluation.causes.failed_moves import failed_moves
 from numaudit.evaluation.causes.spill import Spill, next_spill
-from numaudit.evaluation.changes import unchanged, why_no_intent
-from numaudit.evaluation.history import History, by_design, uses_other_nodes
-from numaudit.evaluation.rates import cpu_seconds, share_outside
+from numaudit.evaluation.changes import unchanged
+from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
+from numaudit.evaluation.history import History, uses_other_nodes
+from numaudit.evaluation.rates import cpu_seconds
 from numaudit.evaluation.sources.base import AccessEvidence, AccessSource
 from numaudit.evaluation.sources.table import evaluate_sources, running_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
-from numaudit.evaluation.window import ends_at
-from numaudit.intent import ContainerIntent, Intent
-from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
-from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
 from numaudit.value import timestamp
 
 
@@ -56,29 +49,6 @@ class Judgements:
     def needs_another_tick(self) -> bool:
         """Are bytes out of place that a second tick must confirm?"""
         return any(spill.ticks for spill in self.spills.values())
-
-
-class _Conclusion(NamedTuple):
-    """Conclusion about a container now, with its evidence."""
-
-    name: VerdictName
-    reason: str
-    remedy: str | None = None
-    """None = that of the verdict."""
-
-
-class _Evidence(NamedTuple):
-    """All that is known of one container. None = not known."""
-
-    container: Container
-    intent: ContainerIntent | None
-    allowed: Allowed | None
-    resident: Resident | None
-    history: History
-    measures_cpu: bool
-    spill: Spill | None
-    machine: Machine
-    now: float
 
 
 def judge(
@@ -181,7 +151,7 @@ class _Judging:
         evidence = _gather(snapshot, container, history, self.earlier, thresholds, measures_cpu=grown is not None)
         if evidence.spill is not None:
             self.spills[id_] = evidence.spill
-        name, reason, remedy = _verdict(snapshot, evidence, thresholds)
+        name, reason, remedy = conclude(snapshot, evidence, thresholds)
         causes = self.explained.of(container, intended, drifted=name == "drifted")
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
@@ -219,11 +189,6 @@ def is_judged(container: Container) -> bool:
     return container.whole
 
 
-def intended_nodes(intent: ContainerIntent | None) -> NodeSet | None:
-    """The nodes that the memory manager promised; None = not known, empty = nothing was promised."""
-    return None if intent is None else intent.promise.memory_nodes
-
-
 def _allowed_before(id_: ContainerId, known: History | None, before: Snapshot | None) -> Allowed | None:
     """Its cpuset at the previous tick, or when that was read last; None = there was none, or it is not known."""
     if known is not None:
@@ -239,7 +204,7 @@ def _gather(
     thresholds: Thresholds,
     *,
     measures_cpu: bool,
-) -> _Evidence:
+) -> ContainerEvidence:
     id_, now = container.id, snapshot.taken_at
     intent = None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_)
     allowed, resident = snapshot.allowed.get(id_), snapshot.residency.get(id_)
@@ -248,141 +213,7 @@ def _gather(
         drifted = allowed is not None and allowed.nodes is not None and allowed.nodes != intended
         known = None if earlier is None else earlier.spills.get(id_)
         spill = next_spill(resident, intended, drifted, known, now, thresholds)
-    return _Evidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
-
-
-def _verdict(snapshot: Snapshot, evidence: _Evidence, thresholds: Thresholds) -> _Conclusion:
-    """The first verdict that applies, as long as the evidence of every one before it is known."""
-    unmanaged = _why_unmanaged(snapshot.intent, evidence)
-    if unmanaged is not None:
-        return _Conclusion("unmanaged", unmanaged)
-    intended = intended_nodes(evidence.intent)
-    if evidence.intent is None or not intended:
-        return _Conclusion("unknown", f"its promise is unknown: {_why_not_known(snapshot)}")
-    if evidence.allowed is None or evidence.allowed.nodes is None:
-        return _Conclusion("unknown", "its allowed nodes are unknown")
-    if evidence.allowed.nodes != intended:
-        return _Conclusion("drifted", _drift(evidence.allowed.nodes, intended))
-    if evidence.resident is None or evidence.resident.anon is None:
-        return _Conclusion("unknown", "its resident memory is unknown")
-    spill = evidence.spill
-    if spill is not None:
-        of = remedies.owner(evidence.container, snapshot.intent)
-        return _spilled(spill, intended, of, evidence.now, thresholds)
-    if evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
-        return _Conclusion("unknown", "its huge pages are unknown, because no hugetlb controller counts them by node")
-    return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
-
-
-def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> _Conclusion:
-    if spill.is_certain(now, thresholds):
-        said = f"{in_units(spill.outside)} of its judged bytes are outside the promised nodes {intended}"
-        if spill.unmapped <= thresholds.spilled_bytes:
-            return _Conclusion("spilled", said)
-        are_all = spill.outside - spill.unmapped <= thresholds.spilled_bytes
-        said += f", {in_units(spill.unmapped)} of them in files in memory that no process maps"
-        return _Conclusion("spilled", said, remedies.of_unmapped(of, are_all))
-    if spill.settling:
-        reason = "its cpuset was corrected, and memory outside the promised nodes may still be moving back"
-        return _Conclusion("unknown", reason, "Wait until it has stopped moving.")
-    return _Conclusion(
-        "unknown",
-        "memory is outside the promised nodes, but a second tick must confirm it",
-        "Wait for the next tick, which decides.",
-    )
-
-
-def _drift(allowed: NodeSet, promised: NodeSet) -> str:
-    """it may use nodes 0,2, but was promised node 2 only"""
-    only = " only" if promised <= allowed else ""
-    return f"it may use {_nodes(allowed)}, but was promised {_nodes(promised)}{only}"
-
-
-def _nodes(nodes: NodeSet) -> str:
-    if not nodes:
-        return "no node"
-    return f"node {nodes}" if len(nodes) == 1 else f"nodes {nodes}"
-
-
-def _why_not_known(snapshot: Snapshot) -> str:
-    """A checkpoint that was read has no entry for it; or else why none was read."""
-    if snapshot.intent is None:
-        return why_no_intent(snapshot) or "the kubelet's promises were not read"
-    for one in snapshot.intent.sources:
-        if one.name == "memory checkpoint" and one.state == "missing":
-            return f"no memory checkpoint can be read: {one.reason or 'it is not there'}"
-    return "no checkpoint entry matches this cgroup"
-
-
-def _has_huge_pages(intent: ContainerIntent) -> bool:
-    return any(block.type != "memory" and block.size for block in intent.promise.memory or ())
-
-
-def _placed(
-    intent: Intent | None, evidence: _Evidence, allowed: Allowed, intended: NodeSet, thresholds: Thresholds
-) -> _Conclusion:
-    """The verdict on a container whose memory is where it was promised."""
-    if allowed.cpus is None:
-        return _Conclusion("unknown", "its allowed CPUs are unknown")
-    cpu_remote = _why_cpu_remote(evidence, allowed.cpus, intended, thresholds)
-    if cpu_remote is not None:
-        own = evidence.intent
-        cause = None if intent is None or own is None else cpu_cause(own, allowed.cpus, intent)
-        if cause is None:
-            return _Conclusion("cpu-remote", cpu_remote)
-        return _Conclusion("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
-    used = evidence.history.used
-    if used is not None and used.is_past:
-        limit = max(thresholds.remote_access_share, by_design(intended))
-        return _Conclusion("remote-access", said_of(used, evidence.now) + why_still(used.share.lower, limit))
-    said = None if used is None else said_of(used, evidence.now)
-    if len(intended) > 1:
-        part = "" if said is None else f": {said}"
-        return _Conclusion(
-            "split", f"the promise spans nodes {intended}, so part of the accesses is remote by design{part}"
-        )
-    return _Conclusion("aligned", said or "access not measured")
-
-
-def _why_unmanaged(intent: Intent | None, evidence: _Evidence) -> str | None:
-    """Why nothing was promised; None when something was, or when that is not known."""
-    container = evidence.container
-    if container.pod_uid is None and evidence.intent is None:
-        return "not a Kubernetes container"
-    if container.qos is not None and container.qos != "Guaranteed":
-        return f"the pod is {container.qos}"
-    if intent is None:
-        return None
-    if (intent.config.memory_manager_policy or "").lower() == "none":
-        return "the kubelet's Memory Manager policy is None"
-    own = evidence.intent
-    if own is not None and own.promise.memory == ():
-        pod = (intent.pods or {}).get(own.pod_uid)
-        if pod is not None and pod.has_pod_level_resources:
-            return "the pod has pod-level resources, which the Memory Manager ignores"
-        return "the Memory Manager promised it nothing"
-    return None
-
-
-def _why_cpu_remote(evidence: _Evidence, cpus: CpuSet, intended: NodeSet, thresholds: Thresholds) -> str | None:
-    """By the CPU time when it was measured last; by the allowed CPUs when it has hardly run, or was not measured."""
-    limit, ran = thresholds.cpu_remote_share, evidence.history.ran
-    if ran is not None:
-        if not ran.is_past:
-            return None
-        said = f"{ran.share:.0%} of the CPU time was on other nodes than {intended}"
-        return (
-            said if ran.share > limit else f"{said} (it was more than {limit:.0%}, and ends below {ends_at(limit):.1%})"
-        )
-    by_node = {node.id: len(node.cpus & cpus) for node in evidence.machine.nodes}
-    may = share_outside(by_node, frozenset(intended))
-    if may is None or may <= limit:
-        return None
-    seconds = evidence.history.cpu_seconds.total
-    why = "CPU time was not measured"
-    if evidence.measures_cpu:
-        why = f"only {seconds:.1g} s of CPU time were measured" if seconds else "idle"
-    return f"{may:.0%} of the allowed CPUs are on other nodes than {intended} ({why})"
+    return ContainerEvidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
 
 
 def _since(name: VerdictName, container: ContainerId, now: float, earlier: Judgements | None) -> float | None:

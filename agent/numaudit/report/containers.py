@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numaudit.evaluation.access import measured
-from numaudit.evaluation.alignment import Judgements, intended_nodes
+from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.causes.placement import bytes_outside, remote_bytes, wanted_nodes
 from numaudit.evaluation.causes.shared_memory import charged_to_others, used_bytes
+from numaudit.evaluation.conclusion import intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.rates import distance_ratio
