@@ -14,6 +14,8 @@ WINDOW = 3600
 """Seconds: how far back refusals count, and an agent that is gone now is remembered."""
 _HOUR = f"{WINDOW}s"
 _NAMES = 25
+OLD_SECONDS = 300
+"""A source of the kubelet is asked at least once a minute."""
 """In one query: VictoriaMetrics takes 16 KiB at most, and the path of a cgroup is long."""
 CONTAINER = ("namespace", "pod", "container")
 
@@ -97,10 +99,11 @@ def room(scope: Scope) -> str:
 
 
 def problems(scope: Scope) -> str:
-    """Checkpoints that are wrong, pods that a restart would refuse, containers that are left out."""
+    """Checkpoints that are wrong, pods that a restart would refuse, sources that are silent, containers left out."""
     wrong = f"{scope.of('state_valid|state_restart_safe')} == 0"
     counted = f"{scope.of('restart_refused_pods|omitted_containers')} > 0"
-    return f"max by {labels('__name__', *scope.by, 'file', 'reboot')} ({wrong} or {counted})"
+    old = f"{scope.of('collector_age_seconds')} > {OLD_SECONDS}"
+    return f"max by {labels('__name__', *scope.by, 'file', 'reboot', 'collector')} ({wrong} or {counted} or {old})"
 
 
 def memory_maps(scope: Scope) -> str:

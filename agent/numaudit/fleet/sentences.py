@@ -66,10 +66,14 @@ def problem(sample: Sample) -> str:
         case "state_valid":
             return f"{sample.label('file')} is not valid"
         case "state_restart_safe":
-            return f"the kubelet may not start again with {sample.label('file')}"
+            its = "its " if sample.label("file") == "configuration" else ""
+            return f"the kubelet may not start again with {its}{sample.label('file')}"
         case "restart_refused_pods":
             what = "a reboot" if sample.label("reboot") == "true" else "a restart of the kubelet"
             return f"{what} would refuse {plural(round(sample.value), 'pod')}"
+        case "collector_age_seconds":
+            minutes = plural(round(sample.value / 60), "minute")
+            return f"{sample.label('collector')} was last read {minutes} ago, so promises and room may be old"
         case _:
             return f"{plural(round(sample.value), 'container')} left out by metrics.max_series"
 

@@ -91,6 +91,8 @@ def test_refusals_and_problems_are_shown_by_node_and_workload(server: Answering)
     problems = [
         ({"__name__": "numaudit_state_valid", "file": "memory_manager_state"}, 0),
         ({"__name__": "numaudit_state_restart_safe", "file": "cpu_manager_state"}, 0),
+        ({"__name__": "numaudit_state_restart_safe", "file": "configuration"}, 0),
+        ({"__name__": "numaudit_collector_age_seconds", "collector": "memory checkpoint"}, 480),
         ({"__name__": "numaudit_restart_refused_pods", "reboot": "true"}, 3),
         ({"__name__": "numaudit_restart_refused_pods", "reboot": "false"}, 1),
         ({"__name__": "numaudit_omitted_containers"}, 12),
@@ -113,8 +115,10 @@ def test_refusals_and_problems_are_shown_by_node_and_workload(server: Answering)
         "12 containers left out by metrics.max_series",
         "a reboot would refuse 3 pods",
         "a restart of the kubelet would refuse 1 pod",
+        "memory checkpoint was last read 8 minutes ago, so promises and room may be old",
         "memory_manager_state is not valid",
         "the kubelet may not start again with cpu_manager_state",
+        "the kubelet may not start again with its configuration",
     ]
     text = table(found)
     assert "prod/db" in text
