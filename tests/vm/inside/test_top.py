@@ -28,7 +28,7 @@ def test_remote_memory_is_seen_live_and_whose_it_is(remote: Worker) -> None:
         top.run(f"{shlex.join(NUMAUDIT)} top --interval 1s --sort remote; echo ended with $?.")
         top.shows("every 1 s", ">/numaudit-top/remote", "EXPECTED")
         remote.order("touch")
-        amount = r"(3[2-9]|4\d)\.\dM"
+        amount = r"(3[2-9]|4\d)\.\dMi"
         row = re.compile(rf">/numaudit-top/remote +(unmanaged +)?2 +0 +{amount} +(- +)?{amount} +.*100\.0%")
         text = top.sees(lambda text: row.search(text) is not None, "its memory, and its accesses, are remote")
         assert "[!" in next(line for line in text.splitlines() if line.startswith("2  "))
