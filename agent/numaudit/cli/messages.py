@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
+import click
+
 from numaudit.errors import hide, is_like_a_url, printable, without_password
 
 
@@ -48,3 +50,12 @@ def _secret_words(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 def terminal() -> TextIO:
     """Standard error without escaping, for output that steers the terminal."""
     return sys.stderr.stream if isinstance(sys.stderr, Messages) else sys.stderr
+
+
+def say(error: Exception) -> None:
+    """One message on standard error; of a refusal, a line for each part."""
+    text = str(error)
+    if isinstance(error, OSError):
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+    lines = text.split("\n")
+    click.echo("\n".join((f"numaudit: {printable(lines[0])}", *(f"  {printable(one)}" for one in lines[1:]))), err=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from numaudit.cli import options
+from numaudit.cli import messages, options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
 from numaudit.cli.manager.sizes import Size
-from numaudit.errors import NumauditError, printable
+from numaudit.errors import NumauditError
 
 
 class Runs(click.Command):
@@ -35,7 +35,7 @@ class Runs(click.Command):
         except (NumauditError, OSError) as error:
             if os.environ.get("NUMAUDIT_DEBUG"):
                 raise
-            say(error)
+            messages.say(error)
             return EXIT_NOT_BEGUN
 
 
@@ -94,12 +94,3 @@ def command(**given: options.Given) -> int:
     from numaudit.cli.manager.run_work import run
 
     return run(**given)
-
-
-def say(error: Exception) -> None:
-    """One message on standard error; of a refusal, a line for each part."""
-    text = str(error)
-    if isinstance(error, OSError):
-        text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    lines = text.split("\n")
-    click.echo("\n".join((f"numaudit: {printable(lines[0])}", *(f"  {printable(one)}" for one in lines[1:]))), err=True)

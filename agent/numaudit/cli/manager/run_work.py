@@ -7,7 +7,6 @@ from collections.abc import Set
 from pathlib import Path
 
 from numaudit.cli import messages, options
-from numaudit.cli.manager.run import say
 from numaudit.config import yaml_file
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.kernel.host import Host, may_be_there
@@ -45,14 +44,16 @@ def run(
         with commands.signals_kept() as mask, hold(here, Wanted(memory, cpus or 0, huge), _name(arguments)) as held:
             status = _watched(host, arguments, held, mask) if report else _start(arguments, held, mask).wait()
         if held.group.path.exists():
-            say(NumauditError(f"the command left processes in {held.group.path}; they keep its memory until they end"))
+            messages.say(
+                NumauditError(f"the command left processes in {held.group.path}; they keep its memory until they end")
+            )
     except commands.NotStarted as error:
-        say(error)
+        messages.say(error)
         return error.exit_code
     except NumauditError as error:
         if status is None:
             raise
-        say(error)
+        messages.say(error)
     return status
 
 
@@ -75,7 +76,7 @@ def _watched(host: Host, arguments: tuple[str, ...], held: Holding, mask: Set[in
         status = _start(arguments, held, mask).wait(due(), watch.tick)
     report = watch.report()
     if report is None:
-        say(Unavailable(f"no report: {watch.problem or 'the command ended before it could be measured'}"))
+        messages.say(Unavailable(f"no report: {watch.problem or 'the command ended before it could be measured'}"))
     else:
         report_tables.print_report(report, terminal.console(whole_lines=True, file=messages.terminal()), wide=True)
     return status
