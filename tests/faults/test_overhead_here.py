@@ -187,5 +187,5 @@ def test_what_is_paused_is_a_finding(session: Session) -> None:
     paused = Overhead(0.02, 0.01, ("page_alloc off", "watch list"), 0.25, ())
     (finding,) = find(replace(snapshot, overhead=paused))
     assert (finding.name, finding.severity) == ("over-budget", "info")
-    assert "below 1.00% of the CPU time: page_alloc off, watch list; 25% of the containers" in finding.message
+    assert "their limit of 1.00% of the CPU time. Steps: page_alloc off, watch list; 25% of the" in finding.message
     assert find(replace(snapshot, overhead=msgspec.structs.replace(paused, steps=()))) == ()
