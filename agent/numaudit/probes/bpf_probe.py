@@ -29,7 +29,7 @@ class BpfProbe:
     """Maps whose keys begin with a cgroup id, without the probe's name before theirs."""
 
     def __init__(self, host: Host, loaded: LoadedProbe) -> None:
-        """Attach. Raises Refusal, and OSError when a map cannot be used."""
+        """Attach. Raises ProbeRefusal, and OSError when a map cannot be used."""
         self._host = host
         self._loaded = loaded
         self._maps = {name.removeprefix(f"{loaded.name}_"): Map.of(one, host) for name, one in loaded.maps.items()}
@@ -103,7 +103,7 @@ class BpfProbe:
         """Fill what the programs need before they are attached."""
 
     def _attach(self) -> None:
-        """Attach the programs and keep the descriptors in `_hooks`. Raises Refusal, OSError."""
+        """Attach the programs and keep the descriptors in `_hooks`. Raises ProbeRefusal, OSError."""
         raise NotImplementedError
 
     def _try_out(self, times: int) -> None:
@@ -126,7 +126,7 @@ class BpfProbe:
         return sum(bpf.read_program_info(loaded[name]).misses for name in programs if name in loaded)
 
     def _attach_tracepoint(self, tracepoint: str, program: str) -> None:
-        """One CPU's event is enough, for a tracepoint's programs run on all CPUs. Raises Refusal."""
+        """One CPU's event is enough, for a tracepoint's programs run on all CPUs. Raises ProbeRefusal."""
         number = self._loaded.tracepoint_ids[tracepoint]
         try:
             event = perf_event.open_event(perf_event.tracepoint(number), cpu=perf_event.any_cpu(self._host))
@@ -140,7 +140,7 @@ class BpfProbe:
             raise reasons.of_error(f"cannot attach to the tracepoint {tracepoint}", error) from error
 
     def _attach_raw_tracepoint(self, tracepoint: str, program: str) -> None:
-        """Raises Refusal."""
+        """Raises ProbeRefusal."""
         try:
             self._hooks.append(bpf.open_raw_tracepoint(tracepoint, self._loaded.programs[program]))
         except OSError as error:

@@ -70,7 +70,7 @@ class CgroupSwitchProbe(BpfProbe):
     hook: Hook
 
     def __init__(self, host: Host, loaded: LoadedProbe, hook: Hook | None = None) -> None:
-        """Attach to `hook`, or to the usual one if it works here. Raises Refusal, and OSError."""
+        """Attach to `hook`, or to the usual one if it works here. Raises ProbeRefusal, and OSError."""
         self._wanted = hook
         self._events: dict[int, int] = {}
         """CPU -> its event cgroup-switches."""

@@ -81,7 +81,7 @@ class FirstTouch:
     """The running probe."""
 
     def __init__(self, host: Host, _: LoadedProbe | None = None, period: int = PERIOD) -> None:
-        """Open an event on each CPU that is online. Raises Refusal."""
+        """Open an event on each CPU that is online. Raises ProbeRefusal."""
         self._host, self._period = host, period
         self._blocks = _read_blocks(host)
         self._watched: dict[int, _Watched] = {}
@@ -130,7 +130,7 @@ class FirstTouch:
         self.is_paused = True
 
     def resume(self) -> None:
-        """Open an event on each CPU that is online. Raises Refusal."""
+        """Open an event on each CPU that is online. Raises ProbeRefusal."""
         try:
             for cpu in self._online():
                 self._watch(cpu)

@@ -146,7 +146,7 @@ class HintFaults(BpfProbe):
     tables = ("count", "passes", "skipped")
 
     def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
-        """Attach by the first way that works. Raises Refusal, and OSError when a map cannot be used."""
+        """Attach by the first way that works. Raises ProbeRefusal, and OSError when a map cannot be used."""
         self._ways = ways
         self._forgotten = 0
         self._knows_passes = bool(loaded.numbers.get("HINT_FAULTS_PASS_OF_MM"))

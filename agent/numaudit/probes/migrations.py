@@ -156,7 +156,7 @@ class Migrations(BpfProbe):
     tables = ("pages", "between", "tasks")
 
     def __init__(self, host: Host, loaded: LoadedProbe, ways: Sequence[Way] = function_entry.WAYS) -> None:
-        """Attach; nodes are known where one of the ways works. Raises Refusal, and OSError for an unusable map."""
+        """Attach; nodes are known where one of the ways works. Raises ProbeRefusal, and OSError for an unusable map."""
         self._ways = ways
         self.nodes_refused: ProbeRefusal | None = None
         super().__init__(host, loaded)

@@ -57,7 +57,7 @@ class Allocations(Reading):
 
 
 def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
-    """Request for the loader. Raises Refusal."""
+    """Request for the loader. Raises ProbeRefusal."""
     blocks = _read_blocks(host)
     page_size = os.sysconf("SC_PAGE_SIZE")
     return ProbeRequest(
@@ -108,7 +108,7 @@ class PageAlloc(BpfProbe):
     def time_pages(self) -> float | None:
         """Nanoseconds that a fresh page takes longer with the program on its hook; None = too noisy to measure.
 
-        Raises Refusal when the probe cannot be put back.
+        Raises ProbeRefusal when the probe cannot be put back.
         """
         loaded = _best_of_touching()
         self.pause()

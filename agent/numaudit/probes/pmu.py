@@ -42,7 +42,7 @@ class Pmu(CgroupSwitchProbe):
     tables = ("sums",)
 
     def __init__(self, host: Host, loaded: LoadedProbe, plan: Plan, hook: Hook | None = None) -> None:
-        """Open the plan's events and attach to `hook`, or to the usual one. Raises Refusal, and OSError."""
+        """Open the plan's events and attach to `hook`, or to the usual one. Raises ProbeRefusal, and OSError."""
         self.plan = plan
         self._sums = AccessSums(plan)
         self._counters: dict[int, PlanEvents] = {}

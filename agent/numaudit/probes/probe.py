@@ -96,7 +96,7 @@ class Probe(Protocol[R_co]):
         """Take it off its hooks; what was counted stays."""
 
     def resume(self) -> None:
-        """Put it back. Raises Refusal."""
+        """Put it back. Raises ProbeRefusal."""
 
     def watch(self, cgroups: frozenset[int] | None) -> None:
         """Count events of these cgroups only; None = of all. A probe that cannot filter early counts all."""
@@ -111,7 +111,7 @@ class Probe(Protocol[R_co]):
         """The kernel's account of its programs, while somebody has it keep one; None = it has no programs."""
 
     def measure_cost(self) -> float | None:
-        """Nanoseconds that an event takes here, by a trial; None = that cannot be measured. Raises Refusal."""
+        """Nanoseconds that an event takes here, by a trial; None = that cannot be measured. Raises ProbeRefusal."""
 
     def close(self) -> None: ...
 
@@ -122,9 +122,9 @@ class ProbeKind(Generic[R]):
 
     name: str
     request: Callable[[Host, int, int], ProbeRequest]
-    """Request for the loader, for this many cgroups with this many pairs of nodes each. Raises Refusal."""
+    """Request for the loader, for this many cgroups with this many pairs of nodes each. Raises ProbeRefusal."""
     start: Callable[[Host, LoadedProbe], Probe[R]]
-    """Attach it. Raises Refusal and OSError."""
+    """Attach it. Raises ProbeRefusal and OSError."""
     ns_per_event: float
     """The hook's own cost included and rounded up: assumed until a host lets us measure it."""
     by_default: bool = True
@@ -136,4 +136,4 @@ class ProbeKind(Generic[R]):
     can_narrow: bool = False
     """Does it obey the watch list?"""
     without_bpf: Callable[[Host], Probe[R]] | None = None
-    """Start it where its programs cannot be loaded or attached. Raises Refusal and OSError."""
+    """Start it where its programs cannot be loaded or attached. Raises ProbeRefusal and OSError."""

@@ -37,7 +37,7 @@ class MoreCgroups(Unavailable):
 
 
 def request(types: Btf, layout: RowLayout, cgroups: int) -> ProbeRequest:
-    """Request for the loader, with room for this many cgroups. Raises Refusal."""
+    """Request for the loader, with room for this many cgroups. Raises ProbeRefusal."""
     function = types.function(_FUNCTION)
     if function is None:
         raise ProbeRefusal(Reason.UNSUPPORTED, "this kernel has no BPF iterator over cgroups, as Linux 6.1 has")
@@ -77,7 +77,7 @@ def _numbers(layout: RowLayout) -> dict[str, int]:
 
 
 def load(host: Host, types: Btf, layout: RowLayout, cgroups: int, folder: Path) -> ResidencyWalk:
-    """A walk over the cgroup whose folder this is and all below it. Raises Refusal, and InputError without a text."""
+    """Walk over the cgroup of this folder and all below it. Raises ProbeRefusal, and InputError without a text."""
     if not host.is_live:
         raise ProbeRefusal(Reason.NOT_LIVE, f"{host.root} is a captured tree")
     answer = loader.load([request(types, layout, cgroups)])[NAME]

@@ -88,7 +88,7 @@ class Session:
         return cast("Probe[R] | ProbeRefusal", self.probes.get(kind.name, _NOT_ASKED_FOR))
 
     def read(self, kind: ProbeKind[R]) -> R:
-        """Raises Refusal when the probe does not run, OSError and ParseError when it cannot be read."""
+        """Raises ProbeRefusal when the probe does not run, OSError and ParseError when it cannot be read."""
         probe = self.probe(kind)
         if isinstance(probe, ProbeRefusal):
             raise ProbeRefusal(probe.reason, probe.text)
@@ -115,7 +115,7 @@ class Session:
     def pause(self, kind: ProbeKind[Any], paused: bool) -> None:
         """Take a probe off its hooks, or put it back. One that does not run is left as it is.
 
-        Raises Refusal when it cannot be put back.
+        Raises ProbeRefusal when it cannot be put back.
         """
         probe = self.probe(kind)
         if not isinstance(probe, ProbeRefusal) and probe.is_paused != paused:
@@ -150,7 +150,7 @@ class ProbeReadings:
     """By the probe's name, of those that were read."""
 
     def of(self, kind: ProbeKind[R]) -> R:
-        """Raises Refusal when the probe does not run, OSError and ParseError when it cannot be read."""
+        """Raises ProbeRefusal when the probe does not run, OSError and ParseError when it cannot be read."""
         if kind.name not in self.taken:
             self.taken[kind.name] = self.session.read(kind)
         return cast("R", self.taken[kind.name])
@@ -218,7 +218,7 @@ def _without_bpf(kind: ProbeKind[R], host: Host, refusal: ProbeRefusal) -> Probe
 
 
 def _attempt(kind: ProbeKind[R], start: Callable[[], Probe[R]]) -> Probe[R]:
-    """Raises Refusal."""
+    """Raises ProbeRefusal."""
     try:
         return start()
     except OSError as error:

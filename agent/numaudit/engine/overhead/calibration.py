@@ -30,7 +30,7 @@ def assumed(kind: ProbeKind[Any]) -> Cost:
 
 
 def calibrate(session: Session) -> dict[str, Cost]:
-    """By the probe's name, of those whose cost can be measured at once; takes some 60 ms. Raises Refusal."""
+    """By the probe's name, of those whose cost can be measured at once; takes some 60 ms. Raises ProbeRefusal."""
     measured = {name: probe.measure_cost() for name, probe in session.running().items()}
     return {name: Cost(ns, "measured") for name, ns in measured.items() if ns is not None}
 

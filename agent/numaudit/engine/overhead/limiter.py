@@ -51,7 +51,7 @@ class Limiter:
     def after_tick(self, snapshot: Snapshot, judgements: Judgements, readings: ProbeReadings) -> Overhead:
         """Cost of the probes since the previous tick, and the probes that pause from now on.
 
-        Raises OSError, and Refusal when a probe that was paused cannot be put back.
+        Raises OSError, and ProbeRefusal when a probe that was paused cannot be put back.
         """
         now = self.clock()
         loads, full = self._loads(readings.taken), self._full(readings.taken)

@@ -27,7 +27,7 @@ _TRIES = 5
 _NOT_HERE = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENXIO)
 """Error numbers of opening an event that this CPU, its driver or its hypervisor does not have."""
 FindPlans = Callable[[Host], Sequence[Plan]]
-"""Finder of the plans for a host, the best first. Raises Refusal."""
+"""Finder of the plans for a host, the best first. Raises ProbeRefusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class PlanEvents:
 
 
 def plans_here(host: Host) -> Sequence[Plan]:
-    """Plans that tell local from remote memory accesses on this machine. Raises Refusal."""
+    """Plans that tell local from remote memory accesses on this machine. Raises ProbeRefusal."""
     try:
         return plans(read_cores(host, read_machine(host)))
     except CannotCount as error:
@@ -81,7 +81,7 @@ def plans_here(host: Host) -> Sequence[Plan]:
 
 
 def choose_plan(host: Host, find_plans: FindPlans) -> Plan:
-    """The best one whose events this kernel opens now. Raises Refusal."""
+    """The best one whose events this kernel opens now. Raises ProbeRefusal."""
     candidates = find_plans(host)
     try:
         cpu = perf_event.any_cpu(host)
@@ -100,7 +100,7 @@ def cannot_open(plan: Plan, error: OSError) -> ProbeRefusal:
 
 
 def require_counts(plan: Plan, counters: Collection[PlanEvents]) -> None:
-    """Raises Refusal when the events of a plan count nothing on any CPU while memory is used: an event that opens
+    """Raises ProbeRefusal when the events of a plan count nothing on any CPU while memory is used: an event that opens
     may never count, and that must not be taken for no accesses.
 
     Nor may one that stands still make a difference of two counts negative: on some Neoverse systems, firmware keeps

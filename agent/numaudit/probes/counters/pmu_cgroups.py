@@ -35,7 +35,7 @@ class PmuOfCgroups:
     """The running probe."""
 
     def __init__(self, host: Host, plan: Plan) -> None:
-        """See that the events count at all, then open them for each cgroup that is watched. Raises Refusal."""
+        """See that the events count at all, then open them for each cgroup that is watched. Raises ProbeRefusal."""
         self._host, self.plan = host, plan
         self._sums = AccessSums(plan)
         self._opened: dict[int, dict[_Place, PlanEvents]] = {}
@@ -79,7 +79,7 @@ class PmuOfCgroups:
         self.is_paused = True
 
     def resume(self) -> None:
-        """Open the events again. Raises Refusal."""
+        """Open the events again. Raises ProbeRefusal."""
         try:
             self._follow()
         except BaseException:
@@ -97,7 +97,7 @@ class PmuOfCgroups:
                 self._sums.add(group, place, events.read())
 
     def _follow(self) -> None:
-        """Have events for each watched cgroup on each CPU that is online. Raises Refusal."""
+        """Have events for each watched cgroup on each CPU that is online. Raises ProbeRefusal."""
         places = self._places()
         wanted = self._choose(len(places))
         for group in self._opened.keys() - wanted.keys():
@@ -133,7 +133,7 @@ class PmuOfCgroups:
         self._sums.begin_again(group)
 
     def _choose(self, cpus: int) -> dict[int, str]:
-        """Folders of the cgroups to watch, by id. Those that are watched stay. Raises Refusal."""
+        """Folders of the cgroups to watch, by id. Those that are watched stay. Raises ProbeRefusal."""
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = min(MOST_CGROUPS, descriptors // _PART_OF_LIMIT // (cpus * len(self.plan.events)))
         if not most:
@@ -163,7 +163,7 @@ class PmuOfCgroups:
         return {(node, cpu) for cpu, node in node_of_cpu.items()}
 
     def _try_everywhere(self) -> None:
-        """Raises Refusal when the events count nothing on any CPU."""
+        """Raises ProbeRefusal when the events count nothing on any CPU."""
         opened = []
         try:
             for _, cpu in self._places():

@@ -35,7 +35,7 @@ def stored_texts() -> Iterator[ProgramSource]:
 
 
 def compile_all(folder: Path) -> None:
-    """Write a file for each stored text. Raises Refusal, InputError and OSError."""
+    """Write a file for each stored text. Raises ProbeRefusal, InputError and OSError."""
     os.environ["BCC_KERNEL_SOURCE"] = str(program_sources.bpf_folder())
     version = compiler.check_bcc()
     if version != BCC:

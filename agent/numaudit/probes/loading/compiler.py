@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def check_bcc() -> str:
-    """Its version. Raises Refusal."""
+    """Its version. Raises ProbeRefusal."""
     try:
         import bcc  # noqa: PLC0415 (the only module that may)
     except (ImportError, OSError) as error:
@@ -37,7 +37,7 @@ def check_bcc() -> str:
 
 
 def compile_text(text: str, defines: Mapping[str, int]) -> Bytecode:
-    """Raises Refusal. Needs the right to make maps; the words of clang go through standard error, a file."""
+    """Raises ProbeRefusal. Needs the right to make maps; the words of clang go through standard error, a file."""
     import bcc  # noqa: PLC0415
 
     flags = [f"-D{name}={value}" for name, value in {**defines, **bytecode.marks(text)}.items()]

@@ -93,7 +93,7 @@ def programs(prefix: str, function: str, found: Function | ProbeRefusal | None) 
 
 
 def attach(host: Host, loaded: LoadedProbe, prefix: str, function: str, ways: Sequence[Way] = WAYS) -> Attached:
-    """By the first way that works. Raises Refusal with what was wrong with each."""
+    """By the first way that works. Raises ProbeRefusal with what was wrong with each."""
     refusals = {}
     for way in ways:
         try:

@@ -244,7 +244,7 @@ def _receive(
     end: float,
     outcomes: dict[str, Answer],
 ) -> bool:
-    """Collect an answer for each. True when the process ended before; raises TimeoutError, and Refusal for the rest."""
+    """Collect an answer for each. True = the process ended before. Raises TimeoutError, ProbeRefusal for the rest."""
     requests = {probe.name: probe for probe in probes}
     while len(outcomes) < len(probes):
         channel.settimeout(max(0.001, end - time.monotonic()))

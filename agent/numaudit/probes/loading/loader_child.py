@@ -47,7 +47,7 @@ def main(channel: socket.socket) -> None:
 
 
 def _load(channel: socket.socket, request: dict[str, Any]) -> None:
-    """Raises Refusal."""
+    """Raises ProbeRefusal."""
     ids, fields = _tracepoints(request)
     compiled = _find_bytecode(request)
     maps = _make_maps(compiled, request)
@@ -71,7 +71,7 @@ def _load(channel: socket.socket, request: dict[str, Any]) -> None:
 
 
 def _find_bytecode(request: dict[str, Any]) -> Bytecode:
-    """Raises Refusal."""
+    """Raises ProbeRefusal."""
     if "bytecode" in request:
         return bytecode.unpack(request["bytecode"])
     compiler.check_bcc()
@@ -79,7 +79,7 @@ def _find_bytecode(request: dict[str, Any]) -> Bytecode:
 
 
 def _make_maps(compiled: Bytecode, request: dict[str, Any]) -> dict[str, int]:
-    """Descriptors of those that are asked for, or used. Raises Refusal."""
+    """Descriptors of those that are asked for, or used. Raises ProbeRefusal."""
     used = {name for one in request["programs"] for name in compiled.programs[one["function"]].names.values()}
     made = {}
     for name in sorted({*request["maps"], *(used & compiled.maps.keys())}):
@@ -96,7 +96,7 @@ def _make_maps(compiled: Bytecode, request: dict[str, Any]) -> dict[str, int]:
 def _tracepoints(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
     """The kernel's number of each tracepoint that the request's programs attach to; offset and size of their fields.
 
-    The fields go by their names in the text. Raises Refusal.
+    The fields go by their names in the text. Raises ProbeRefusal.
     """
     ids: dict[str, int] = {}
     fields: dict[str, tuple[int, int]] = {}
