@@ -25,8 +25,8 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.sources import podresources
 from numaudit.kubelet.sources.client import Endpoint, LiveKubelet
 from numaudit.kubelet.sources.log_follow import FileLog
@@ -152,7 +152,7 @@ def main() -> None:
         port, pods_size, resources_size = ours.recv()
         endpoint = Endpoint(f"http://127.0.0.1:{port}")
         live = LiveKubelet(host, podresources.Client(socket), endpoint=endpoint)
-        kubelet = KubeletIntent.by(KubeletPoller(host, live, FileLog(log, "kubelet.log")))
+        kubelet = IntentCollector.by(KubeletPoller(host, live, FileLog(log, "kubelet.log")))
         containers = tuple(
             Container(
                 ContainerId(1 + pod * PER_POD + number),
@@ -170,16 +170,16 @@ def main() -> None:
         server.join()
 
 
-def seconds_of(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> float:
+def seconds_of(kubelet: IntentCollector, containers: tuple[Container, ...]) -> float:
     start = time.process_time()
-    kubelet.collect(containers)
+    kubelet.ask(containers)
     return time.process_time() - start
 
 
-def measure(kubelet: KubeletIntent, containers: tuple[Container, ...], sizes: tuple[int, int]) -> None:
+def measure(kubelet: IntentCollector, containers: tuple[Container, ...], sizes: tuple[int, int]) -> None:
     memory = psutil.Process().memory_info().rss >> 20
     start = time.process_time()
-    found = kubelet.collect(containers)
+    found = kubelet.ask(containers)
     first = time.process_time() - start
     assert len(found.intent.by_cgroup) == PODS * PER_POD
     assert all(one.promise.memory and one.promise.cpus for one in found.intent.containers)

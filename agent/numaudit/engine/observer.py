@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numaudit.containers.inventory import Census, Inventory
-from numaudit.engine.collectors.base import Collector, Run, TickInputs
+from numaudit.engine.collectors.base import Run, TickInputs
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.table import Collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
@@ -17,7 +17,6 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.node import MachineNow
 from numaudit.kernel.open_file_cache import OpenFileCache
 from numaudit.kernel.origin import origin_of
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 
@@ -42,9 +41,7 @@ class Observer:
     inventory: Inventory
     reader: Reader
     files: OpenFileCache
-    kubelet: KubeletIntent
-    due: Callable[[TickInputs], Iterator[Collector]]
-    """The collectors of a tick, in their order."""
+    collectors: Collectors
     owners: Owners = field(default_factory=Owners)
     walks: CgroupWalks | None = None
     """None = the files of every cgroup are read."""
@@ -59,10 +56,9 @@ class Observer:
         hierarchies = find_hierarchies(host)
         files = OpenFileCache()
         reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
-        inventory, kubelet = Inventory(host, hierarchies), KubeletIntent(host)
+        inventory = Inventory(host, hierarchies)
         walks = _walks(host, reader) if with_walks and host.is_live and hierarchies.is_v2 else None
-        due = Collectors(kubelet).due
-        return cls(host, machine, hierarchies, inventory, reader, files, kubelet, due, walks=walks)
+        return cls(host, machine, hierarchies, inventory, reader, files, Collectors(host), walks=walks)
 
     def open_probes(self, kinds: Collection[ProbeKind[Any]] | None = None) -> Session:
         """Load probes, each as far as this host lets it. The session is the caller's to close.
@@ -119,7 +115,7 @@ class Observer:
         )
         hierarchies = self.hierarchies
         snapshot = Snapshot(0.0, machine, hierarchies.mode, census.containers, hierarchies.is_whole)
-        for one in self.due(tick):
+        for one in self.collectors.due(tick):
             snapshot = run(one.name, partial(one.collect, tick, snapshot), snapshot)
         if readings is not None and is_followed:
             run("bpf clean-up", lambda _: readings.forget(self.owners.ended()), 0)

@@ -1,7 +1,7 @@
 """Each source of the kubelet is read once, whatever the verb: an answer is of one moment, and the kubelet is spared.
 
 One exception is allowed: a checkpoint that was caught between two writes of the kubelet is read again until it adds up
-(`kubelet/sources/settled_file.py`). All files here add up.
+(`kubelet/sources/checkpoints.py`). All files here add up.
 """
 
 from __future__ import annotations

@@ -22,4 +22,4 @@ def test_the_kubelets_log_is_read_where_the_settings_say(tmp_path: Path) -> None
     log = tmp_path / "kubelet.log"
     log.write_text("")
     observer = Observer.of(Host(connection=KubeletConnection(log_file=log)))
-    assert str(log) in repr(observer.kubelet.poller.log)
+    assert str(log) in repr(observer.collectors.kubelet.poller.log)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kubelet_http import replies, serving
 from numaudit.daemon.ticks.features import Features
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.probes.session import Session
 
 IN_FORCE = b'{"kubeletconfig": {"kind": "KubeletConfiguration", "memoryManagerPolicy": "Static"}}'
@@ -23,7 +23,7 @@ def test_features_are_examined_by_what_the_tick_knows_of_the_kubelet(tmp_path: P
 
     with serving(answer) as url:
         host = Host(kubelet_root=str(tmp_path / "none"), connection=KubeletConnection(url))
-        kubelet = KubeletIntent(host)
+        kubelet = IntentCollector(host)
         kubelet.poller.poll(())
         of_the_tick = [*asked]
         assert kubelet.readings is not None

@@ -11,13 +11,13 @@ import pytest
 from kubelet_steps import LOGS, STEPS, Step
 from numaudit.checkpoints.formats.memory import parse
 from numaudit.cli.observe.report_work import observe
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.intent import Intent, KubeletSeries
 from numaudit.kernel.host import Host
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
@@ -63,7 +63,7 @@ class Moment:
 def moment(step: str, tmp_path: Path) -> Moment:
     recorded = Step(step)
     host = recorded.tree(tmp_path / "tree")
-    found = KubeletIntent(host).collect(recorded.containers())
+    found = IntentCollector(host).ask(recorded.containers())
     cpusets = recorded.cpusets()
     machine = read_machine(step.partition("/")[0])
     everywhere, all_cpus = NodeSet.of(0, 1, 2, 3), found.intent.shared_cpus
@@ -229,9 +229,9 @@ def test_an_entry_that_outlives_its_pod_is_stale_before_and_after_a_restart(tmp_
 def test_without_the_kubelets_pods_stale_entries_are_found_by_missing_cgroups(tmp_path: Path) -> None:
     step = Step(f"{SINGLE}/3-removed-gu-two")
     host = step.tree(tmp_path / "tree")
-    names = {one.id: one for one in KubeletIntent(host).collect(step.containers()).containers}
+    names = {one.id: one for one in IntentCollector(host).ask(step.containers()).containers}
     (host.answers / "pods.json").unlink()
-    intent = KubeletIntent(host).collect(tuple(names.values())).intent
+    intent = IntentCollector(host).ask(tuple(names.values())).intent
     uid = pods_of(f"{SINGLE}/1-running")["default/gu-two-numanode"]
     assert {(one.pod_uid, one.name) for one in intent.containers if one.is_stale} == {(uid, "a"), (uid, "b")}
 
@@ -257,7 +257,7 @@ def test_a_refusal_that_is_missing_in_the_log_is_found_by_the_kubelets_counter(t
     lines = log.read_text().splitlines(keepends=True)
     denied = [line for line in lines if "Pod admission denied" in line and "UnexpectedAdmissionError" in line]
     log.write_text("".join(line for line in lines if line != denied[-1]))
-    intent = KubeletIntent(host).collect(step.containers()).intent
+    intent = IntentCollector(host).ask(step.containers()).intent
     (missed,) = [one for one in find(Snapshot(0.0, read_machine(SINGLE), "v2", intent=intent)) if not one.pod_uid]
     assert (missed.name, missed.message) == (
         "refusals-missed",

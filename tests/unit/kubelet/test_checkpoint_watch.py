@@ -15,7 +15,7 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.kernel.host import Host
-from numaudit.kubelet.sources import settled_file, state_files
+from numaudit.kubelet.sources import checkpoints, state_files
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
 from numaudit.topology.nodeset import CpuSet
 
@@ -163,7 +163,7 @@ def test_a_file_between_two_writes_of_the_kubelet_is_read_again(path: Path, monk
         waits.append(seconds)
         replace(path, TWO, at=time())
 
-    monkeypatch.setattr(settled_file, "sleep", second_write)
+    monkeypatch.setattr(checkpoints, "sleep", second_write)
     file = watched(path)
     file.poll(1.0)
     assert pods(file) == len(parse(TWO).state.entries) != len(parse(ONE).state.entries)
@@ -174,14 +174,14 @@ def test_a_file_that_does_not_add_up_for_long_is_waited_for_no_more(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr(settled_file, "sleep", waits.append)
+    monkeypatch.setattr(checkpoints, "sleep", waits.append)
     replace(path, between_two_writes())
-    assert settled_file.read(MEMORY, path, host_of(path)) == between_two_writes()
+    assert checkpoints.read_settled(MEMORY, path, host_of(path)) == between_two_writes()
     assert waits == []
     replace(path, between_two_writes(), at=time() + 0.5)
-    assert settled_file.read(MEMORY, path, host_of(path)) == between_two_writes()
+    assert checkpoints.read_settled(MEMORY, path, host_of(path)) == between_two_writes()
     assert 0 < sum(waits) <= 0.5
-    assert settled_file.read(MEMORY, path.with_name("none"), host_of(path)) is None
+    assert checkpoints.read_settled(MEMORY, path.with_name("none"), host_of(path)) is None
 
 
 def cpus(shared: str, **held: str) -> bytes:
@@ -200,9 +200,9 @@ def test_cpus_that_the_kubelet_is_releasing_are_waited_for(path: Path, monkeypat
         waits.append(seconds)
         replace(file, cpus("0-1,4-7", a="2-3"), at=time())
 
-    monkeypatch.setattr(settled_file, "sleep", second_write)
+    monkeypatch.setattr(checkpoints, "sleep", second_write)
     replace(file, cpus("0-1,6-7", a="2-3"), at=time())
-    assert settled_file.read(CPU, file, host) == cpus("0-1,4-7", a="2-3")
+    assert checkpoints.read_settled(CPU, file, host) == cpus("0-1,4-7", a="2-3")
     assert len(waits) == 1
 
 
@@ -213,7 +213,7 @@ def test_cpus_that_are_reserved_for_the_system_alone_are_soon_waited_for_no_more
     host.cpus.mkdir(parents=True)
     (host.cpus / "online").write_text("0-7\n")
     waits: list[float] = []
-    monkeypatch.setattr(settled_file, "sleep", waits.append)
+    monkeypatch.setattr(checkpoints, "sleep", waits.append)
     replace(file, cpus("1-7"), at=time() + 0.5)
-    assert settled_file.read(CPU, file, host) == cpus("1-7")
+    assert checkpoints.read_settled(CPU, file, host) == cpus("1-7")
     assert 0 < sum(waits) <= 0.2

@@ -13,11 +13,11 @@ import pytest
 from kubelet_json_log import as_json
 from kubelet_steps import STEPS, Step
 from numaudit.containermanager.memory.state import Block
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
 from numaudit.kernel.host import Host, KubeletConnection
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.sources import polled, poller
 from numaudit.kubelet.sources.client import RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog, JournalLog
@@ -45,8 +45,8 @@ class Polled:
         return one
 
 
-def poll(kubelet: KubeletIntent, containers: tuple[Container, ...]) -> Polled:
-    found = kubelet.collect(containers)
+def poll(kubelet: IntentCollector, containers: tuple[Container, ...]) -> Polled:
+    found = kubelet.ask(containers)
     return Polled(found.intent, found.containers)
 
 
@@ -55,7 +55,7 @@ def at(step: str, tmp_path: Path, without: str = "") -> Polled:
     host = Step(step).tree(tmp_path / "tree")
     for path in host.root.rglob(without) if without else ():
         path.unlink()
-    return poll(KubeletIntent(host), Step(step).containers())
+    return poll(IntentCollector(host), Step(step).containers())
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -197,7 +197,7 @@ def test_the_checkpoint_alone_still_tells_promises(tmp_path: Path) -> None:
     shutil.rmtree(host.answers)
     shutil.rmtree(host.root / "etc")
     (host.kubelet / "cpu_manager_state").unlink()
-    found = poll(KubeletIntent(host), ())
+    found = poll(IntentCollector(host), ())
     (one,) = found.intent.containers
     assert one.promise.memory_nodes == NodeSet.of(0, 1)
     assert one.promise.cpus is None
@@ -218,7 +218,7 @@ def test_the_log_tells_the_topology_policy_where_no_configuration_does(tmp_path:
 def test_without_a_kubelet_there_is_no_intent_and_the_reason_is_given(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     with pytest.raises(Unavailable, match="no kubelet"):
-        KubeletIntent(Host.under(tmp_path)).collect(())
+        IntentCollector(Host.under(tmp_path)).ask(())
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_kubelet_that_goes_away_leaves_its_last_answers_and_comes_back(tmp_path: Path) -> None:
     step = Step(f"{SINGLE}/1-running")
     host = step.tree(tmp_path / "tree")
-    kubelet = KubeletIntent(host)
+    kubelet = IntentCollector(host)
     before = poll(kubelet, step.containers())
     pods = (host.answers / "pods.json").read_bytes()
     (host.answers / "pods.json").unlink()
@@ -252,7 +252,7 @@ def test_a_kubelet_that_goes_away_leaves_its_last_answers_and_comes_back(tmp_pat
 def test_the_last_values_of_a_silent_source_end_with_their_greatest_age(tmp_path: Path) -> None:
     step = Step(f"{SINGLE}/1-running")
     host = step.tree(tmp_path / "tree")
-    kubelet = KubeletIntent(host)
+    kubelet = IntentCollector(host)
     poll(kubelet, step.containers())
     kubelet.poller.max_age = 3600.0
     (host.answers / "pods.json").unlink()
@@ -279,7 +279,7 @@ def test_the_last_values_of_a_silent_source_end_with_their_greatest_age(tmp_path
 def test_an_old_source_is_no_success_in_the_metrics(tmp_path: Path) -> None:
     step = Step(f"{SINGLE}/1-running")
     host = step.tree(tmp_path / "tree")
-    kubelet = KubeletIntent(host)
+    kubelet = IntentCollector(host)
     poll(kubelet, step.containers())
     (host.answers / "pods.json").unlink()
     intent = poll(kubelet, step.containers()).intent
@@ -296,7 +296,7 @@ def test_an_old_source_is_no_success_in_the_metrics(tmp_path: Path) -> None:
 def test_an_entry_that_came_after_the_last_pods_is_not_called_stale(tmp_path: Path) -> None:
     step = Step(f"{SINGLE}/3-removed-gu-two")
     host = step.tree(tmp_path / "tree")
-    kubelet = KubeletIntent(host)
+    kubelet = IntentCollector(host)
     # The pod is not listed any more; its name is still in the log.
     first = poll(kubelet, ())
     assert [first.of("gu-two", name).is_stale for name in ("a", "b")] == [True, True]
@@ -316,7 +316,7 @@ def test_a_silent_source_is_not_asked_at_every_tick(tmp_path: Path) -> None:
             asked += 1
             raise Unavailable("no answer within 3 s")
 
-    kubelet = KubeletIntent.by(
+    kubelet = IntentCollector.by(
         KubeletPoller(host, Silent(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
     )
     for _ in range(5):
@@ -332,7 +332,7 @@ def test_files_that_may_not_be_read_for_configz_leave_the_settings_that_were_rea
             raise PermissionError(13, "Permission denied", "/var/lib/kubelet/pki/kubelet.crt")
 
     log = FileLog(host.answers / "kubelet.log", "kubelet.log")
-    found = poll(KubeletIntent.by(KubeletPoller(host, Locked(host.answers), log)), ())
+    found = poll(IntentCollector.by(KubeletPoller(host, Locked(host.answers), log)), ())
     assert found.source("kubelet configuration").state == "ok"
     assert found.intent.config.topology_manager_policy == "single-numa-node"
 
@@ -348,7 +348,7 @@ def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_
             asked += 1
             return super().pods()
 
-    kubelet = KubeletIntent.by(
+    kubelet = IntentCollector.by(
         KubeletPoller(host, Counting(host.answers), FileLog(host.answers / "kubelet.log", "kubelet.log"))
     )
     named = tuple(one for one in poll(kubelet, step.containers()).containers if one.name is not None)
@@ -378,7 +378,7 @@ def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_
 
 def test_a_renamed_container_is_joined_again_though_no_source_changed(tmp_path: Path) -> None:
     step = Step("standalone-restricted/2-more")
-    kubelet = KubeletIntent(step.tree(tmp_path / "tree"))
+    kubelet = IntentCollector(step.tree(tmp_path / "tree"))
     named = tuple(one for one in poll(kubelet, step.containers()).containers if one.name is not None)
     assert len(poll(kubelet, named).intent.by_cgroup) == 3
     wrong = tuple(replace(one, name="other") for one in named)
@@ -389,7 +389,7 @@ def test_a_renamed_container_is_joined_again_though_no_source_changed(tmp_path: 
 def test_a_torn_checkpoint_leaves_the_promises_of_the_last_good_one(tmp_path: Path) -> None:
     step = Step(f"{SINGLE}/1-running")
     host = step.tree(tmp_path / "tree")
-    kubelet = KubeletIntent(host)
+    kubelet = IntentCollector(host)
     poll(kubelet, step.containers())
     state = host.kubelet / "memory_manager_state"
     state.write_bytes(state.read_bytes()[:500])
@@ -408,7 +408,7 @@ def test_a_log_of_another_kubelet_is_named_as_not_understood(tmp_path: Path) -> 
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
     line = 'I1120 22:38:22.3287{:02d} 341 scope_container.go:93] "TopologyHints" hints=map[cpu:[]] pod="a/b"\n'
     (host.answers / "kubelet.log").write_text("".join(line.format(number) for number in range(7)))
-    found = poll(KubeletIntent(host), ())
+    found = poll(IntentCollector(host), ())
     assert found.source("kubelet log").reason == "7 lines of a known kind were not understood"
     assert found.intent.hints == ()
 
@@ -425,18 +425,18 @@ def test_a_log_of_another_kubelet_is_named_as_not_understood(tmp_path: Path) -> 
 def test_a_log_in_a_format_that_is_not_read_is_named(lines: str, reason: str | None, tmp_path: Path) -> None:
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
     (host.answers / "kubelet.log").write_text(lines)
-    found = poll(KubeletIntent(host), ()).source("kubelet log").reason
+    found = poll(IntentCollector(host), ()).source("kubelet log").reason
     assert (found or "").startswith(reason or "")
     assert (found is None) is (reason is None)
 
 
 def test_a_log_in_json_tells_the_same_hints_as_its_text(tmp_path: Path) -> None:
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
-    text = poll(KubeletIntent(host), ()).intent.hints
+    text = poll(IntentCollector(host), ()).intent.hints
     log = host.answers / "kubelet.log"
     lines = [as_json(line, datetime(2026, 11, 21, tzinfo=UTC)) for line in log.read_text().splitlines()]
     log.write_text("".join(f"{line}\n" for line in lines if line is not None))
-    assert [replace(one, at=None) for one in poll(KubeletIntent(host), ()).intent.hints] == [
+    assert [replace(one, at=None) for one in poll(IntentCollector(host), ()).intent.hints] == [
         replace(one, at=None) for one in text
     ]
     assert text
@@ -446,7 +446,7 @@ def test_the_configuration_in_force_by_configz_comes_before_files(tmp_path: Path
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
     in_force = {"kubeletconfig": {"memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort"}}
     (host.answers / "configz.json").write_text(json.dumps(in_force))
-    config = poll(KubeletIntent(host), ()).intent.config
+    config = poll(IntentCollector(host), ()).intent.config
     assert config.topology_manager_policy == "best-effort"
     assert config.origins["topology_manager_policy"] == "configz"
 
@@ -459,7 +459,7 @@ def test_a_kubelet_with_another_root_is_found_by_its_flags(tmp_path: Path) -> No
     process.mkdir()
     (process / "comm").write_text("kubelet\n")
     (process / "cmdline").write_bytes(b"kubelet\0--config=/etc/kubernetes/kubelet.yaml\0--root-dir=/data/kubelet\0")
-    found = poll(KubeletIntent(host), ())
+    found = poll(IntentCollector(host), ())
     assert found.source("memory checkpoint").state == "ok"
     assert found.source("kubelet configuration").reason is None
     (one,) = [one for one in found.intent.containers if one.promise.memory]
@@ -476,10 +476,10 @@ def test_a_tick_on_a_captured_node_has_the_intent_in_its_snapshot(fixtures: Path
 
 
 def test_a_live_kubelet_is_followed_by_journal_or_by_the_file_that_was_given(tmp_path: Path) -> None:
-    assert isinstance(KubeletIntent(Host()).poller.log, JournalLog)
+    assert isinstance(IntentCollector(Host()).poller.log, JournalLog)
     path = tmp_path / "kubelet.log"
     path.write_text("one\n")
-    kubelet = KubeletIntent(Host(connection=KubeletConnection("http://127.0.0.1:1", log_file=path)))
+    kubelet = IntentCollector(Host(connection=KubeletConnection("http://127.0.0.1:1", log_file=path)))
     assert [line.text for line in kubelet.poller.log.read()] == ["one"]
     kubelet.close()
 

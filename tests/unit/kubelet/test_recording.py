@@ -13,10 +13,10 @@ import pytest
 
 from kubelet_steps import RUNS, Step
 from numaudit.capture.tree import capture
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.errors import ParseError
 from numaudit.intent import Intent
 from numaudit.kernel.host import Host
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.sources import recording
 from numaudit.kubelet.sources.client import Endpoint, KubeletAnswers, LiveKubelet, RecordedKubelet
@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _read(host: Host, answers: KubeletAnswers, log: Path) -> Intent:
-    return KubeletIntent.by(KubeletPoller(host, answers, FileLog(log, "log"))).collect(STEP.containers()).intent
+    return IntentCollector.by(KubeletPoller(host, answers, FileLog(log, "log"))).ask(STEP.containers()).intent
 
 
 def test_what_is_asked_of_a_kubelet_reads_back_the_same(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_capture_of_a_captured_tree_has_the_kubelets_answers_and_settings(fixt
     for file in sorted((tree / "numaudit").iterdir()):
         assert (copied.answers / file.name).read_bytes() == file.read_bytes()
     assert (copied.root / "etc/kubernetes/kubelet.yaml").exists()
-    first, second = (KubeletIntent(one).collect(()).intent for one in (Host.under(tree), copied))
+    first, second = (IntentCollector(one).ask(()).intent for one in (Host.under(tree), copied))
     assert second.containers == first.containers
     assert second.config == first.config
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cluster_history import HISTORY, TREE
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent import Intent, KubeletSeries, Rejection
 from numaudit.kernel.host import Host
 from numaudit.kubelet.intent.refused_at_restart import UNKNOWN, refused_at_restart
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.parsers.metrics import KubeletMetrics, parse
 from numaudit.kubelet.parsers.pods import parse_pod
 
@@ -47,7 +47,7 @@ def intent_of_node(folder: Path, *more: dict[str, Any]) -> Intent:
     listed = json.loads(file.read_text())
     listed["items"] += more
     file.write_text(json.dumps(listed))
-    return KubeletIntent(Host.under(root)).collect(()).intent
+    return IntentCollector(Host.under(root)).ask(()).intent
 
 
 def test_the_pod_that_a_real_kubelet_refused_at_its_restart_is_found(tmp_path: Path) -> None:

@@ -19,11 +19,11 @@ from numaudit.checkpoints.start.outlook import examine
 from numaudit.cli.main import call
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.checks import examine as examine_host
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.evaluation.findings import find
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.intent import CheckpointHealth, Intent, StartOutlook
 from numaudit.kernel.host import Host
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.sources import machine_watch
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.report.build import build
@@ -37,7 +37,7 @@ PAGE = 2 << 20
 
 
 def health(host: Host, file: str = "memory_manager_state") -> CheckpointHealth:
-    return health_in(KubeletIntent(host).collect(()).intent, file)
+    return health_in(IntentCollector(host).ask(()).intent, file)
 
 
 def health_in(intent: Intent, file: str = "memory_manager_state") -> CheckpointHealth:
@@ -162,17 +162,17 @@ def test_a_file_is_examined_again_only_when_something_changed(tmp_path: Path, mo
     monkeypatch.setattr(restart, "examine", counted)
     monkeypatch.setattr(machine_watch, "MACHINE_EVERY", 0.0)
     _age(host, 200)  # a file that was just written is looked at more than once
-    kubelet = KubeletIntent(host)
+    kubelet = IntentCollector(host)
     for _ in range(3):
-        kubelet.collect(())
+        kubelet.ask(())
     assert sorted(examined) == ["cpu_manager_state", "memory_manager_state"]
     fewer_huge_pages(host)
-    after = kubelet.collect(()).intent
+    after = kubelet.ask(()).intent
     assert len(examined) == 4
     assert health_in(after).outlook.starts_now == "no"
     shutil.copy(RUNS / "standalone-restricted/2-more/cpu_manager_state", host.kubelet)
     _age(host, 100, "cpu_manager_state")
-    kubelet.collect(())
+    kubelet.ask(())
     assert examined[4:] == ["cpu_manager_state"]
 
 
@@ -187,7 +187,7 @@ def _age(host: Host, seconds: int, *names: str) -> None:
 def test_each_cause_is_one_finding_with_its_own_remedy(tmp_path: Path) -> None:
     host = node_of(f"{ERRORS}/1", tmp_path)
     fewer_huge_pages(host)
-    intent = KubeletIntent(host).collect(()).intent
+    intent = IntentCollector(host).ask(()).intent
     taken = Snapshot(0.0, read_machine(ERRORS), "v2", intent=replace(intent, containers=()))
     found = [one for one in find(taken) if one.name == "restart-unsafe"]
     assert len(found) == 1
@@ -211,7 +211,7 @@ def test_state_verify_says_the_same_of_a_changed_reservation(
 
 def state_metrics(host: Host) -> dict[str, dict[tuple[str, ...], float]]:
     """The catalogue's rows about checkpoints: name -> labels -> value."""
-    intent = KubeletIntent(host).collect(()).intent
+    intent = IntentCollector(host).ask(()).intent
     report = build(Snapshot(0.0, read_machine(SINGLE), "v2", intent=intent))
     rows = [one for one in TICK_METRICS if one.name.startswith("state_")]
     return {one.name: dict(one.values(tick(report))) for one in rows}

@@ -14,9 +14,9 @@ import pytest
 from node_of_step import node_of
 from numaudit.cli.main import call
 from numaudit.doctor.checkpoints import checkpoint_checks
+from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import examine_files
-from numaudit.kubelet.kubelet_intent import KubeletIntent
 from numaudit.kubelet.questions.starting import Asked
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.snapshot import Check
@@ -50,7 +50,7 @@ def checks_of(host: Host) -> list[Check]:
 
 def answers(host: Host, capsys: Capture, file: str = MEMORY) -> tuple[str, str, str]:
     """Does the kubelet start now? By `state verify`, by the report and by `doctor`."""
-    (reported,) = [one for one in KubeletIntent(host).collect(()).intent.checkpoints if one.file == file]
+    (reported,) = [one for one in IntentCollector(host).ask(()).intent.checkpoints if one.file == file]
     (checked,) = [one for one in checks_of(host) if one.name == file]
     found = re.search(r"now: ([a-z ]+);", checked.detail)
     assert found is not None

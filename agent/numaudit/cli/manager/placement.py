@@ -50,7 +50,8 @@ def _named(report: Report, which: str) -> tuple[list[ContainerReport], tuple[Hin
 
 def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | str:
     """The host's kubelet; or why it is not known."""
-    kubelet, host = observer.kubelet, observer.kubelet.poller.host
+    kubelet = observer.collectors.kubelet
+    host = kubelet.poller.host
     pods = frozenset(one.pod_uid for one in snapshot.containers if one.pod_uid is not None)
     try:
         here = node_here(

@@ -55,7 +55,7 @@ class Publisher:
 
     def __post_init__(self) -> None:
         observer = self.engine.observer
-        self._features = Features(observer.host, self.engine.session, lambda: observer.kubelet.readings)
+        self._features = Features(observer.host, self.engine.session, lambda: observer.collectors.kubelet.readings)
         self._tracker = SeriesTracker(began=self.started_at)
         self._limit = SeriesLimit(self.settings.metrics.max_series)
         self._rejections = Rejections(self.started_at)
@@ -66,7 +66,7 @@ class Publisher:
         """Other settings from the next tick on."""
         self.settings, limits = settings, settings.metrics
         self.engine.thresholds = settings.verdicts.thresholds
-        self.engine.observer.kubelet.poller.use(settings.interval, settings.kubelet.max_age)
+        self.engine.observer.collectors.kubelet.poller.use(settings.interval, settings.kubelet.max_age)
         self._tracker.most_ended = limits.max_ended
         self._selection = Selection(limits.include, limits.exclude)
         self._limit.most = limits.max_series

@@ -13,7 +13,7 @@ from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, Ro
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.node import NodeCollector
 from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
-from numaudit.kubelet.kubelet_intent import KubeletIntent
+from numaudit.kernel.host import Host
 
 if TYPE_CHECKING:
     from numaudit.probes.probe import ProbeKind
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 class Collectors:
     """Those of one host. Modules of probes are imported in the first tick that has some."""
 
-    def __init__(self, kubelet: KubeletIntent) -> None:
+    def __init__(self, host: Host) -> None:
+        self.kubelet = IntentCollector(host)
         self._first = (
             NodeCollector(),
             ResidencyCollector(),
-            IntentCollector(kubelet),
+            self.kubelet,
             AllowedCollector(),
             NumaBalancingCollector(),
         )

@@ -1,17 +1,38 @@
-"""The kubelet's three checkpoint files, watched: read again when they change, verified, the last good one kept."""
+"""The kubelet's three checkpoint files, watched: read again when they change, verified, the last good one kept.
+
+The kubelet writes a file more than once for one pod. The Memory Manager writes the machine's state and then the pod's
+blocks, the CPU Manager the container's CPUs and then the shared ones; when it releases CPUs, it first writes them in no
+set at all. A file between two such writes is whole, and its checksum fits, but it does not add up.
+
+Source: pkg/kubelet/cm/memorymanager/policy_static.go (Allocate), pkg/kubelet/cm/cpumanager/policy_static.go (Allocate,
+RemoveContainer).
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import sleep, time
 
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CheckpointKind
+from numaudit.checkpoints.start import outlook as restart
+from numaudit.checkpoints.start.outlook import StartingKubelet
 from numaudit.errors import Unavailable
 from numaudit.intent import CheckpointHealth
 from numaudit.kernel.host import Host
+from numaudit.kernel.node import online_cpus
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, Problem, decode
-from numaudit.kubelet.sources import settled_file
+from numaudit.kubelet.sources import state_files
+
+_YOUNG = 1.0
+"""Seconds since its writing in which the next write may still come."""
+_PAUSE = 0.05
+_TRIES = 10
+_TRIES_OF_A_GAP = 4
+"""With strict-cpu-reservation the reserved CPUs are in no set for ever."""
+_BETWEEN_WRITES = frozenset({"entries-do-not-add-up", "machine-state-missing", "cpu-state-refused"})
 
 
 @dataclass(slots=True)
@@ -66,7 +87,7 @@ class WatchedCheckpoint:
 
     def _read(self, written_at: float | None) -> None:
         try:
-            data = settled_file.read(self.kind, self.path, self.host)
+            data = read_settled(self.kind, self.path, self.host)
         except Unavailable as error:
             self._fail("unreadable", str(error), written_at)
             return
@@ -82,3 +103,41 @@ class WatchedCheckpoint:
         self.newest = CheckpointFile(
             self.kind, self.shown, problem=problem, detail=detail, good=self.newest.good, written_at=written_at
         )
+
+
+def read_settled(kind: CheckpointKind, path: Path, host: Host) -> bytes | None:
+    """As `state_files.read`; read again for up to half a second while it was just written and does not add up.
+
+    `host`: whose CPUs those of the CPU Manager's file are.
+    """
+    data = state_files.read(path)
+    for tried in range(_TRIES):
+        if data is None or not _is_young(path) or tried >= _tries(kind, data, host):
+            break
+        sleep(_PAUSE)
+        data = state_files.read(path)
+    return data
+
+
+def _is_young(path: Path) -> bool:
+    try:
+        return abs(time() - path.stat().st_mtime) < _YOUNG
+    except OSError:  # it has gone meanwhile: nothing more will come
+        return False
+
+
+def _tries(kind: CheckpointKind, data: bytes, host: Host) -> int:
+    """How often to read again: not when it adds up, or is wrong in a way that no write of the kubelet leaves."""
+    content = decode(kind, data).content
+    if content is None:
+        return 0
+    if not _BETWEEN_WRITES.isdisjoint(one.name for one in restart.examine(*content, None, StartingKubelet()).findings):
+        return _TRIES
+    checkpoint, _ = content
+    return _TRIES_OF_A_GAP if isinstance(checkpoint, CpuCheckpoint) and _has_gap(checkpoint, host) else 0
+
+
+def _has_gap(checkpoint: CpuCheckpoint, host: Host) -> bool:
+    """Is a CPU that is online in no set?"""
+    online, in_file = online_cpus(host), checkpoint.state.in_any_set
+    return checkpoint.policy_name == "static" and online is not None and not online <= in_file
