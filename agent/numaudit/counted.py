@@ -27,7 +27,8 @@ class HintFault(NamedTuple):
 
     @property
     def is_remote(self) -> bool:
-        """Where the page was when it was used counts, not where the fault moved it: to the CPU's node, or away from it.
+        """True when the page was on another node than the CPU when it was used; a move by the fault itself does not
+        count.
 
         Source: mm/memory.c (do_numa_page).
         """
@@ -50,7 +51,7 @@ class HintFault(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PagesUsed:
-    """Which of a container's memory was used, and from where, in its processes' newest scan passes, in bytes.
+    """Memory of a container that was used in its processes' newest scan passes, by the node of its use, in bytes.
 
     A byte that was used counts once, however often. What is not in it was not seen: not used, or never sampled.
     """
@@ -162,9 +163,9 @@ class OverheadOfProbe(Value, frozen=True):
     """The work of one probe since the agent's first tick."""
 
     probe: str
-    """Which probe."""
+    """Name of the probe."""
     events: int
-    """How many events it counted."""
+    """Number of events that it counted."""
     seconds: float
     """Estimated CPU time: events x nanoseconds for each."""
     ns_per_event: float = msgspec.field(name="nanosecondsPerEvent")
@@ -177,7 +178,7 @@ class ProbeAccount(Value, frozen=True):
     """One probe's report about itself, since it was loaded."""
 
     probe: str
-    """Which probe."""
+    """Name of the probe."""
     lost: Mapping[str, int]
     """Events that it did not count, by reason: map-full, busy, ring-full, no-address, cpu-away."""
     runs: int | None

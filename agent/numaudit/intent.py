@@ -48,9 +48,9 @@ class SourceState:
     name: SourceName
     state: Literal["ok", "old", "missing"]
     reason: str | None = None
-    """Why it is not `ok`; what an `ok` source left out."""
+    """Reason why it is not `ok`; what an `ok` source left out."""
     read_at: float | None = None
-    """When the values in use were read, seconds since the epoch."""
+    """Time when the values in use were read, seconds since the epoch."""
     age: float | None = None
     """Seconds since then; None = not known, or of a captured host."""
     lost: int = 0
@@ -84,7 +84,7 @@ class CheckpointHealth:
     written_at: float | None = None
     """The file's modification time, seconds since the epoch. Of the file as it is, even when it is corrupt."""
     last_good_at: float | None = None
-    """When a file with a fitting checksum was last seen."""
+    """Time when a file with a fitting checksum was last seen."""
     problem: Literal["absent", "unreadable", "not understood", "checksum", "newer format"] | None = None
     detail: str | None = None
     """The problem in words."""
@@ -147,7 +147,7 @@ class PodContainer:
     """That of the previous instance, where the status still has it."""
     restarts: int | None = None
     started_at: float | None = None
-    """When the newest instance started, seconds since the epoch; None = it does not run, or that is not known."""
+    """Time when the newest instance started, seconds since the epoch; None = it does not run, or that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class PodFacts:
     ended_without_reason: bool = False
     """It ended although its containers restart always and nobody deletes it, and its status says no reason."""
     ended_at: float | None = None
-    """When the last of its containers ended, seconds since the epoch; None = one runs, or that is not known."""
+    """Time when the last of its containers ended, seconds since the epoch; None = one runs, or that is not known."""
 
     @property
     def has_pod_level_resources(self) -> bool | None:
@@ -214,7 +214,7 @@ class HintRecord:
     pod_uid: str | None = None
     """None = the log does not say and more than one pod fits, or none."""
     at: float | None = None
-    """When it began, seconds since the epoch."""
+    """Time when it began, seconds since the epoch."""
     providers: tuple[ProviderHints, ...] = ()
     """Each provider's answer, in the kubelet's order: devices, CPUs, memory."""
     best: TopologyHint | None = None
@@ -313,9 +313,9 @@ class Intent:
     denials: Mapping[str, int] | None = None
     """Reason -> pods refused since the start from which `counters` count, by the log; None = not known."""
     start_error: str | None = None
-    """Why the kubelet's newest start failed, by its log; None also when it did not fail."""
+    """Reason why the kubelet's newest start failed, by its log; None also when it did not fail."""
     conflicts: tuple[str, ...] = ()
-    """Where two sources say different things of one container."""
+    """Contradictions between two sources about one container."""
     forecasts: tuple[Forecast, ...] = ()
     """Of a restart of the kubelet and of a reboot; none where they cannot be foreseen."""
     sources: tuple[SourceState, ...] = ()

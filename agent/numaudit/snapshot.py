@@ -66,7 +66,7 @@ class Allowed:
 
 
 class Resident(Struct, frozen=True, dict=True):
-    """Where bytes are, each byte in one type. None = the kernel does not say."""
+    """Bytes by node, each byte in one type. None = the kernel does not say."""
 
     anon: BytesByNode | None = None
     """Transparent huge pages included. cgroup v1 counts shmem here too."""
@@ -123,7 +123,7 @@ class ProcessMapping(Value, frozen=True):
     process: str | None
     """Its name; null = it has ended."""
     started_at: Timestamp | None
-    """When the process began; null = not known."""
+    """Time when the process began; null = not known."""
     kind: str
     """anon, heap, stack, shmem or hugetlb."""
     policy: str
@@ -184,16 +184,16 @@ class Balancing:
 
 
 class CollectorOutcome(Value, frozen=True):
-    """How one collector fared in this tick."""
+    """Outcome of one collector in this tick."""
 
     source: str
-    """Which collector, or source of the kubelet."""
+    """Name of the collector, or source of the kubelet."""
     state: Literal["ok", "partial", "absent", "unavailable", "failed"]
     """absent: there is nothing here that could be asked, such as a kubelet, and nobody asked for it."""
     reason: str | None = None
-    """Why it is not ok; null = it is."""
+    """Reason why it is not ok; null = it is."""
     seconds: float | None = None
-    """How long it took; null = not timed."""
+    """Time that it took in seconds; null = not timed."""
     skipped: int = 0
     """Items that vanished or could not be read."""
     age_seconds: float | None = None
@@ -258,4 +258,4 @@ class Check(Value, frozen=True):
     hint: str | None = None
     """Advice. None when nothing is to be done."""
     reason: str | None = None
-    """Why it is not ok, as one word of a fixed vocabulary; None = `detail` alone says it."""
+    """Reason why it is not ok, as one word of a fixed vocabulary; None = `detail` alone says it."""

@@ -37,7 +37,7 @@ def timestamp(seconds: float | None) -> Timestamp | None:
 
 
 class Origin(Value, frozen=True):
-    """Whose values a document has, and of when. A document's header says what None means."""
+    """Host and time of a document's values. A document's header says what None means."""
 
     host: str | None
     taken_at: Timestamp | None

@@ -22,7 +22,7 @@ class TopologyNode(Value, frozen=True):
     sockets: tuple[int, ...]
     """Ids of the sockets that its CPUs are in."""
     cores: int | None
-    """How many cores it has; null = not known."""
+    """Number of its cores; null = not known."""
     memory_bytes: int | None
     """Its memory, huge pages included; null = not known."""
     huge_pages: tuple[TopologyHugePages, ...]
@@ -127,15 +127,15 @@ class Header(Value, frozen=True):
     api_version: str
     """The version of the API."""
     kind: str
-    """Which document this is."""
+    """Name of the kind of document."""
     host: str | None
     """The host that the values are from: its node's name where Kubernetes names it, else its host name. null = they are
     of no one host (a scenario, a file by itself, a cluster), or a capture by an older numaudit does not say."""
     generator: Generator
     """The program that made the document."""
     taken_at: Timestamp | None
-    """When the values were read or measured; of a captured host, when it was captured. null = a capture by an older
-    numaudit does not say."""
+    """Time when the values were read or measured; of a captured host, when it was captured. null = a capture by an
+    older numaudit does not say."""
 
 
 def encode(kind: str, value: object, origin: Origin) -> bytes:

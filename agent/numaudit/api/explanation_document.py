@@ -1,4 +1,4 @@
-"""Why a pod is admitted or refused, as a document."""
+"""Explanation why a pod is admitted or refused, as a document."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class MergeOffer(Value, frozen=True):
     """One resource's part in the merge."""
 
     provider: str
-    """Which hint provider."""
+    """Name of the hint provider."""
     resource: str | None
-    """Which resource; null = the provider has no preference."""
+    """Name of the resource; null = the provider has no preference."""
     hints: int
-    """How many hints it gave."""
+    """Number of hints that it gave."""
     kept: int
     """Hints that the policy lets take part."""
 
@@ -59,7 +59,7 @@ class Merge(Value, frozen=True):
     reachable: list[list[int]]
     """Sets of nodes that some combination of hints leaves, where none is agreed on."""
     goal: int
-    """How many nodes a hint that is not preferred should have."""
+    """Number of nodes that a hint that is not preferred should have."""
     finalists: list[list[int]]
     """Sets that were left to choose from."""
     hint: TopologyHint
@@ -82,7 +82,7 @@ class ExplainedMerge(Value, frozen=True):
     providers: tuple[ProviderAnswer, ...]
     """Answer of each provider."""
     merge: Merge
-    """How the answers were merged."""
+    """The merge of the answers."""
 
 
 class Doubt(Value, frozen=True):
@@ -91,13 +91,13 @@ class Doubt(Value, frozen=True):
     pods: list[str]
     """namespace/pod, or the UID where no more is known."""
     reason: str
-    """Why it is not known."""
+    """Reason why it is not known."""
     decides: bool
     """Is the answer another one if they are gone?"""
 
 
 class Explanation(Value, frozen=True):
-    """Why a pod is admitted or refused."""
+    """Explanation why a pod is admitted or refused."""
 
     pod: str
     """namespace/pod."""
@@ -108,11 +108,11 @@ class Explanation(Value, frozen=True):
     message: str | None
     """The kubelet's words."""
     outcome: str
-    """How its hints turned out."""
+    """Outcome of its hints."""
     detail: str | None
     """Detail that the kubelet's message leaves out; null = nothing."""
     sentence: str
-    """Why, in one sentence."""
+    """The reason, in one sentence."""
     containers: dict[str, ContainerPlace]
     """Container -> what it gets."""
     decisions: list[ExplainedMerge]
@@ -120,9 +120,11 @@ class Explanation(Value, frozen=True):
     admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
     """Changes that would let it in, or align it, the smallest first."""
     shortage: NodeShortage | None
-    """Why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not known."""
+    """The reason why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not
+    known."""
     not_added_up: str | None
-    """Why what the node's pods ask for was not added up, so that the answer is by NUMA rules only; null = it was."""
+    """The reason why what the node's pods ask for was not added up, so that the answer is by NUMA rules only; null = it
+    was."""
     doubt: Doubt | None
     """null = it is known of all pods in the checkpoints whether they live."""
     notices: list[str]

@@ -18,7 +18,7 @@ def misaligned(verdicts: Mapping[str, int]) -> int:
 
 
 class FleetAgents(Value, frozen=True):
-    """How many nodes report, and why others do not."""
+    """Number of nodes that report, and the reasons why others do not."""
 
     reporting: int
     """They answer, and measure."""
@@ -53,7 +53,7 @@ class FleetContainer(Value, frozen=True):
     remote_ratio: float | None
     """The remote share of its accesses."""
     remote_source: str | None
-    """Where it comes from: pmu or expected."""
+    """Source of the ratio: pmu or expected."""
     intended_memory_nodes: NodeSet | None
     """The promised nodes."""
     findings: list[str]
@@ -66,7 +66,7 @@ class FleetNode(Value, frozen=True):
     node: str
     """Its name."""
     instance: str
-    """Where its agent is scraped."""
+    """Address at which its agent is scraped."""
     state: Literal["reporting", "stale", "down", "gone"]
     """Does its agent report?"""
     version: str | None
@@ -104,9 +104,9 @@ class FleetRefusal(Value, frozen=True):
     reason: str
     """The kubelet's reason."""
     outcome: str
-    """How their hints turned out."""
+    """Outcome of their hints."""
     pods: int
-    """How many."""
+    """Number of these pods."""
 
 
 class FleetWorkload(Value, frozen=True):
@@ -117,14 +117,14 @@ class FleetWorkload(Value, frozen=True):
     workload: str
     """The Deployment, StatefulSet, Job, ..., or the pod."""
     pods: int
-    """How many."""
+    """Number of its refused pods."""
 
 
 class FleetRoom(Value, frozen=True):
-    """Where the largest request for memory would be admitted now on this number of NUMA nodes."""
+    """The Kubernetes node that would now admit the largest request for memory on this number of NUMA nodes."""
 
     numa_nodes: int = field(name="nodeCount")
-    """How many NUMA nodes."""
+    """Number of NUMA nodes."""
     bytes: int
     """The largest request."""
     node: str
@@ -139,11 +139,11 @@ class FleetReport(Value, frozen=True):
     taken_at: Timestamp
     """By its clock."""
     namespace: str | None
-    """Whose containers are counted; null = all."""
+    """Namespace whose containers are counted; null = all."""
     summary: str
     """One sentence."""
     agents: FleetAgents
-    """Who reports."""
+    """The nodes that report, and those that do not."""
     verdicts: dict[str, int]
     """Verdict -> containers, the worst first."""
     misplaced_bytes: int
@@ -153,9 +153,9 @@ class FleetReport(Value, frozen=True):
     nodes: list[FleetNode]
     """Those that do not report first, then the worst."""
     refusals: list[FleetRefusal]
-    """Why pods were refused."""
+    """Refused pods by reason."""
     refused_workloads: list[FleetWorkload]
-    """Whose pods were refused most."""
+    """The workloads whose pods were refused most often."""
     allocatable_bytes: int
     """The sums of the nodes' memory maps, without huge pages."""
     free_bytes: int
@@ -163,7 +163,7 @@ class FleetReport(Value, frozen=True):
     stranded_bytes: int
     """Free, but for no container of one NUMA node."""
     largest_rooms: list[FleetRoom]
-    """Where most room is, by the number of NUMA nodes."""
+    """The Kubernetes nodes with the most room, by the number of NUMA nodes."""
     notices: list[str]
 
 
@@ -179,15 +179,15 @@ class FleetFit(Value, frozen=True):
     """near: refused, but not if it asked for something else; unmanaged: the Memory Manager promises it nothing, so
     memory does not decide; unknown: too little is known of the node."""
     fits: int | None
-    """How many of it would be admitted, one after the other; null = not known."""
+    """Number of such pods that would be admitted, one after the other; null = not known."""
     may_fit_more: bool
     """It was not tried any further."""
     outcome: str | None
-    """How the first one's hints turn out, or why it is refused."""
+    """Outcome of the first one's hints, or the reason why it is refused."""
     memory_nodes: NodeSet | None
     """The NUMA nodes of the first one's memory; null = of none of its own."""
     message: str | None
-    """Why it is refused, or what is not known."""
+    """The reason why it is refused, or what is not known."""
     admitting_changes: list[str] = field(name="waysIn")
     """Changes that would let it in, on the nodes with the most room."""
 
@@ -202,11 +202,11 @@ class FleetForecast(Value, frozen=True):
     pod: str
     """The pod's name."""
     count: int | None
-    """How many are wanted; null = as many as fit."""
+    """Number of wanted pods; null = as many as fit."""
     sentence: str
     """The answer in one sentence."""
     fits: int
-    """How many would be admitted on all nodes together."""
+    """Number of pods that would be admitted on all nodes together."""
     nodes: list[FleetFit]
     """By state, those on which most fit first, and then those with most room."""
     not_considered: list[str]

@@ -17,7 +17,7 @@ class LoggedAdmission(Value, frozen=True):
     """The admission as the kubelet's log has it."""
 
     at: Timestamp | None
-    """When; null = the log does not say."""
+    """Time of the admission; null = the log does not say."""
     providers: list[ProviderAnswer]
     """Answer of each hint provider."""
     hint: TopologyHint | None
@@ -40,20 +40,20 @@ class DerivedAdmission(Value, frozen=True):
     message: str | None
     """Of a refusal, in the kubelet's words."""
     sentence: str
-    """Why, in one sentence."""
+    """The reason, in one sentence."""
     merge: ExplainedMerge | None
     """null under topologyManagerPolicy none."""
 
 
 class AdmissionAccount(Value, frozen=True):
-    """How the kubelet came to its promise."""
+    """Account of how the kubelet came to its promise."""
 
     logged: LoggedAdmission | None
     """As the log has it; null = it does not."""
     derived: DerivedAdmission | None
     """As it was derived again; null = it could not be."""
     not_derived: str | None
-    """Why not."""
+    """The reason why it was not derived."""
     differences: list[str] | None
     """Empty = log and derivation agree; null = one of them is missing."""
 
@@ -66,11 +66,11 @@ class Placement(Value, frozen=True):
     refused: HintOutcome | None
     """The refusal; null = a container."""
     admission: AdmissionAccount
-    """How the kubelet came to its promise."""
+    """Account of how the kubelet came to its promise."""
     promised_at: Timestamp | None = None
-    """When its pod was admitted, by the kubelet's log; else when the pod was created."""
+    """Time when its pod was admitted, by the kubelet's log; else when the pod was created."""
     started_at: Timestamp | None = None
-    """When its newest instance started, by the pod's status."""
+    """Time when its newest instance started, by the pod's status."""
 
 
 class PlacementList(Value, frozen=True):

@@ -81,7 +81,7 @@ def first(report: Report, most: int, counts: Callable[[ContainerReport], bool] |
 
 
 def shown_of(shown: int, of: int) -> str:
-    """How many rows are there of how many."""
+    """Return the text that says how many rows are shown: `3 of 5 rows shown`."""
     return f"{shown} of {of} row{'' if of == 1 else 's'} shown"
 
 

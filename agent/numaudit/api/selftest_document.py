@@ -16,7 +16,7 @@ class SelfTestCheck(Value, frozen=True):
     name: str
     """Name of the check."""
     state: CheckState
-    """How it ended."""
+    """Result of the check."""
     expected: str
     """Expected result."""
     seen: str

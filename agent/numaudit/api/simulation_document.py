@@ -34,7 +34,7 @@ class ContainerPlace(Value, frozen=True):
     hint: TopologyHint | None
     """The hint that the Topology Manager stored; null where the container only started."""
     outcome: str | None
-    """How its hints turned out; null where the container only started."""
+    """Outcome of its hints; null where the container only started."""
     blocks: list[dict[str, Any]]
     """As in `memory_manager_state`: numaAffinity, type, size in bytes."""
     cpuset_mems: NodeSet
@@ -59,11 +59,11 @@ class RestartedPod(Value, frozen=True):
     message: str | None
     """The kubelet's message for a refusal."""
     outcome: str | None
-    """How its hints turned out."""
+    """Outcome of its hints."""
     containers: dict[str, ContainerPlace]
     """Container -> what it gets."""
     sentence: str | None
-    """Why it was refused, or is on nodes that are not preferred."""
+    """The reason why it was refused, or is on nodes that are not preferred."""
     admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
     """Changes that would let it in, or align it."""
 
@@ -78,7 +78,7 @@ class SimulatedStep(Value, frozen=True):
     pod: str | None
     """namespace/pod; null = of a restart."""
     container: str | None
-    """Which container starts or is removed; null = the whole pod."""
+    """Name of the container that starts or is removed; null = the whole pod."""
     admitted: bool | None
     """Of a restart: did the kubelet start, and admit all its pods again? null = nothing was to be admitted."""
     reason: str | None
@@ -92,7 +92,8 @@ class SimulatedStep(Value, frozen=True):
     note: str | None
     """Note on a side effect; null = nothing."""
     sentence: str | None
-    """Why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a scenario."""
+    """The reason why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a
+    scenario."""
     admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
     """Changes that would let it in, or align it, the smallest first."""
     containers: dict[str, ContainerPlace]

@@ -34,7 +34,7 @@ class StartingKubelet(Value, frozen=True):
     pod_level_resource_managers: bool | None
     """The feature gate."""
     sources: dict[str, str]
-    """Where each value is from: option, configz, flag, file, default, log or metrics."""
+    """Source of each value: option, configz, flag, file, default, log or metrics."""
 
 
 class StateVerification(Value, frozen=True):
@@ -43,11 +43,11 @@ class StateVerification(Value, frozen=True):
     file: str
     """The file's name."""
     checkpoint: CheckpointKind | None
-    """Which of the kubelet's files it is; null = none that is known."""
+    """Kind of checkpoint; null = none that is known."""
     kubelet: StartingKubelet
     """The kubelet that is to start with it."""
     format: str | None
-    """Whose checksum fits: V1, V2, ...; None = none does."""
+    """Format whose checksum fits: V1, V2, ...; None = none does."""
     policy_name: str | None
     stored_checksum: int | None
     """The checksum in the file."""
@@ -58,7 +58,7 @@ class StateVerification(Value, frozen=True):
     replayed_on: str | None
     """`machine`, or `file` when only the file's own totals were there; None = nothing to replay."""
     machine_problem: str | None
-    """Why it was not compared with the machine that it belongs to; None = it was, or the file stands alone."""
+    """Reason why it was not compared with the machine that it belongs to; None = it was, or the file stands alone."""
     refusal: str | None
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     first_difference: str | None
@@ -83,7 +83,7 @@ class DecodedState(Value, frozen=True):
     """One checkpoint file decoded and judged."""
 
     verification: StateVerification
-    """Whether the file is sound."""
+    """Result of checking the file."""
     content: Content | None
     """Content of the file; null = it cannot be decoded."""
     headroom: MemoryManagerReport | None

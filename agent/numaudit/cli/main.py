@@ -52,7 +52,7 @@ VERBS = {
 
 
 def module_of(verb: str) -> str:
-    """Where a verb of VERBS is."""
+    """Return the name of the module that implements a verb of VERBS."""
     return f"numaudit.cli.{VERBS[verb].folder}.{verb}"
 
 

@@ -119,7 +119,7 @@ def _parts(text: str) -> list[str]:
 
 
 def selectors() -> KindOf:
-    """Which containers, one selector an entry; on one line with commas between them."""
+    """Selectors of containers, one in each entry; on one line with commas between them."""
 
     def parse(value: object) -> tuple[selection.Selector, ...]:
         texts = _parts(value) if isinstance(value, str) else value

@@ -28,7 +28,8 @@ OTHER_VARIABLES = (CONFIG_VARIABLE, "NUMAUDIT_DEBUG")
 _OF_A_URL = frozenset(":@")
 _PREFIX = "NUMAUDIT_"
 _SIMILAR = 0.7
-"""How near the last part of a name must come to that of a setting: `kind` is not meant to be `verdicts.window`."""
+"""Least similarity between the last part of a name and that of a setting that is suggested for it: `kind` is not meant
+to be `verdicts.window`."""
 _OF_A_SERVICE = re.compile(r"NUMAUDIT_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
 _NUMBER_AS_READ = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
 """A number that YAML 1.1 reads as people do: to it 1:30 is 90, and 010 is 8."""

@@ -155,7 +155,7 @@ class OverheadSettings:
 
 @dataclass(frozen=True, slots=True)
 class KubeletSettings:
-    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
+    """Connection to the kubelet where the host does not show it, as in a pod with a network of its own."""
 
     url: str | None = _setting(
         None,
@@ -262,7 +262,7 @@ class Key:
     help: str
     secret: bool
     reloads: bool
-    """Whether another value takes effect in a running agent."""
+    """True when another value takes effect in a running agent."""
 
     @property
     def variable(self) -> str:

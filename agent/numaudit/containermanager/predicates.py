@@ -49,7 +49,7 @@ class NodeShortage(Value, frozen=True):
     """A resource of which the node as a whole has too little left: thousandths of a CPU, bytes, or a number."""
 
     resource: str
-    """Which resource."""
+    """Name of the resource."""
     requested: int
     """By the pod that is to come."""
     used: int

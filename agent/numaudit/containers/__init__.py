@@ -1,1 +1,1 @@
-"""Who owns a cgroup."""
+"""Owners of cgroups."""

@@ -1,4 +1,4 @@
-"""Which containers this host has: one walk over the cgroups, each byte owned once."""
+"""The containers of this host: one walk over the cgroups, each byte owned once."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _has_names(container: Container) -> bool:
 
 @dataclass(slots=True)
 class _Question:
-    """When a container's names are to be looked up: 0, 1, 3, 7, ... ticks after it was first seen."""
+    """Ticks at which a container's names are looked up: 0, 1, 3, 7, ... ticks after it was first seen."""
 
     next: int
     _wait: int = 1

@@ -39,7 +39,7 @@ class Loading:
     busy: bool = False
     """A thread loads at this moment."""
     _due: float | None = None
-    """When to try again, by the monotonic clock; None = never."""
+    """Time to try again, by the monotonic clock; None = never."""
     _pause: float = field(default_factory=lambda: FIRST_PAUSE)
     _changes: Changes = field(default_factory=Changes)
 

@@ -18,7 +18,7 @@ from numaudit.errors import printable, without_password
 log = logging.getLogger("numaudit")
 LOGGERS = ("numaudit", "opentelemetry")
 SAME_MESSAGE = 5
-"""How often the same message may come within a window; values in it do not make it another."""
+"""Times that a message may come within a window. Messages that differ only in their values are the same."""
 WINDOW = 60.0
 _MOST_MESSAGES = 1000
 
@@ -144,7 +144,7 @@ class Changes:
     _states: dict[Hashable, object] = field(default_factory=dict)
 
     def is_news(self, topic: Hashable, state: object, usual: object) -> bool:
-        """Whether a thing is in another state than last time; at first, whether it is not in the usual one."""
+        """Return True when a thing is in another state than last time; at first, when it is not in the usual one."""
         before = self._states.get(topic, usual)
         self._states[topic] = state
         return before != state

@@ -1,4 +1,4 @@
-"""How the agent's memory is handed out and taken back, by the C library and by Python."""
+"""Settings for how the C library and Python allocate and free the agent's memory."""
 
 from __future__ import annotations
 

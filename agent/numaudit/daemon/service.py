@@ -24,7 +24,7 @@ class Service(Protocol):
         """End, in this time if it can. A signal may have it called before `start` has ended, or begun."""
 
     def has_died(self) -> bool:
-        """Whether it was started and ended without being stopped. Asked by any thread."""
+        """True when it was started and ended without being stopped. Asked by any thread."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Services:
 
     _started: list[Service] = field(default_factory=list)
     _end: float = 0.0
-    """When the last one has to be stopped, by the monotonic clock."""
+    """Time by which the last one has to be stopped, by the monotonic clock."""
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def start(self, service: Service) -> None:

@@ -20,11 +20,11 @@ Outcome = Literal["all", "some", "none"]
 _LISTED = "; `numaudit doctor` lists them"
 _WITHOUT_WHICH_NOTHING = ("numa nodes", "cgroup")
 _MEASURING = ("residency", "numa_maps", "bpf ", "access ")
-"""How the names of those begin that measure memory or its use; the others say what is to be expected of them."""
+"""Prefixes of the sources that measure memory or its use."""
 
 
 def outcome(checks: Sequence[Check]) -> Outcome:
-    """How many of the sources work here. One that is reduced works; one without its hardware is none."""
+    """Sum up which sources work here. A reduced source works; a source without its hardware does not."""
     if any(one.name in _WITHOUT_WHICH_NOTHING and one.state == "missing" for one in checks):
         return "none"
     if all(one.state == "missing" for one in checks if one.name.startswith(_MEASURING)):

@@ -80,7 +80,7 @@ class CgroupWalks:
     reader: Reader
     """Reads the files that a walk is compared with."""
     longest_seconds: float | None = None
-    """How long a walk held the kernel's mutex, at most."""
+    """Longest time that a walk held the kernel's mutex, at most."""
     newest_seconds: float | None = None
     """The same of this tick's; None = there was none."""
     _walk: ResidencyWalk | None = None
@@ -90,9 +90,9 @@ class CgroupWalks:
     _loaded: ResidencyWalk | Exception | None = None
     """Result of the thread, written once, at its end."""
     _refused: Unavailable | None = None
-    """Why there are no walks."""
+    """Reason why there are no walks."""
     _again_at: float | None = None
-    """When to load once more, by the monotonic clock; None = never."""
+    """Time to load once more, by the monotonic clock; None = never."""
     _compared_at: float | None = None
     _too_long: int = 0
 
@@ -190,7 +190,8 @@ class CgroupWalks:
         raise AssertionError
 
     def _sample(self, walk: ResidencyWalk, census: Census) -> list[Cgroup]:
-        """Whose files are read in this tick: the root's always, for reading it has the kernel add up all counters."""
+        """Return the groups whose files are read in this tick: always the root, because reading it makes the kernel add
+        up all counters."""
         now = time.monotonic()
         if self._compared_at is not None and now < self._compared_at + _COMPARE_EVERY:
             return [_ROOT]

@@ -54,7 +54,7 @@ class Access(Value, frozen=True):
     """One source's figures of one container's memory accesses lately."""
 
     source: Source
-    """Which source."""
+    """The source of accesses."""
     of: Of
     """Base of its ratio."""
     remote_ratio: float | None
@@ -70,7 +70,7 @@ class Access(Value, frozen=True):
     remote_samples: int | None = None
     """Of these, the remote ones."""
     reason: str | None = None
-    """Why there is no ratio."""
+    """Reason why there is no ratio."""
     age: float | None = field(default=None, name="ageSeconds")
     """Seconds since this was seen: of pages, since the oldest of the scan passes was through; else the mean age of the
     samples or counts. null = there are none."""
@@ -84,7 +84,7 @@ class Measured(Value, frozen=True):
     """The measured share that counts: what verdict, gate, metric, table, live screen and page say."""
 
     source: Source
-    """Which source."""
+    """The source of accesses."""
     of: Literal["accesses", "pages"]
     """Base of its bounds."""
     lower: float

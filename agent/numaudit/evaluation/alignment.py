@@ -37,7 +37,7 @@ class Judgements:
     histories: Mapping[ContainerId, History] = field(default_factory=dict)
     """Of the containers that something is remembered of."""
     arrivals: Mapping[ContainerId, Arrival] = field(default_factory=dict)
-    """How bytes came to where they should not be; of containers that have such bytes."""
+    """For each container with bytes on the wrong nodes, how these bytes came there."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
     unchanged: frozenset[ContainerId] = frozenset()

@@ -1,4 +1,4 @@
-"""Which containers a tick finds just as the previous one did: what was concluded of them may be kept."""
+"""Containers that have not changed since the previous tick, whose conclusions are kept."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def unchanged(now: Snapshot, before: Snapshot | None) -> frozenset[ContainerId]:
 
 
 def why_no_intent(snapshot: Snapshot) -> str | None:
-    """Why the kubelet's promises were not read; None = they were, or nobody asked."""
+    """Reason why the kubelet's promises were not read; None = they were, or nobody asked."""
     return next((one.reason for one in snapshot.outcomes if one.source == "intent" and one.reason), None)

@@ -143,7 +143,7 @@ def _placed(
 
 
 def _why_unmanaged(intent: Intent | None, evidence: ContainerEvidence) -> str | None:
-    """Why nothing was promised; None when something was, or when that is not known."""
+    """Reason why nothing was promised; None when something was, or when that is not known."""
     container = evidence.container
     if container.pod_uid is None and evidence.intent is None:
         return "not a Kubernetes container"

@@ -41,7 +41,7 @@ class CountedNow(NamedTuple):
     running: float | None
     """Share of its CPU time in which the counters ran; None = it did not run."""
     missing: str | None
-    """Why it says nothing; None = it does."""
+    """Reason why it says nothing; None = it does."""
 
     @property
     def is_multiplexed(self) -> bool:

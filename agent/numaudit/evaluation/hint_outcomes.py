@@ -1,4 +1,4 @@
-"""How each admission turned out: one outcome per container of a promise, or per refused pod."""
+"""Outcome of each admission: one outcome per container of a promise, or per refused pod."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HintOutcome(Value, frozen=True):
     pod_uid: str | None
     container: str | None
     outcome: AdmissionOutcome
-    """How it turned out."""
+    """Outcome of the admission."""
     source: OutcomeSource
     """`log`: the kubelet said so. `status`: from the refused pod's status. `counter`: the kubelet counted
     more refused pods than are known, and this one ended without a reason. `re-derived`: computed from
@@ -49,7 +49,7 @@ class HintOutcome(Value, frozen=True):
     """Of a refused pod: resource (memory, hugepages-2Mi, ...) -> bytes that its containers ask for together, as the
     kubelet adds them up; null = not known."""
     at: Timestamp | None = None
-    """When a pod was refused; null = not known."""
+    """Time when a pod was refused; null = not known."""
     workload: str | None = None
     """Of a refused pod: the Deployment, StatefulSet, Job, ... that made it, else its own name."""
 
@@ -122,7 +122,7 @@ def _re_derive(promise: Promise, nodes: NodeSet, intent: Intent) -> AdmissionOut
 
 
 def _fewest_nodes(machine: MachineState, promise: Promise) -> int | None:
-    """How many nodes at least could hold the promise when empty."""
+    """Least number of nodes that could hold the promise when empty."""
     try:
         return fewest_nodes(machine, {block.type: block.size for block in promise.memory or ()})
     except InputError:

@@ -14,7 +14,7 @@ _LOCAL, _UNREACHABLE = 10, 255
 
 
 def increase(now: Mapping[Key, Number], before: Mapping[Key, Number] | None) -> dict[Key, Number]:
-    """How much each counter grew. A counter that fell started again from 0: then all of it is growth."""
+    """Growth of each counter. A counter that fell started again from 0: then all of it is growth."""
     if before is None:
         return dict(now)
     grown: dict[Key, Number] = {}

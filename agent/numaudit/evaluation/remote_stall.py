@@ -31,9 +31,9 @@ class RemoteStall(Value, frozen=True):
     """
 
     latency: Origin
-    """Whose latencies: calibrated on this machine, published for its CPU family, or assumed (ratio)."""
+    """Origin of the latencies: calibrated on this machine, published for its CPU family, or assumed (ratio)."""
     latency_source: str
-    """Where the latencies are from."""
+    """Description of the source of the latencies."""
     seconds_low: float
     """Since the measurement began."""
     seconds_high: float

@@ -17,7 +17,7 @@ class Thresholds:
     """Judged bytes outside the promised nodes, and also at least:"""
     spilled_bytes: int = 1 << 20
     spilled_ticks: int = 2
-    """How many ticks in a row must see it: memory.numa_stat may lag by a second."""
+    """Number of successive ticks that must see it: memory.numa_stat may lag by a second."""
     settling_seconds: float = 3.0
     """After its cpuset was put right, its bytes must also have stopped moving, and be there for this long."""
     remote_access_share: float = 0.10

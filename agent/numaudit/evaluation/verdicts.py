@@ -35,13 +35,13 @@ class Verdict(Value, frozen=True):
     """Did the container get what it was promised?"""
 
     name: VerdictName
-    """Which verdict; docs/verdicts.md explains each."""
+    """Name of the verdict; docs/verdicts.md explains each."""
     reason: str
     """The evidence in words; for `unknown` what is missing."""
     since: Timestamp | None
     """Time of the first tick that saw it; null when it was so at the very first."""
     causes: tuple[Cause, ...]
-    """Why bytes are where they should not be; empty when they are where they should be."""
+    """Reason why bytes are where they should not be; empty when they are where they should be."""
     remedy: str | None
     """Remedy; null when the container is aligned."""
 

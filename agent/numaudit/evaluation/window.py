@@ -10,7 +10,7 @@ from msgspec import Struct, field
 Key = TypeVar("Key", bound=Hashable)
 
 _HALVINGS = 4
-"""How often an amount has been halved when it is as old as the window is long."""
+"""Number of times that an amount has been halved when it is as old as the window is long."""
 _NEGLIGIBLE = 0.01
 """Less than this of samples or seconds is forgotten."""
 _CLEARLY = 0.5

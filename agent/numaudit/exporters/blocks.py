@@ -29,7 +29,7 @@ class _Change(NamedTuple):
     """A changed value of one series. Many series have the same change."""
 
     differs: tuple[bool, ...]
-    """Whether each of the fields that gauges read does."""
+    """For each of the fields that gauges read, True when it differs."""
     counters: tuple[str, ...]
     """Those that it has or had."""
 

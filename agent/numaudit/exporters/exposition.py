@@ -46,7 +46,7 @@ class Exposition:
     omitted: Omitted = Omitted()
     """Series that `max_series` left out."""
     taken_at: float | None = None
-    """When the numbers were measured, in seconds since the epoch; None = now."""
+    """Time when the numbers were measured, in seconds since the epoch; None = now."""
 
     def created_at(self, metric: Metric[Any], key: Key | None) -> float | None:
         """Since when this counter counts, in seconds since the epoch; None = not known."""

@@ -18,7 +18,7 @@ class Feature:
     name: str
     enabled: bool
     reason: str | None = None
-    """Why it is off, or reduced: one word of a fixed vocabulary."""
+    """Reason why it is off, or reduced: one word of a fixed vocabulary."""
 
     @classmethod
     def of(cls, check: Check) -> Feature:
@@ -60,7 +60,7 @@ class OtlpCounts:
     points: Mapping[str, int]
     """delivered, rejected, failed -> data points."""
     last_success: float | None = None
-    """When every point was delivered last, in seconds since the epoch; None = not yet."""
+    """Time when every point was delivered last, in seconds since the epoch; None = not yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Live:
     """In seconds since the epoch."""
     threads: int
     walk_seconds: float | None = None
-    """How long the newest walk over all cgroups held the kernel's mutex; None = there was none."""
+    """Time that the newest walk over all cgroups held the kernel's mutex; None = there was none."""
     longest_walk_seconds: float | None = None
     """The same of the longest since the agent's start."""
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -100,4 +100,4 @@ class Live:
     reload_success: bool | None = None
     """False: the settings were wrong as they were read last. None = they are never read again."""
     reloaded_at: float | None = None
-    """When the settings in force were read, in seconds since the epoch."""
+    """Time when the settings in force were read, in seconds since the epoch."""

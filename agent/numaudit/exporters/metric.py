@@ -48,13 +48,14 @@ class Metric(Generic[Subject]):
     since: Since | None = None
     """Start of the count of a counter. None = a gauge."""
     merged: Literal["sum", "max"] | None = "sum"
-    """How series become one when labels are filtered out. None = they cannot, and the family is left out."""
+    """Operation that merges series when labels are filtered out. None = they cannot, and the family is left out."""
     item: str = ""
     """Singular noun of the items that a family without a unit counts; empty = none, for a state or a fact."""
     otel: str = ""
     """The OpenTelemetry name where it does not follow from `name`."""
     largest: int | None = None
-    """How many series a container has at most: the largest; the others are added up (`rest`). None = all there are."""
+    """Largest number of series of a container: those with the largest values; the others are added up (`rest`). None =
+    all there are."""
     reads: tuple[str, ...] = ()
     """Fields of a container's report that its values are made of: while these stay, its points do. Empty = any."""
 

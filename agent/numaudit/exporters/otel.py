@@ -50,7 +50,7 @@ class PushPart:
 
 
 def resource(node: str | None, extra: Mapping[str, str], instance: str) -> Resource:
-    """Who sends: detected, then OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, then `extra`.
+    """The resource that sends: detected, then OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME, then `extra`.
 
     `node`: what Kubernetes calls this node; None = no manifest says.
     """
@@ -107,7 +107,7 @@ def requests(
 
 
 def points(expositions: Sequence[Exposition]) -> int:
-    """How many points there are to send."""
+    """Number of points to send."""
     return sum(len(family) for one in expositions for family in _sent(one))
 
 
@@ -159,7 +159,7 @@ def _start(row: Metric[Any], exposition: Exposition, key: Key | None, at: int) -
 def _points_of(
     request: ExportMetricsServiceRequest, row: Metric[Any]
 ) -> RepeatedCompositeFieldContainer[NumberDataPoint]:
-    """Where the points of one more metric of this request go."""
+    """Add a metric to this request and return the list for its points."""
     metrics = request.resource_metrics[0].scope_metrics[0].metrics
     metric = metrics.add(name=row.instrument, description=row.help, unit=row.ucum)
     if not row.is_counter and not row.adds_up:

@@ -38,21 +38,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Delivery:
-    """How a push ended."""
+    """Result of a push."""
 
     delivered: int = 0
     """Points that the receiver took."""
     rejected: int = 0
     """Points that it rejected of parts that it took."""
     problem: str | None = None
-    """Why not all were delivered; None = every part was."""
+    """Reason why not all were delivered; None = every part was."""
     wait: float = 0.0
     """Seconds for which the receiver wants no further push."""
 
 
 @dataclass(eq=False)
 class _Refusal(Exception):
-    """Why one request was not taken."""
+    """The receiver's reason for refusing a request."""
 
     reason: str
     again: bool

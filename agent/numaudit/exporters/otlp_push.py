@@ -52,7 +52,7 @@ class OtlpPusher:
             self._thread.join(seconds * 0.25)
 
     def has_died(self) -> bool:
-        """Whether its thread ended without being stopped."""
+        """True when its thread ended without being stopped."""
         thread = self._thread
         started = thread is not None and thread.ident is not None
         return started and not self._stop.is_set() and not (thread and thread.is_alive())

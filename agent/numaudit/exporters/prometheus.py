@@ -31,7 +31,7 @@ REMEMBERED_FOR = 300.0
 
 
 class Form(NamedTuple):
-    """How a scraper wants it."""
+    """Format that a scraper asks for."""
 
     format: Format
     gzip: bool
@@ -45,7 +45,7 @@ def negotiate(accept: str, accept_encoding: str) -> tuple[Form, str]:
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether the header's sender takes gzip."""
+    """Return True when the header's sender takes gzip."""
     for part in accept_encoding.lower().split(","):
         coding, _, weight = part.strip().partition(";")
         if coding.strip() in ("gzip", "*"):
@@ -201,11 +201,11 @@ class MetricPages:
     """The values of the very moment, added to each answer."""
     created: bool = True
     is_current: Callable[[], bool] = lambda: True
-    """Whether the newest tick may still be served; else its series end, and only the values of the moment are given."""
+    """Returns True when the newest tick may still be served; else its series end, and only current values are given."""
     now: Callable[[], float] = time.monotonic
     scrapes: int = 0
     scraped_at: deque[float] = field(default_factory=lambda: deque(maxlen=_SCRAPES))
-    """When the newest scrapes came, by the clock `now`."""
+    """Times of the newest scrapes, by the clock `now`."""
     _exposition: Exposition | None = None
     _rendered: dict[Form, _Page] = field(default_factory=dict)
     _asked: dict[Form, float] = field(default_factory=dict)

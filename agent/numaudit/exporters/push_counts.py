@@ -1,4 +1,4 @@
-"""How the OTLP pushes went, counted by the agent itself. Without the packages that a push needs."""
+"""Results of the OTLP pushes, counted by the agent itself. Needs none of the packages that a push needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class PushCounts:
     deliveries: int = 0
     """Pushes of which every part was delivered."""
     last_success: float | None = None
-    """When that was last so, in seconds since the epoch."""
+    """Time when that was last so, in seconds since the epoch."""
     batches: Counter[str] = field(default_factory=lambda: Counter(delivered=0, failed=0))
     points: Counter[str] = field(default_factory=lambda: Counter(delivered=0, rejected=0, failed=0))
 

@@ -1,4 +1,5 @@
-"""Which containers are exported: those that `metrics.exclude` does not name, and those that `metrics.include` names.
+"""Selection of the containers to export: those that `metrics.exclude` does not name, and those that `metrics.include`
+names.
 
 A selector is one or more conditions with blanks between them, all of which must hold: `namespace=prod`, `kind=service`,
 `cgroup=/system.slice/*`. Patterns are those of a shell; `*` alone is every container.

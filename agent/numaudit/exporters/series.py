@@ -1,4 +1,4 @@
-"""Which container series exist: one for each (namespace, pod, container), whatever restarts.
+"""The container series: one for each (namespace, pod, container), whatever restarts.
 
 Gauges show the newest instance. Counters add up what all instances have counted, so they never fall.
 A container that ended is kept until the next two scrapes have seen its last values.
@@ -31,7 +31,7 @@ REST = "(rest)"
 ENDED_FOR_FETCHES = 2
 """By each output: two scrapers of a pair must both see it."""
 ENDED_FOR_TICKS = 20
-"""When there are no fetches."""
+"""Ticks after which an ended series is dropped when nothing fetches it."""
 
 
 class Series(Struct, frozen=True):

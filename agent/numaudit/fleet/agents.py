@@ -40,7 +40,7 @@ class Agents:
     notices: tuple[str, ...]
 
     def of(self, sample: Sample, scope: Scope) -> FleetAgent | None:
-        """Whose sample this is; None = of one that is left out."""
+        """Return the agent that this sample belongs to; None = that agent is left out."""
         return self.by_key.get(key_of(sample, scope))
 
     @property

@@ -59,7 +59,8 @@ def ask_maps(prometheus: FleetAnswers, scope: Scope) -> Found:
 
 
 def forecast(prometheus: FleetAnswers, found: Found, pod: Pod, count: int | None, top: int) -> FleetForecast:
-    """Where `count` such pods would go (None = as many as fit); ways in are sought on the `top` nearest nodes.
+    """Forecast where `count` such pods would go (None = as many as fit); changes that would admit one are sought on the
+    `top` nearest nodes.
 
     Raises Unavailable when nothing is known of any node.
     """

@@ -1,4 +1,4 @@
-"""Who asks and who is trusted, from a file as promtool takes it (--http.config.file).
+"""Credentials and trusted authorities, from a file in promtool's format (--http.config.file).
 
 Format: https://prometheus.io/docs/prometheus/latest/configuration/promtool/ (http_config). Files that it names are
 beside it. Keys that are not supported are an error: a security setting is never passed over.

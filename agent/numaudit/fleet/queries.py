@@ -41,7 +41,7 @@ def known_agents(scope: Scope) -> str:
 
 
 def targets(scope: Scope) -> str:
-    """Whether the last scrape of such an agent went well."""
+    """Scraped targets with such an agent: 1 when the last scrape succeeded, else 0."""
     known = f"group by (instance, job) (last_over_time({scope.of('build_info')}[{_HOUR}]))"
     return f"min by {labels(*scope.by)} (up{scope.any()} and on (instance, job) {known})"
 

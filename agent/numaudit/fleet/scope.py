@@ -1,4 +1,4 @@
-"""Which series a question is about: the text of PromQL selectors. Pure."""
+"""Selection of the series that a question is about, as text of PromQL selectors. Pure."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def notices_of(warnings: Iterable[str], agents: Agents, count: FleetAgents) -> l
 
 
 def what_is_missing(found: FleetReport, warnings: Iterable[str]) -> str | None:
-    """Why there may be containers whose verdicts are not in the report; None = there are none."""
+    """Reason why there may be containers whose verdicts are not in the report; None = there are none."""
     if found.agents.stale or found.agents.down:
         return reporting_sentence(found.agents)
     if not found.verdicts and found.namespace is None:

@@ -24,7 +24,7 @@ _WHERE = {
     "Extra data": "after top-level value",
     "Invalid control character at": "in string literal",
 }
-"""Where Python's words say the same and name the same byte."""
+"""Errors for which Python's message means the same and names the same byte."""
 _INSIDE = {"Expecting value": "tfn-NI", "Extra data": ".eE"}
 """Of a word or a number that begins so Python names another byte than Go."""
 

@@ -41,7 +41,7 @@ class Cgroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hierarchies:
-    """Where each controller's groups are. With cgroup v2 all are one folder."""
+    """Folder of each controller's groups. With cgroup v2 all are one folder."""
 
     mode: Mode
     memory: Path
@@ -233,7 +233,7 @@ class Reader:
             return None
 
     def why_not_counted(self, path: str) -> str | None:
-        """Why a group that is there has no memory.numa_stat; None = it has gone, or the kernel has none."""
+        """Reason why a group that is there has no memory.numa_stat; None = it has gone, or the kernel has none."""
         if not self.hierarchies.is_v2 or not path or not Path(f"{self.hierarchies.memory}{path}").is_dir():
             return None
         names = path.split("/")

@@ -1,4 +1,4 @@
-"""Whether files have changed, by what they are at this moment. Costs a microsecond for each."""
+"""Detection of changed files, by their identity, size and times. Costs a microsecond for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a host's files are: the live system, or a captured tree."""
+"""Places of a host's files: the live system, or a captured tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGEST_FILE = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class KubeletConnection:
-    """How to reach the kubelet where that cannot be found out on the host, as in a pod with a network of its own."""
+    """Connection to the kubelet where the host does not show it, as in a pod with a network of its own."""
 
     url: str | None = None
     """https://NODE:10250 or http://NODE:10255; None = by the kubelet's settings."""

@@ -76,7 +76,7 @@ def _worth_keeping(allowed: int) -> int:
 
 
 def open_files_allowed() -> int:
-    """How many files this process may have open, after raising the soft limit to the hard one (or 65536)."""
+    """Number of files that this process may have open, after raising the soft limit to the hard one (or 65536)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard == resource.RLIM_INFINITY or hard > _ENOUGH:
         hard = _ENOUGH

@@ -1,4 +1,4 @@
-"""Whose values these are, and of when: this host now, or a captured one as its capture says."""
+"""Host and time of the values: this host now, or a captured one as its capture says."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ class _Run:
         return Rejection(error.reason, error.message, outcome, container, detail)
 
     def _rule_of_groups(self, container: str | None, hint: TopologyHint) -> str | None:
-        """Which nodes have the memory and may not be used; None = no nodes have it."""
+        """Name the nodes that have the memory and may not be used; None = no nodes have it."""
         memory, requests = self.state.memory, self._memory_requests(container)
         left = memory.reusable.get(self.pod.uid, {})
         forbidden = kept_apart(memory.state.machine, requests, left, hint.affinity)

@@ -144,7 +144,7 @@ def checkpoints_of(state: NodeState) -> tuple[MemoryCheckpoint, CpuCheckpoint]:
 
 
 def why_refused(admission: Admission) -> str:
-    """Why a command is refused, with every set of nodes that was considered. Only for one that was."""
+    """Reason why a command is refused, with every set of nodes that was considered. Only for one that was."""
     rejection = admission.rejection
     assert rejection is not None
     asked = admission.pod.containers[0].resources.limits

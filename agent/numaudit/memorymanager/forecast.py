@@ -83,12 +83,12 @@ class Forecast(Value, frozen=True):
     refusal: str | None
     """The kubelet's error when it does not start with its files. None = it may start, or its words are not known."""
     obstacles: tuple[Obstacle, ...]
-    """Why `starts` is not yes."""
+    """Reason why `starts` is not yes."""
     pods: tuple[PodForecast, ...]
     """The Guaranteed ones. Others hold nothing of their own, and are not refused for it. Where the kubelet starts,
     or may start: on this machine as it is now. Where it does not: after its files were removed."""
     pods_problem: str | None = None
-    """Why nothing is known of the pods of a kubelet that does not start; None = `pods` has them all."""
+    """Reason why nothing is known of the pods of a kubelet that does not start; None = `pods` has them all."""
 
     @property
     def refused(self) -> tuple[PodForecast, ...]:

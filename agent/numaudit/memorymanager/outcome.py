@@ -27,7 +27,7 @@ from numaudit.value import Value
 
 
 class AdmissionOutcome(StrEnum):
-    """How well the promise to a container, or to a refused pod, turned out. The first that applies.
+    """Outcome of the promise to a container or to a refused pod. The first that applies.
 
     A refusal is named by the kubelet's reason and message, so that it has one name wherever it is seen.
     """
@@ -69,7 +69,7 @@ class ProviderAnswer(Value, frozen=True):
     """Answer of one provider."""
 
     provider: str
-    """Which hint provider: devices, cpu or memory, the order in which the kubelet asks."""
+    """Name of the hint provider: devices, cpu or memory, the order in which the kubelet asks."""
     hints: ProviderHints
     """Resource -> its hints. null = it has no preference at all; a resource's null = none for it; [] = impossible."""
 
@@ -119,7 +119,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a pod was refused, as its status says."""
+    """A refusal of a pod, as its status gives it."""
 
     reason: str
     message: str

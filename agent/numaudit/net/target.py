@@ -1,4 +1,4 @@
-"""Where an HTTP request goes, and what it carries.
+"""Address, headers and credentials of HTTP requests.
 
 Only what is given decides that, and which certificates to trust: no proxy, no .netrc, no redirect.
 """
@@ -21,7 +21,7 @@ _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go, and what they carry."""
+    """Address, headers and credentials of requests."""
 
     host: str
     port: int

@@ -53,15 +53,15 @@ class Figure(Value, frozen=True):
     value: float
     """The best round."""
     rounds: int
-    """How many rounds there were."""
+    """Number of rounds."""
     spread: float
     """By how much the best three differ, as a share of the best."""
     is_stable: bool
-    """Whether they agree; a busy machine may never let them."""
+    """True when the rounds agree; on a busy machine they may never do."""
 
 
 class PlacementEvidence(Value, frozen=True):
-    """Where the pages and the CPUs of a measurement were, by the kernel's own answer afterwards."""
+    """Nodes of the pages and CPUs of a measurement, as the kernel reported them afterwards."""
 
     pages: Mapping[int, int]
     """Node -> pages, by move_pages(2)."""
@@ -83,18 +83,18 @@ class PairSpeed(Value, frozen=True):
     bytes_per_second: Figure | None = None
     """Read by all CPUs of the node at once."""
     evidence: PlacementEvidence | None = None
-    """Where its pages and CPUs really were; null = it was not measured."""
+    """Nodes of its pages and CPUs; null = it was not measured."""
     reason: str | None = None
-    """Why a figure is missing; null = none is."""
+    """Reason why a figure is missing; null = none is."""
 
 
 class Calibration(Value, frozen=True):
     """All pairs of one machine."""
 
     machine: Fingerprint
-    """Which kind of machine it is of."""
+    """Kind of machine that was measured."""
     bytes: int
-    """How much memory each measurement used; more than the caches hold."""
+    """Amount of memory that each measurement used; more than the caches hold."""
     pairs: tuple[PairSpeed, ...]
     """Each pair of a node's CPUs and a node's memory."""
     measured_at: Timestamp = field(name="takenAt")
@@ -126,7 +126,7 @@ def best_of(values: Sequence[float], within: float, highest: bool = False) -> Fi
 
 
 def misplaced(evidence: PlacementEvidence, cpu_node: int, memory_node: int) -> str | None:
-    """Why a measurement does not stand for its pair; None = it does."""
+    """Reason why a measurement does not stand for its pair; None = it does."""
     wrong = {node: count for node, count in evidence.pages.items() if node != memory_node}
     if wrong or evidence.elsewhere:
         total = sum(evidence.pages.values()) + evidence.elsewhere

@@ -1,4 +1,5 @@
-"""Which events this machine counts local and remote memory accesses with, and what is made of the counts."""
+"""Choice of the events that count local and remote memory accesses on this machine, and their conversion to
+accesses."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ Word = Literal[
 
 
 class CannotCount(Unavailable):
-    """Why there are no counted accesses, and what to do about it."""
+    """Reason why accesses are not counted, and the remedy."""
 
     def __init__(self, text: str, hint: str, word: Word) -> None:
         super().__init__(f"{text}; {hint}")

@@ -45,7 +45,7 @@ class EventSet:
     may_include: tuple[str, ...] = ()
     """Kinds of access that some implementations count."""
     far_cluster: FarCluster | None = None
-    """Where a socket has several nodes: how the memory of its other nodes is counted; None = it is not."""
+    """Events for memory of the socket's other nodes, on sockets with several nodes; None = it is not."""
     local_is_total: bool = False
     """`local` counts local and remote accesses together."""
     requires: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class EventSet:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which CPUs: everything that is given must fit. Ranges include both ends."""
+    """Conditions on a CPU; it has to meet all that are given. Ranges include both ends."""
 
     arch: str
     vendor: str | None = None

@@ -1,4 +1,4 @@
-"""Which CPU is it? Parsed from the texts by which the kernel describes it.
+"""Identity of the CPU, parsed from the kernel's description of it.
 
 Sources: the kernel's arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c, arch/powerpc/kernel/setup-common.c
 (all show themselves as /proc/cpuinfo); Arm Architecture Reference Manual (MIDR_EL1).

@@ -18,11 +18,11 @@ class VirtualKind:
 
     title: str
     vendor: str
-    """How sys_vendor begins."""
+    """Prefix of sys_vendor."""
     product: str
-    """How product_name begins; empty = any."""
+    """Prefix of product_name; empty = any."""
     hint: str
-    """How such a machine comes by a PMU."""
+    """Advice on how to get a PMU for such a machine."""
 
 
 VIRTUAL_KINDS = (
@@ -63,7 +63,7 @@ class MachineKind:
 
     @property
     def virtual(self) -> VirtualKind | None:
-        """Whose virtual machine it is; None = none of those in the table, or a physical one."""
+        """Return the kind of virtual machine; None = a physical machine, or a kind that is not in the table."""
         vendor, product = self.vendor or "", self.product or ""
         if _PHYSICAL_WORD in product:
             return None

@@ -1,4 +1,4 @@
-"""Why the kernel does not open the events, or counts nothing: in words, with what to do."""
+"""Reasons why the kernel does not open the events or counts nothing, with remedies."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class LatencyTable:
-    """How long a load takes, measured on this machine."""
+    """Time that a load takes, measured on this machine."""
 
     ns: Mapping[Pair, float]
     """By pair of nodes, local pairs too."""
     source: str
-    """When and how it was measured."""
+    """Time and method of the measurement."""
 
 
 @dataclass(frozen=True, slots=True)

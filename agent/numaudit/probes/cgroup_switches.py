@@ -51,7 +51,7 @@ def numbers(host: Host) -> dict[str, int]:
 
 @cache
 def find_cgroups_of_task(host: Host) -> int:
-    """Where struct task_struct points to a task's cgroups, in bytes; 0 = BTF does not say.
+    """Offset in struct task_struct of the pointer to a task's cgroups, in bytes; 0 = BTF does not say.
 
     With it a program finds that a switch is within a cgroup, and sched_switch is the cheaper hook.
     """
@@ -98,7 +98,7 @@ class CgroupSwitchProbe(BpfProbe):
             self._run(self.flush, cpu)
 
     def _count_runs(self) -> int:
-        """How often the program ran, at switches and for flushes. Raises OSError."""
+        """Number of times that the program ran, at switches and for flushes. Raises OSError."""
         return self._sum(_SWITCHES) + self._sum(_CHARGES)
 
     def _lost(self) -> dict[Loss, int]:

@@ -23,7 +23,7 @@ _KEY = "=QQ"  # struct cpu_time_key
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes(Reading):
-    """How long the tasks in each cgroup ran since load.
+    """Time that the tasks of each cgroup ran since load.
 
     `busy` in `lost`: switches for which the kernel did not run the program. Their time went to the cgroup that ran
     next on that CPU, and with the hook cgroup-switches any idle time before it too. `cpu-away`, with that hook only:
@@ -34,7 +34,7 @@ class CpuTimes(Reading):
     by_node: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     """Nanoseconds by node."""
     switches: int = 0
-    """How often the program ran: at switches, and a few times for readings."""
+    """Number of times that the program ran: at switches, and a few times for readings."""
 
     @property
     def events(self) -> int:

@@ -51,11 +51,11 @@ class FirstTouches(Reading):
 
     samples: Mapping[int, Mapping[NodePair, int]] = field(default_factory=dict)
     throttled: int = 0
-    """How often the kernel stopped an event for a while because it came too often."""
+    """Number of times that the kernel stopped an event for a while because it came too often."""
 
     @property
     def events(self) -> int:
-        """How many samples the kernel took, the lost ones included."""
+        """Number of samples that the kernel took, including the lost ones."""
         return sum(sum(row.values()) for row in self.samples.values()) + self.all_lost
 
 

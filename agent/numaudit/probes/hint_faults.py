@@ -131,7 +131,7 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
 
 
 def find_pass_members(types: Btf | ProbeRefusal) -> dict[str, int]:
-    """Where the kernel keeps a process's scan pass, in bytes; zeros where BTF does not say."""
+    """Offsets at which the kernel keeps a process's scan pass, in bytes; zeros where BTF does not say."""
     if isinstance(types, ProbeRefusal):
         return dict.fromkeys(_MEMBERS, 0)
     found = {name: types.member(structure, member) for name, (structure, member) in _MEMBERS.items()}

@@ -94,7 +94,7 @@ class MigrationCounts(Reading):
     """Those of `succeeded` that NUMA balancing moved while its function was watched, by nodes."""
     failed_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
     nodes_refused: ProbeRefusal | None = None
-    """Why pages that were moved have no nodes here."""
+    """Reason why moved pages have no nodes here."""
 
     @property
     def events(self) -> int:

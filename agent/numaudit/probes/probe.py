@@ -11,9 +11,8 @@ from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
 
 Loss = Literal["map-full", "busy", "ring-full", "no-address", "cpu-away"]
-"""Why an event was not counted. `busy`: another BPF program was running on that CPU. `cpu-away`: a CPU had come back
-online and was not watched yet, which counts as one event each time.
-"""
+"""Reasons why an event was not counted. `busy`: another BPF program was running on that CPU. `cpu-away`: a CPU had come
+back online and was not watched yet, which counts as one event each time."""
 
 NodePair = tuple[int, int | None]
 """CPU's node and page's node. None = the page's memory block lies on two nodes, or on none that sysfs shows."""
@@ -33,7 +32,7 @@ class Reading:
 
     @property
     def events(self) -> int | None:
-        """How often the programs ran for what is counted here; None = the hook does not show it."""
+        """Number of times that the programs ran for what is counted here; None = the hook does not show it."""
         raise NotImplementedError
 
     @property
@@ -132,7 +131,7 @@ class ProbeKind(Generic[R]):
     in_agent: bool = True
     """Does it also run in the agent by default?"""
     pause_order: int | None = None
-    """When probes cost too much, the one with the smallest number is paused first; None = it never is."""
+    """Order of pausing when probes cost too much: the smallest number first; None = it never is."""
     can_narrow: bool = False
     """Does it obey the watch list?"""
     without_bpf: Callable[[Host], Probe[R]] | None = None

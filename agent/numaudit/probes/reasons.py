@@ -1,4 +1,4 @@
-"""Why a probe does not run: a small fixed vocabulary, each word with what to do about it.
+"""Reasons why a probe does not run: a small fixed vocabulary, each word with its remedy.
 
 The loader process imports this module under the distribution's Python, which may be older than the
 agent's: plain Python 3.9, standard library only.
@@ -56,7 +56,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
 
     @property
     def may_pass(self) -> bool:
-        """Whether the same attempt may succeed later although nobody changes anything here."""
+        """True when the same attempt may succeed later without a change by a person."""
         return self in _PASSING
 
 

@@ -110,7 +110,7 @@ class ResidencyWalk:
         finally:
             os.close(group)
         self.seconds = 0.0
-        """How long the newest walk held the kernel's mutex of cgroups, at most."""
+        """Upper bound of the time that the newest walk held the kernel's mutex of cgroups."""
 
     def walk(self) -> Walked:
         """Every cgroup now. Not for several threads. Raises OSError, MoreCgroups; Unavailable for unreadable memory."""

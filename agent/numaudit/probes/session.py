@@ -43,7 +43,7 @@ class Session:
     probes: Mapping[str, Probe[Reading] | ProbeRefusal]
     """By name."""
     compiled: Mapping[str, str] = field(default_factory=dict)
-    """Why the text of a probe was compiled on this host, of those whose bytecode was not stored."""
+    """Reason why the text of a probe was compiled on this host, of those whose bytecode was not stored."""
 
     @classmethod
     def open(

@@ -25,12 +25,12 @@ View = Literal["table", "top", "page"]
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlaces:
-    """Where a view has a column."""
+    """Position of a column in a view."""
 
     at: int
     """From the left; the numbers leave room for others."""
     leaves: int = 0
-    """Where there is no room the highest leave first; those of 0 stay."""
+    """Order in which columns are dropped for lack of room: the highest number first; 0 = the column always stays."""
     leaves_unpromised: int | None = None
     """The same where nothing can be promised; None = the same number."""
     wide_only: bool = False
@@ -54,7 +54,8 @@ class Column(Generic[Row]):
     tone: Callable[[Row], Tone | None] | None = None
     is_number: bool = False
     needs: Callable[[Report], bool] | None = None
-    """Whether there is something to show. The page has all its columns always: its script knows them by number."""
+    """Returns True when there is something to show. The page has all its columns always: its script knows them by
+    number."""
     of_node: Callable[[int, Row], str] | None = None
     """The part of one node, where a view can show one column for each."""
     table: ColumnPlaces | None = None

@@ -40,7 +40,7 @@ class HintFaultsReport(Value, frozen=True):
 
     cpu_numa_node: int
     numa_node: int
-    """Where the memory is; after a migration, where it came to."""
+    """Node of the memory; after a migration, its new node."""
     locality: Literal["local", "remote"]
     """A page that was moved to the CPU's node was remote when it was used."""
     flags: tuple[str, ...]
@@ -54,11 +54,11 @@ class CountedAccessesReport(Value, frozen=True, gc=False):
 
     cpu_numa_node: int
     locality: Locality
-    """Whether the memory was the node's own."""
+    """Locality of the memory: local to the node, remote, or unknown."""
     unit: Literal["lines", "loads"]
     """lines of the cache, most with prefetched ones; or load instructions."""
     count: int
-    """How many, since the measurement began."""
+    """Number of accesses since the measurement began."""
 
 
 class FirstTouchReport(Value, frozen=True):
@@ -68,7 +68,7 @@ class FirstTouchReport(Value, frozen=True):
     numa_node: int | None
     """null = the page's node is not known."""
     samples: int
-    """How many first uses were sampled."""
+    """Number of first uses that were sampled."""
 
 
 class MigratedReport(Value, frozen=True):
@@ -102,7 +102,7 @@ class TaskMoveReport(Value, frozen=True):
     from_numa_node: int
     to_numa_node: int | None
     count: int
-    """How many."""
+    """Number of moves."""
 
 
 class Counters(Value, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class Counters(Value, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class CountedField(Generic[Counts]):
-    """How one field of Counters comes from what a snapshot has counted."""
+    """Derivation of one field of Counters from the counts of a snapshot."""
 
     field: str
     """The field's name."""

@@ -27,9 +27,9 @@ class CheckpointReport(Value, frozen=True):
     problem: str | None
     """absent, unreadable, not understood, checksum or newer format; null = it was read well."""
     written_at: Timestamp | None
-    """When it was written; null = not known."""
+    """Time when it was written; null = not known."""
     last_good_at: Timestamp | None
-    """When it was last read well."""
+    """Time when it was last read without a problem."""
     valid: bool | None
     """Nothing is wrong with it; null = it is absent or was not read."""
     starts_now: StartAnswer
@@ -47,7 +47,7 @@ class RestartReport(Value, frozen=True):
     """Does the kubelet start with its checkpoints? yes, no, at risk, once (and then no more) or unknown: the answer of
     the worst of them in `checkpoints`."""
     refused_pods: int | None
-    """Where the kubelet starts; null = it does not."""
+    """Number of pods that it would refuse; null = it does not start."""
     moved_pods: int | None
     """Admitted, with other nodes or CPUs than they have; null = it does not start, or what they have is not known."""
 

@@ -37,9 +37,9 @@ class MappingsReport(Value, frozen=True):
     page_sizes: tuple[MappedBytes, ...]
     """By page size."""
     processes_read: int
-    """How many processes were read."""
+    """Number of processes that were read."""
     processes: int
-    """How many there are; more than were read where time or rights did not allow it."""
+    """Number of all processes; more than were read when time or permissions did not suffice."""
     shared: tuple[SharedMemory, ...] | None
     """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
     shared_of_others: Mapping[int, int] | None

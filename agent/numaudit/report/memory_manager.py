@@ -75,7 +75,7 @@ class AdmissibleReport(Value, frozen=True):
     """The largest request for memory that would be admitted on so many nodes now; CPUs and devices may allow less."""
 
     nodes: int = field(name="nodeCount")
-    """How many nodes it would be admitted on."""
+    """Number of nodes that it would be admitted on."""
     bytes: int
     """The largest request."""
 

@@ -90,7 +90,7 @@ def _why_unknown(summary: Summary, judged: Sequence[ContainerReport]) -> str:
 
 
 def _without_promises(containers: Sequence[ContainerReport]) -> str:
-    """Where the memory is, seen from the CPUs that each may use."""
+    """Describe where the memory is, seen from the CPUs that each container may use."""
     if not containers:
         return "no container or cgroup was found"
     said = "no container was promised nodes"

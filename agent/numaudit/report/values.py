@@ -30,7 +30,7 @@ class Unknown(Value, frozen=True):
     what: str
     """The unknown figure."""
     reason: str
-    """Why."""
+    """The reason why it is not known."""
 
 
 class NodeBytes(Value, frozen=True, gc=False):
@@ -103,7 +103,7 @@ class ContainerReport(Counters, frozen=True):
     allowed_cpu_nodes: NodeSet | None
     """The nodes of the allowed CPUs."""
     resident: tuple[NodeBytes, ...] | None
-    """Where its bytes are; null = not known."""
+    """Its bytes by node; null = not known."""
     judged_bytes: int | None
     """anon + shmem + hugetlb over all nodes."""
     remote_bytes: int | None
@@ -115,7 +115,7 @@ class ContainerReport(Counters, frozen=True):
     verdict: Verdict | None
     """null for pause sandboxes and for what parent groups hold themselves: nothing is promised to those."""
     hint_outcome: HintOutcome | None
-    """How its admission turned out; null = nothing was promised, or it is not known."""
+    """Outcome of its admission; null = nothing was promised, or it is not known."""
     findings: tuple[str, ...]
     """Names of the findings about this container; `findings` of the report has them whole."""
     expected_remote_ratio: float | None
@@ -201,7 +201,7 @@ class NodeReport(Value, frozen=True):
 
 
 class Residual(Value, frozen=True):
-    """How far the three accounts of one node differ: node - containers - unattributed, signed.
+    """Difference between the three accounts of one node: node - containers - unattributed, signed.
 
     Each side is read on its own, from the node's meminfo, the containers' cgroups and the root cgroup.
     """
@@ -246,7 +246,7 @@ class Report(Value, frozen=True):
     summary: Summary
     """One sentence, and the numbers in it."""
     taken_at: Timestamp
-    """When it was measured, or captured; of a capture that does not say, when it was read."""
+    """Time when it was measured, or captured; of a capture that does not say, when it was read."""
     cgroup_mode: str | None
     """v2, v1 or hybrid; null = no cgroups were found."""
     containers: tuple[ContainerReport, ...]
@@ -258,7 +258,7 @@ class Report(Value, frozen=True):
     ended: Ended | None
     """null = no probe was read."""
     residual: tuple[Residual, ...]
-    """How far the accounts of each node differ."""
+    """Difference between the accounts of each node."""
     findings: tuple[Finding, ...]
     """Problems and risks, the worst first."""
     rejections: tuple[HintOutcome, ...]
@@ -280,4 +280,4 @@ class Report(Value, frozen=True):
     unknown: tuple[Unknown, ...]
     """Facts that this host cannot show of any container."""
     sources: tuple[CollectorOutcome, ...]
-    """How each source of the report fared."""
+    """Outcome of each source of the report."""

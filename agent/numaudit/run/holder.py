@@ -1,4 +1,4 @@
-"""Who holds memory: a `numaudit run` by its process, and the command by its cgroup."""
+"""Processes and cgroups that hold memory: a `numaudit run` by its process, and the command by its cgroup."""
 
 from __future__ import annotations
 

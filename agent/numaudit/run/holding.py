@@ -40,7 +40,7 @@ class Refused(Unavailable):
 
 @dataclass(frozen=True)
 class RunCgroups:
-    """Where commands run and their memory is accounted for."""
+    """The cgroups in which commands run and their memory is accounted for."""
 
     host: Host
     state: Path

@@ -51,7 +51,7 @@ class Watch:
         if promise is not None:
             engine.with_promises = partial(_with_promise, cgroup=cgroup, name=name, promise=promise)
         self.problem: str | None = None
-        """Why the last tick failed."""
+        """Reason why the last tick failed."""
         self._engine, self._cgroup = engine, cgroup
         self._kept: Report | None = None
         self._most = 0

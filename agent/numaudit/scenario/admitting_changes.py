@@ -47,7 +47,7 @@ class AdmittingChange(Value, frozen=True):
     change: str
     """Change as the subject of `... would let it in`."""
     nodes: NodeSet | None
-    """Where its memory would be; null = nowhere of its own."""
+    """Nodes of its memory; null = it has no memory of its own."""
 
 
 def needs_a_change(admission: Admission) -> bool:

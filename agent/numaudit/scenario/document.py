@@ -28,7 +28,7 @@ class Document:
     line_of: Callable[[str], int | None] = _no_line
     """Path such as `steps[2].admit` -> its line, or that of the nearest thing around it; None = not known."""
     path: str = ""
-    """Where the value is in the file; empty = it is the whole file."""
+    """Path of the value in the file; empty = the whole file."""
 
     def part(self, key: str | int) -> Document:
         """One field of a mapping, or one element of a list; None where it is absent."""

@@ -1,4 +1,5 @@
-"""Why a pod is admitted or refused: the account of the library's own admission, nothing worked out a second time."""
+"""Explanation why a pod is admitted or refused, from the library's own record of the admission; nothing is computed
+twice."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class ExplainedDecision:
 
     @property
     def seconds(self) -> float | None:
-        """How long a kubelet is busy with this merge; None = too short to matter."""
+        """Seconds that a kubelet is busy with this merge; None = too short to matter."""
         combinations = self.merge.combinations
         return combinations / _PER_SECOND if combinations >= SLOW_COMBINATIONS else None
 
@@ -71,7 +72,7 @@ def depends_on(kubelet: Kubelet, state: NodeState, admission: Admission, uids: C
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Why a step of a scenario refused a pod, or put it on nodes that are not preferred."""
+    """Explanation why a step of a scenario refused a pod, or put it on nodes that are not preferred."""
 
     pod: Pod
     sentence: str

@@ -1,4 +1,4 @@
-"""Which orders of a scenario's pods admit all of them."""
+"""Orders of a scenario's pods in which all of them are admitted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_ORDERS = 100
 
 
 class AdmissionOrders(Value, frozen=True):
-    """Which orders of the scenario's pods admit all of them."""
+    """Orders of the scenario's pods in which all of them are admitted."""
 
     orders: tuple[tuple[str, ...], ...]
     """Those orders, by the names of the pods."""

@@ -196,7 +196,7 @@ def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
 
 
 def _holders(explained: Explained, admission: Admission) -> str:
-    """Who holds the nodes that the rule of groups keeps apart."""
+    """Name the holders of the nodes that the rule of groups keeps apart."""
     conflicts = NodeSet.from_ids(node for one in explained.candidates for node in one.conflicts)
     return holders(_before(explained), conflicts, _names(admission))
 
@@ -266,7 +266,7 @@ def _group_rule(admission: Admission, explained: Explained | None, rejection: Re
 
 
 def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
-    """Who has memory on these nodes: default/a holds 5Gi on node 0."""
+    """Name the pods with memory on these nodes: default/a holds 5Gi on node 0."""
     held: dict[tuple[str, str, NodeSet], int] = {}
     for uid, containers in memory.entries.items():
         for blocks in containers.values():

@@ -40,7 +40,7 @@ class Played:
     readmissions: tuple[Readmission, ...] = ()
     """Of a restart."""
     refusal: str | None = None
-    """Why the kubelet did not start; in its words."""
+    """Reason why the kubelet did not start; in its words."""
     note: str | None = None
     """Further notes, such as why nothing happened."""
 

@@ -105,4 +105,4 @@ class Scenario:
     """At the beginning."""
     steps: tuple[Step, ...]
     places: tuple[str, ...] = ()
-    """Where each step stands, for messages."""
+    """Place of each step in the file, for messages."""

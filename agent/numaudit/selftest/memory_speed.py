@@ -29,7 +29,7 @@ class Latency(msgspec.Struct):
     nodes: tuple[int, ...]
     """Nodes of the CPUs that ran it."""
     end: int
-    """Where in the memory the chain was left, in bytes."""
+    """Offset in the memory at which the chain was left, in bytes."""
 
 
 class Bandwidth(msgspec.Struct):
@@ -40,7 +40,7 @@ class Bandwidth(msgspec.Struct):
 
 
 class PagePlacement(msgspec.Struct):
-    """Where the memory is."""
+    """Pages of the memory by node, those elsewhere, and the size of a page."""
 
     pages: Mapping[int, int]
     elsewhere: int

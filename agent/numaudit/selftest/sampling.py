@@ -54,7 +54,7 @@ class Samples:
 
     @property
     def went_unseen(self) -> bool:
-        """Whether the kernel counted many that never reached the probe."""
+        """True when the kernel counted many samples that never reached the probe."""
         return self.of_kernel > 2 * self.of_probe + LEAST
 
 

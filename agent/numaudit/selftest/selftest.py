@@ -199,7 +199,8 @@ def _passed(passed: bool, is_conclusive: bool = True) -> CheckState:
 
 
 def _judge_bytes(bench: Bench, sizes: Mapping[str, _ByNode], most_lost: float) -> CheckState:
-    """Whether each got its bytes, when events were lost that stand for `most_lost` bytes at most (inf = any number).
+    """Return passed when each container got its bytes; lost events stand for `most_lost` bytes at most (inf = any
+    number).
 
     What was seen and should not be there fails whatever was lost.
     """

@@ -1,4 +1,4 @@
-"""How many wrong passwords a client's address may try, and who is next when many wait.
+"""Limits of wrong passwords for each client address, and the order of clients that wait.
 
 An address has a number of attempts, and gets one back every few seconds. Addresses of an IPv6 network of 64 bits
 count as one, for any host may have as many of them as it likes.

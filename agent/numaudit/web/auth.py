@@ -1,4 +1,4 @@
-"""Who may connect and read: the rules of the web-config file as it is now, applied to certificates and passwords.
+"""Permission to connect and read: the rules of the web-config file as it is now, applied to certificates and passwords.
 
 The file is read again when it or a file it names changes. A changed file that is wrong, or that drops protection
 without saying so, is reported, and the one read before stays in force.
@@ -83,6 +83,6 @@ class AccessRules:
 
 
 def allows_certificate(rules: Rules, certificate: Mapping[str, Any] | None) -> bool:
-    """Whether a client's certificate, as SSLSocket.getpeercert() gives it, has one of the allowed names."""
+    """Return True when a client's certificate, as SSLSocket.getpeercert() gives it, has one of the allowed names."""
     allowed = rules.allowed_names
     return not allowed or any(name in allowed for _, name in (certificate or {}).get("subjectAltName", ()))

@@ -43,7 +43,7 @@ class ClientConnection:
     client: str
     """The address of the other side."""
     waiting_since: float
-    """When its client last did what it had to."""
+    """Time when its client last did what it had to."""
     deadline: float
     """Until when the client has to be done."""
     answering: bool = False
@@ -122,7 +122,8 @@ class Connections:
                 self._close(connection)
 
     def _wait_for_room(self) -> bool:
-        """Whether there is a slot: a free one, or that of a connection which had its time."""
+        """Wait for a slot and return True when there is one: a free one, or that of a connection whose time has
+        passed."""
         end = time.monotonic() + _LONGEST_WAIT
         while len(self._open) >= self.most:
             first = self._first_to_go()

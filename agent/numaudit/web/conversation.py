@@ -43,7 +43,7 @@ class Site(Protocol):
     def answer(self, request: Request) -> Response: ...
 
     def is_urgent(self, path: str) -> bool:
-        """Whether a page is answered even while all other slots are taken."""
+        """Return True when a page is answered even while all other slots are taken."""
 
     def count(self, path: str, status: HTTPStatus) -> None:
         """An answer leaves. The path is empty when no request could be read."""

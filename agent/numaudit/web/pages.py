@@ -52,7 +52,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether the agent does its work, and the words for it."""
+    """State of the agent, and a sentence about it."""
 
     good: bool
     text: str
@@ -66,7 +66,7 @@ class AgentSite:
     newest: Callable[[], TickDocuments | None]
     """Of the newest tick that succeeded, however old it is; None before the first."""
     is_current: Callable[[], bool]
-    """Whether that tick may still be served."""
+    """Returns True when that tick may still be served."""
     healthy: Callable[[], Health]
     ready: Callable[[], Health]
     access: AccessRules

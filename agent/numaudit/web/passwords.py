@@ -1,4 +1,4 @@
-"""Whether a password is right, without letting those who guess it delay those who know it.
+"""Verification of passwords, in which clients that guess cannot delay clients that know the password.
 
 bcrypt takes tens of milliseconds on purpose. So verdicts are remembered, good ones apart from wrong ones, which anybody
 can make; one password is hashed at a time, and wrong ones are counted against the client's address.

@@ -55,7 +55,7 @@ class Rules:
     named: frozenset[str] = frozenset()
     """Keys of the file and of its tls_server_config that have a value, an empty one included."""
     admission: tuple[object, ...] = ()
-    """Who may connect. A connection that was made under another admission ends."""
+    """Settings that decide who may connect. A connection that was made under another admission ends."""
 
     def without_saying_so(self, before: Rules) -> list[str]:
         """Keys whose protection these rules drop although the file does not say so: it is cut off, or empty."""
@@ -70,7 +70,7 @@ class Rules:
         return not self.users and (self.tls is None or self.tls.verify_mode is not ssl.CERT_REQUIRED)
 
     def protects(self, key: str) -> bool:
-        """Whether a key of the file keeps somebody out."""
+        """Return True when a key of the file restricts access."""
         return dict(_PROTECTIONS)[key](self)
 
 

@@ -87,7 +87,7 @@ class Server(TCPServer):
         self._thread.start()
 
     def has_died(self) -> bool:
-        """Whether nobody accepts connections any more, although it was not stopped."""
+        """True when it no longer accepts connections although it was not stopped."""
         return self._thread.ident is not None and not self._stopped and not self._thread.is_alive()
 
     def stop(self, seconds: float = 1.0) -> None:

@@ -11,7 +11,7 @@ import pytest
 from pages import TOP
 
 PACKAGE = TOP / "agent/numaudit"
-_SUBJECTS = ("what", "whatever")
+_SUBJECTS = ("what", "whatever", "who", "whom", "whose", "which", "whether", "where", "how", "why", "when")
 """As first word they put a clause where the reader looks for the thing's name."""
 
 

@@ -112,7 +112,7 @@ def unmarshal(data: bytes) -> CpuCheckpoint:
 
 
 def verify(checkpoint: CpuCheckpoint) -> Verification:
-    """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
+    """Find the format whose checksum is the stored one. See `accepts` for what a given kubelet makes of it."""
     if checkpoint.seal is not None:
         return seal.verify(checkpoint.seal, "V4")
     forms: tuple[Form, ...] = ("V2", "V3", "V1")
@@ -208,7 +208,7 @@ def _parse_pods(walk: Walk, value: object) -> dict[str, str]:
 
 
 def _least_cpus(text: str) -> int:
-    """How many CPUs a list names; 0 = it cannot be read, which is said elsewhere."""
+    """Number of CPUs that a list names; 0 = the list cannot be read, which another check reports."""
     try:
         return len(parse_cpus(text))
     except (GoSyntaxError, ParseError):

@@ -34,7 +34,7 @@ _KEY_OF_KIND: dict[str, CheckpointKind] = {"machinestate": MEMORY, "defaultcpuse
 
 
 def kind_of(name: str, data: bytes) -> CheckpointKind:
-    """Which checkpoint is it? By the file's name, else by its keys. Raises ParseError when neither decides."""
+    """Return the kind of a checkpoint, by the file's name, else by its keys. Raises ParseError when neither decides."""
     for kind in (MEMORY, CPU, DEVICES):
         if name == kind:
             return kind
@@ -85,7 +85,7 @@ def plain_content(checkpoint: Checkpoint) -> dict[str, object]:
 
 
 def newer_format(checkpoint: Checkpoint, verification: Verification) -> str | None:
-    """Why a file that does not verify seems to be a newer kubelet's; None = it does not."""
+    """Reason why a file that does not verify seems to be a newer kubelet's; None = it does not."""
     if verification.is_valid or isinstance(checkpoint, DeviceCheckpoint):
         return None
     if checkpoint.seal is not None and checkpoint.seal.is_foreign:

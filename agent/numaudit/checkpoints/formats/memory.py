@@ -113,7 +113,7 @@ def plain_machine(machine: MachineState | None) -> object:
 
 
 def verify(checkpoint: MemoryCheckpoint) -> Verification:
-    """Which format's checksum is the stored one? See `accepts` for what a given kubelet makes of it."""
+    """Find the format whose checksum is the stored one. See `accepts` for what a given kubelet makes of it."""
     if checkpoint.seal is not None:
         return seal.verify(checkpoint.seal, "V3")
     if checkpoint.checksum == 0:

@@ -34,7 +34,7 @@ class Seal:
     data: str
     checksum: int
     problem: str | None = None
-    """Why `data` cannot be read; None = it can."""
+    """Reason why `data` cannot be read; None = it can."""
     go_problem: str | None = None
     """The same in Go's words, where they are known."""
     is_json: bool = True

@@ -46,9 +46,9 @@ class StateFinding(Value, frozen=True):
     """One thing found in a checkpoint."""
 
     name: str
-    """Which finding; docs/state.md explains each."""
+    """Name of the finding; docs/state.md explains each."""
     severity: Severity
-    """How bad it is."""
+    """Severity of the finding."""
     message: str
     """The finding, with its numbers."""
     remedy: str

@@ -107,7 +107,8 @@ def reserved_in(machine: MachineState) -> dict[int, dict[str, int]]:
 
 
 def reservation_changes(in_file: MachineState, configured: SystemReserved) -> Iterator[StateFinding]:
-    """Where the configuration reserves other amounts than the file has, on the nodes of the file."""
+    """Findings for nodes of the file on which the configuration reserves other amounts than the file has, on the nodes
+    of the file."""
     for id_, node in in_file.items():
         for resource, table in node.memory_map.items():
             wanted = configured.get(id_, {}).get(resource, 0)
@@ -121,7 +122,8 @@ def reservation_changes(in_file: MachineState, configured: SystemReserved) -> It
 
 
 def machine_changes(in_file: MachineState, default: MachineState) -> Iterator[StateFinding]:
-    """How the machine differs from the one the file was written on. `default`: the machine's map without pods."""
+    """Findings for differences between the machine and the one on which the file was written. `default`: the machine's
+    map without pods."""
     if in_file.keys() != default.keys():
         message = f"the file has nodes {_ids(in_file)}, the machine has {_ids(default)}"
         yield StateFinding.of("nodes-changed", message, "machineState")

@@ -51,9 +51,10 @@ class StartingKubelet:
     cpu_manager: CPUPolicy | None = None
     """The static CPU Manager of its configuration on this machine; None = not known, or its policy is none."""
     reservation_problem: str | None = None
-    """Why that could not be worked out from a configuration that is there."""
+    """Reason why that could not be worked out from a configuration that is there."""
     configuration_problem: str | None = None
-    """Why the kubelet refuses its configuration and so starts with no checkpoint; in its words where it has some."""
+    """Reason why the kubelet refuses its configuration and so starts with no checkpoint; in its words where it has
+    some."""
     tolerates_drift: bool = False
     """Gate MemoryManagerDriftTolerance, whose effect is not known."""
     version_is_known: bool = True

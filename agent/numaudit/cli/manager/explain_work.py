@@ -170,7 +170,7 @@ def _named(node: _Node, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
 
 
 def _not_added_up(node: _Node, manifest: Pod) -> str | None:
-    """Why what the pods of the node ask for together was not counted, or not all of it; None = it was."""
+    """The reason why what the pods of the node ask for together was not counted, or not all of it; None = it was."""
     if node.state.capacity is None:
         return node.pods.problem
     if manifest.is_critical:

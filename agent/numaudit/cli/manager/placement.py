@@ -68,7 +68,7 @@ def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | s
 
 @dataclass(frozen=True, slots=True)
 class Admissions:
-    """How the kubelet came to its promises."""
+    """Account of how the kubelet came to its promises."""
 
     intent: Intent
     node: tuple[Setup, NodeState] | str

@@ -1,4 +1,4 @@
-"""Which rows of a report are shown, and how."""
+"""Selection, order and form of the rows of a report."""
 
 from __future__ import annotations
 

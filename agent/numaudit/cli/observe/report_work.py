@@ -192,7 +192,7 @@ def _names_of_host(root: Path | None) -> tuple[str, ...]:
 
 
 def _timings(report: Report) -> str:
-    """How long each source took."""
+    """Time that each source took."""
     return ", ".join(f"{one.source} {one.seconds * 1000:.0f} ms" for one in report.sources if one.seconds is not None)
 
 

@@ -1,4 +1,4 @@
-"""Which CPUs the static CPU Manager takes, packed: whole nodes and sockets first, then cores, then single CPUs.
+"""CPUs that the static CPU Manager takes, packed: whole nodes and sockets first, then cores, then single CPUs.
 
 Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go.
 """

@@ -1,4 +1,4 @@
-"""Which CPUs the static CPU Manager takes with distribute-cpus-across-numa: evenly over the fewest nodes.
+"""CPUs that the static CPU Manager takes with distribute-cpus-across-numa: evenly over the fewest nodes.
 
 Source: pkg/kubelet/cm/cpumanager/cpu_assignment.go (takeByTopologyNUMADistributed).
 """
@@ -62,7 +62,7 @@ class _Plan:
 
 
 def _sizes(work: Accumulator, group_size: int) -> range:
-    """How many nodes are tried: from as few as an empty machine would need, to one for each group."""
+    """Numbers of nodes to try: from as few as an empty machine would need, to one for each group."""
     groups = -(-work.topology.num_cpus // group_size)
     groups_per_node = -(-groups // work.topology.num_numa_nodes)
     needed = -(-work.need // group_size)

@@ -203,7 +203,7 @@ def _whole_cpus(requests: Quantities) -> int:
 
 
 def _by_node(topology: CPUTopology, cpus: CpuSet) -> dict[int, int]:
-    """How many of these CPUs each node has. The kubelet counts CPUs that the machine lacks as node 0's."""
+    """Number of these CPUs on each node. The kubelet counts CPUs that the machine lacks as node 0's."""
     counts = {
         node: count for node, mask in topology.masks[Group.NODE].items() if (count := (mask & cpus.mask).bit_count())
     }

@@ -1,4 +1,4 @@
-"""How the CPU Manager starts: policy, options, reserved CPUs, and whether its state file is still true.
+"""Start of the CPU Manager: policy, options, reserved CPUs, and whether its state file is still true.
 
 Source: pkg/kubelet/cm/cpumanager/{cpu_manager,policy_static,policy_none}.go.
 """

@@ -27,7 +27,8 @@ class Group(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CPUInfo:
-    """Where one CPU is. `core` is the lowest CPU id among the core's threads, not the kernel's core_id."""
+    """Place of one CPU in the machine. `core` is the lowest CPU id among the core's threads, not the kernel's
+    core_id."""
 
     node: int
     socket: int

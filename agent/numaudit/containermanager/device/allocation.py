@@ -1,4 +1,4 @@
-"""Which devices the Device Manager gives to a container, and takes back.
+"""Devices that the Device Manager gives to a container and takes back.
 
 Source: pkg/kubelet/cm/devicemanager/manager.go. Among devices that serve alike a kubelet takes any;
 here it is the lowest id, so the nodes of a result are right and the ids are one possibility.

@@ -70,13 +70,13 @@ class DeviceState:
 
 
 def container_requests(state: DeviceState, pod: Pod, name: str) -> dict[str, int]:
-    """How many devices of each resource a container asks for: its limits."""
+    """Number of devices of each resource that a container asks for: its limits."""
     limits = pod.container(name).resources.limits
     return {resource: amount.value for resource, amount in limits.items() if state.is_device(resource)}
 
 
 def pod_requests(state: DeviceState, pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> dict[str, int]:
-    """How many devices of each resource a pod needs at once.
+    """Number of devices of each resource that a pod needs at once.
 
     Restartable init containers keep theirs; ordinary ones end before the next container starts. 1.28
     counts them so here, although it treats them as ordinary ones everywhere else.
@@ -215,5 +215,5 @@ def _nodes_of(known: Mapping[str, Device], one: str) -> NodeSet | None:
 
 
 def _count_in(places: Mapping[int, int], mask: NodeSet) -> int:
-    """How many devices have a node of this set; `places`: their nodes as a bitmask -> how many devices."""
+    """Number of devices that have a node of this set; `places`: their nodes as a bitmask -> how many devices."""
     return sum(count for of, count in places.items() if of & mask.mask)

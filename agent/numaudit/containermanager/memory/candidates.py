@@ -1,4 +1,4 @@
-"""Which sets of nodes could hold a request, and what rules out the others.
+"""Sets of nodes that could hold a request, and the reasons that rule out the others.
 
 Source: pkg/kubelet/cm/memorymanager/policy_static.go (calculateHints, findBestHint).
 """
@@ -208,7 +208,7 @@ def _examine(machine: MachineState, requests: Requests, reusable: Reusable) -> t
 def _have_free(
     candidates: Sequence[_Candidate], machine: MachineState, requests: Requests, reusable: Reusable
 ) -> list[bool]:
-    """Which candidates have the request free, with what is handed on to this very set of nodes."""
+    """For each candidate, True when it has the request free, with what is handed on to this very set of nodes."""
     have_free = [True] * len(candidates)
     for name, asked in requests.items():
         handed_on = {mask: left[name] for mask, left in reusable.items() if name in left}

@@ -58,7 +58,7 @@ def headroom_of(machine: MachineState, policy: str | None) -> Headroom:
 
 
 def holders_of(state: MemoryState) -> tuple[Holder, ...]:
-    """Who holds which nodes, by group and then by pod.
+    """The pods that hold nodes, by group and then by pod.
 
     A pod with blocks of its own counts once: its containers' blocks repeat them.
     """

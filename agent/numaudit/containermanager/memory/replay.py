@@ -106,7 +106,7 @@ def without_assignments(machine: MachineState) -> MachineState:
 def differences(
     in_file: MachineState, expected: MachineState, *, version: KubernetesVersion = LATEST
 ) -> Iterator[Difference]:
-    """Where the machine state of a file is not the expected one, the kubelet's first objection first."""
+    """Differences between the machine state of a file and the expected one, the kubelet's first objection first."""
     if len(in_file) != len(expected):
         yield Difference("nodes", None, None, tuple(in_file), tuple(expected))
     for id_, node in sorted(in_file.items()):

@@ -46,7 +46,7 @@ class MemoryPolicy:
 
 
 class Choice(StrEnum):
-    """How an allocation came to its nodes."""
+    """Record of how an allocation came to its nodes."""
 
     NOT_MANAGED = "not-managed"
     HELD = "held"

@@ -12,7 +12,7 @@ from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
 
 
 def shared_pool_error(pod: Pod, features: KubeletFeatures = LATEST_FEATURES) -> str | None:
-    """Why containers without memory of their own would find none left; None = all is well.
+    """Reason why containers without memory of their own would find none left; None = all is well.
 
     Raises AdmissionError for an amount that the kubelet cannot read as an int64.
     """

@@ -1,4 +1,4 @@
-"""How much memory and huge pages a container or a whole pod asks for.
+"""Memory and huge pages that a container or a whole pod asks for.
 
 Source: pkg/kubelet/cm/memorymanager/policy_static.go (getRequestedResources, getPodRequestedResources).
 """

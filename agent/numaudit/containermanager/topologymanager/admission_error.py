@@ -1,4 +1,4 @@
-"""Why a manager of the kubelet refuses to allocate.
+"""Refusals of a manager of the kubelet to allocate.
 
 Source: pkg/kubelet/cm/admission/errors.go.
 """

@@ -64,7 +64,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class MergeSteps:
-    """How a merge came to its result. Sets of nodes are bitmasks."""
+    """Record of how a merge came to its result. Sets of nodes are bitmasks."""
 
     offers: Sequence[Offer]
     """Empty under policy none."""
@@ -73,14 +73,14 @@ class MergeSteps:
     reachable: Set[int]
     """Nodes that some combination of hints leaves; computed only where all hints do not agree."""
     goal: int
-    """How many nodes a hint that is not preferred should have; 0 = no matter, or it was not asked."""
+    """Number of nodes that a hint which is not preferred should have; 0 = any number, or no provider was asked."""
     finalists: Set[int]
     """Of these the narrowest (with distances the nearest, then the lowest) is taken; empty = none was left."""
     result: MergeResult
 
     @property
     def combinations(self) -> int:
-        """How many combinations of hints the kubelet itself walks through; here sets of masks are enough."""
+        """Number of combinations of hints that the kubelet itself walks through; here sets of masks are enough."""
         return math.prod(len(one.kept) for one in self.offers) if self.offers else 0
 
 
@@ -211,7 +211,8 @@ def _goal(lists: Sequence[Sequence[TopologyHint]]) -> int:
 
 
 def _off_goal(size: int, goal: int) -> int:
-    """How bad a size is for a hint that is not preferred: the goal, then less from the goal down, then more."""
+    """Rank of a size for a hint that is not preferred: the goal first, then smaller sizes downwards, then larger
+    ones."""
     return goal - size if size <= goal else goal + 1
 
 

@@ -1,4 +1,4 @@
-"""How the Topology Manager is set up: policy, scope, options.
+"""Configuration of the Topology Manager: policy, scope, options.
 
 Source: pkg/kubelet/cm/topologymanager/{topology_manager,policy_options}.go, pkg/features.
 """
@@ -141,7 +141,7 @@ def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) 
 
 
 def _level(name: str, version: KubernetesVersion) -> str | None:
-    """How ripe an option is in a version, or None where it is unknown."""
+    """Maturity of an option in a version; None = that version does not know the option."""
     if name == PREFER_CLOSEST:
         steps = {(1, 26): "alpha", (1, 28): "beta", (1, 32): "stable"}
     elif name == MAX_ALLOWABLE:

@@ -63,18 +63,18 @@ class HealthMonitor:
         return None if self._newest is None else self.now() - self._newest.observed_at
 
     def is_current(self) -> bool:
-        """Whether the newest snapshot may still be served."""
+        """Return True when the newest snapshot may still be served."""
         return self._newest is not None and self._of_ticks().good
 
     def health(self) -> Health:
-        """Whether the agent does its work, and the words for it."""
+        """Return the agent's health: whether it does its work, and a sentence."""
         ticks = self._of_ticks()
         if ticks.good and (died := self.died()):
             return Health(False, f"ended by an internal error: {', '.join(died)}; the log says why")
         return ticks
 
     def readiness(self) -> Health:
-        """Whether there is a snapshot to serve."""
+        """Return the agent's readiness: whether there is a snapshot to serve."""
         if self._newest is None:
             return Health(False, "no snapshot yet")
         return Health(True, "ready")

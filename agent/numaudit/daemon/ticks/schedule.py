@@ -1,4 +1,4 @@
-"""When to tick: at fixed intervals of the monotonic clock, so that nothing drifts and no clock step matters.
+"""Schedule of ticks: at fixed intervals of the monotonic clock, so that nothing drifts and no clock step matters.
 
 Ticks keep away from the moments at which scrapers come. Where a tick falls on a scrape, some scrapes see two ticks
 more than the one before and others none, and rate() is wrong by a third, for hours.
@@ -31,7 +31,7 @@ class Schedule:
     """Ticks that were done at the newest move; 0 = it was never chosen."""
 
     def next_due(self, now: float, scrapes: Sequence[float] = ()) -> float:
-        """When the next tick is due, after one has ended now. `scrapes`: when scrapers came, by the same clock."""
+        """Return the time of the next tick, after one has ended now. `scrapes`: times of scrapes, by the same clock."""
         self._done += 1
         late = int((now - self.begun) / self.interval) - self._done
         if late > 0:
@@ -42,7 +42,7 @@ class Schedule:
 
     @property
     def due(self) -> float:
-        """When the next tick is due."""
+        """Return the time at which the next tick is due."""
         return self.begun + self._done * self.interval
 
     def begin(self, now: float) -> None:

@@ -133,7 +133,7 @@ class Collector(ABC):
     name: ClassVar[str]
     """As outcomes show it."""
     probe: ClassVar[ProbeKind[Any] | None] = None
-    """Where the answer comes from, if it is a probe."""
+    """The probe that the answer comes from; None = another source."""
 
     def is_due(self, tick: TickInputs) -> bool:
         """Is the question asked in this tick? That of a probe is, where the probe was asked for."""

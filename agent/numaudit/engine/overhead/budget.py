@@ -14,7 +14,7 @@ from numaudit.probes.probe import ProbeKind
 
 WATCH_LIST = "watch list"
 _NARROWS_AT = 2
-"""Where narrowing the watch list stands among the numbers by which probes give way."""
+"""Rank of narrowing the watch list in the order in which probes are paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many of STEPS are taken, and what is known of their cost."""
+    """Number of STEPS that are taken, and their known cost."""
 
     taken: int = 0
     calm: int = 0
@@ -96,9 +96,9 @@ class WatchList:
 
     watched: tuple[int, ...]
     of: int
-    """How many there are to watch."""
+    """Number of all that could be watched."""
     next_turn: int
-    """Where the rotation continues."""
+    """Index at which the rotation continues."""
 
     @property
     def coverage(self) -> float:

@@ -1,4 +1,4 @@
-"""How did bytes come to nodes where they should not be? Judged tick by tick, while they come.
+"""Ways in which bytes came to the wrong nodes, judged tick by tick while they come.
 
 A node that was full when they were allocated may have room again at the tick, because kswapd has freed some of it. So
 what counts is what happened since the previous tick: allocations that were meant for a node and went to another
@@ -31,7 +31,7 @@ _HUGE_PAGE = 2 << 20
 
 
 class Arrival(Struct, frozen=True):
-    """How the bytes of one container came to other nodes than the wanted ones. All in bytes."""
+    """Bytes of one container that came to other nodes than the wanted ones, by the way they came. All in bytes."""
 
     wanted: NodeSet
     outside: int
@@ -89,7 +89,7 @@ def arrival(
 
 
 def _known(container: ContainerId, wanted: NodeSet, before: Snapshot, earlier: Arrival | None) -> Arrival:
-    """How it was at the previous tick."""
+    """Return the arrival as it was at the previous tick."""
     if earlier is not None and earlier.wanted == wanted:
         return earlier
     resident = before.residency.get(container)

@@ -1,4 +1,4 @@
-"""Why are bytes where they should not be?"""
+"""Causes of bytes on the wrong nodes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "shared-mem
 
 
 class Cause(Value, frozen=True):
-    """Why bytes are where they should not be: its own, or shared memory of others that it maps."""
+    """A cause of bytes on the wrong nodes: its own, or shared memory of others that it maps."""
 
     cause: CauseName
-    """Which cause."""
+    """Name of the cause."""
     evidence: str
     """Evidence of the cause."""
 
@@ -109,7 +109,7 @@ def _said_of_nodes(allowed: Allowed) -> str:
 def _unexplained(
     allowed: Allowed | None, mappings: Mappings | None, came: Arrival | None, thresholds: Thresholds
 ) -> str:
-    """Which causes it is not, and which were not measured, or not while the bytes came."""
+    """Name the causes that are ruled out, and those that were not measured, or not while the bytes came."""
     missed = () if came is None else came.missed(thresholds.spilled_bytes)
     measured = {
         "a memory policy": mappings is not None and mappings.processes_read == mappings.processes,

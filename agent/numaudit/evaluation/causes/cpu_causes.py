@@ -1,4 +1,4 @@
-"""Why does a container run on CPUs that its promised memory is not on?"""
+"""Causes for a container to run on CPUs of other nodes than its promised memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause
 
 
 def _owners(own: ContainerIntent, cpus: CpuSet, intent: Intent) -> Iterator[str]:
-    """Whose these CPUs are: `CPU 2 belongs to default/web/app`."""
+    """Name the owner of each of these CPUs: `CPU 2 belongs to default/web/app`."""
     for one in intent.containers:
         held = CpuSet() if one is own or one.is_stale or one.has_ended else cpus & (one.promise.cpus or CpuSet())
         if held:

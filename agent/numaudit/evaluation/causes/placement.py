@@ -1,4 +1,4 @@
-"""Where a container's bytes are, seen from where it may run."""
+"""Place of a container's bytes, seen from the nodes where it may run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def remote_bytes(resident: Resident, cpu_nodes: NodeSet) -> int:
 
 
 def wanted_nodes(intended: NodeSet | None, allowed: Allowed | None, machine: Machine) -> NodeSet | None:
-    """Where its bytes should be: on the promised nodes, or else near the CPUs it may use. None = not known."""
+    """The nodes on which its bytes should be: on the promised nodes, or else near the CPUs it may use. None = not
+    known."""
     if intended:
         return intended
     return None if allowed is None or allowed.cpus is None else machine.nodes_of_cpus(allowed.cpus)

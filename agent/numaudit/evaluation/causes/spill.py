@@ -18,7 +18,7 @@ class Spill:
     seen_since: float
     """Seconds since the epoch of the first tick that counts."""
     ticks: int
-    """How many ticks in a row count; 0 = its cpuset allows other nodes, so this is no spill yet."""
+    """Number of successive ticks that count; 0 = its cpuset allows other nodes, so this is no spill yet."""
     unmapped: int
     """Of these, bytes in files in memory that no process maps, at least: the kernel never moves them."""
     settling: bool

@@ -23,7 +23,7 @@ class Finding(Value, frozen=True):
     name: str
     """That of its rule."""
     severity: Severity
-    """How bad it is."""
+    """Severity of the finding."""
     message: str
     """Description of the problem."""
     remedy: str

@@ -1,4 +1,4 @@
-"""How rows about the kubelet's checkpoints and its next start find their label values and numbers."""
+"""Label values and numbers of the rows about the kubelet's checkpoints and its next start."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def refused_pods(tick: ExportedTick) -> Values:
 
 
 def _checkpoints(tick: ExportedTick) -> tuple[bool, list[tuple[CheckpointReport, list[StateFinding]]]]:
-    """Whether the kubelet refuses its configuration, and each checkpoint with what is found in the file itself.
+    """Return True when the kubelet refuses its configuration, and each checkpoint with the findings in the file itself.
 
     A refused configuration is the first finding of each of them.
     """

@@ -1,4 +1,4 @@
-"""How rows about the Memory Manager's memory map and about the probes find their label values and numbers."""
+"""Label values and numbers of the rows about the Memory Manager's memory map and about the probes."""
 
 from __future__ import annotations
 

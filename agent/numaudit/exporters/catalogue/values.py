@@ -1,4 +1,4 @@
-"""How a row of the catalogue finds its label values and numbers. What is not known gives nothing."""
+"""Label values and numbers of the rows of the catalogue. A row without a known value yields nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where the kernel keeps a cgroup's memory by node and its effective cpuset, by its own description (BTF). Pure.
+"""Layout of the kernel's memory counters by node and effective cpuset of a cgroup, from the kernel's own description
+(BTF). Pure.
 
 Two forms of the counters are known. Until Linux 6.9 or so a cgroup has a place for every counter of a node, by the
 kernel's enumeration; since then only for those that cgroups have, in an order of their own, which BTF does not hold.
@@ -62,7 +63,7 @@ class KernelCounter:
 
 @dataclass(frozen=True, slots=True)
 class MaskLayout:
-    """Where a mask of nodes or CPUs is, in bytes from the start of its structure."""
+    """Place of a mask of nodes or CPUs, in bytes from the start of its structure."""
 
     offset: int
     is_pointer: bool
@@ -98,7 +99,7 @@ class CgroupLayout:
     words: int
     """struct lruvec_stats: the counters themselves, with all descendants."""
     length: int
-    """How many counters a node has."""
+    """Number of counters of a node."""
     rows: Mapping[str, KernelCounter]
     """Row of memory.numa_stat -> its counter, as far as this kernel has it."""
     cpuset: CpusetLayout | None

@@ -24,7 +24,7 @@ _KERNEL = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """How long the parts of a row are, in words."""
+    """Lengths of the parts of a row, in words."""
 
     kernel: CgroupLayout
     nodes: int
@@ -189,7 +189,7 @@ class Residents:
     """Decodes walk after walk; a cgroup whose row is as before has the same value as before."""
 
     _earlier: tuple[object, Walked, dict[int, Resident]] | None = None
-    """How it was decoded, what, and what it became."""
+    """Layout, walk and result of the previous decoding."""
 
     def decode(
         self,

@@ -67,7 +67,7 @@ class Mapping(Struct, frozen=True):
 
     @property
     def unsampled(self) -> Literal["huge-pages", "policy", "file"] | None:
-        """Why NUMA balancing takes no samples of it; None = it may.
+        """Reason why NUMA balancing takes no samples of it; None = it may.
 
         Huge pages of the pool never; memory under a policy without MPOL_F_NUMA_BALANCING; files unless they are mapped
         for writing, which is not printed here. Before Linux 6.9 that flag is printed as nothing after the `=`.

@@ -1,4 +1,5 @@
-"""Which cgroup is a page of memory charged to? /proc/PID/pagemap has its frame, /proc/kpagecgroup the frame's cgroup.
+"""The cgroup that a page of memory is charged to: /proc/PID/pagemap has its frame, /proc/kpagecgroup the frame's
+cgroup.
 
 Source: Documentation/admin-guide/mm/pagemap.rst. Page frames are for CAP_SYS_ADMIN only; to others they are 0.
 """

@@ -1,4 +1,4 @@
-"""How large a page of the host's kernel is: 4 KiB, or, on arm64, 16 or 64 KiB.
+"""Page size of the host's kernel: 4 KiB, or, on arm64, 16 or 64 KiB.
 
 Source: arch/arm64/Kconfig (ARM64_PAGE_SHIFT), fs/proc/meminfo.c, mm/vmstat.c.
 """

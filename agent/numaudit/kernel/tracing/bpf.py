@@ -69,7 +69,7 @@ def command(number: Command, attributes: bytearray) -> int:
 
 
 def address_of(buffer: bytearray) -> int:
-    """Where the bytes are in memory. The caller keeps the bytearray alive and its size unchanged."""
+    """Return the address of the bytes in memory. The caller keeps the bytearray alive and its size unchanged."""
     return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 

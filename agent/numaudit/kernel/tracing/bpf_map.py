@@ -222,7 +222,7 @@ def read_map_info(descriptor: int) -> MapInfo:
 
 
 def count_possible_cpus(host: Host) -> int:
-    """How many values a per-CPU entry has: one for each possible CPU, online or not."""
+    """Number of values in a per-CPU entry: one for each possible CPU, online or not."""
     return len(CpuSet.parse(read_text(host.cpus / "possible")))
 
 

@@ -182,7 +182,7 @@ class Btf:
         return None
 
     def _offsets(self, name: str) -> Collection[int]:
-        """Where the name is among the strings. Each is there once, but may end another one."""
+        """Offsets of the name among the strings. Each is there once, but may end another one."""
         wanted, found, at = name.encode() + b"\0", set(), -1
         while (at := self._strings.find(wanted, at + 1)) >= 0:
             found.add(at)
@@ -197,7 +197,7 @@ class Btf:
         return self._words[start + 1] >> 24 & 31
 
     def _each(self, start: int, kind: int) -> range:
-        """Where each member of the type begins, in words."""
+        """Offsets of the members of the type, in words."""
         if self._kind(start) != kind:
             raise ParseError(f"BTF has a type of kind {self._kind(start)} where one of kind {kind} belongs")
         step = _WORDS_FOR_EACH[kind]
@@ -219,7 +219,7 @@ def read(host: Host) -> Btf:
 
 @dataclass(frozen=True, slots=True)
 class PageFlags:
-    """How to find a page's node: the top bits of page->flags."""
+    """Position of a page's node: the top bits of page->flags."""
 
     offset: int
     """Bytes from the start of struct page."""

@@ -146,7 +146,7 @@ def set_program(descriptor: int, program: int) -> None:
 
 
 def read_count(descriptor: int) -> int:
-    """How often the event happened while it was switched on, for an event outside a group. Raises OSError.
+    """Read how often the event happened while it was switched on, for an event outside a group. Raises OSError.
 
     An event whose CPU is offline keeps its count.
     """

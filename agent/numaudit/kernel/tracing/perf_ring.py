@@ -28,7 +28,7 @@ class Records:
     lost: int = 0
     """Records that the kernel dropped because the ring was full."""
     throttled: int = 0
-    """How often the kernel stopped the event for a while because it came too often."""
+    """Number of times that the kernel stopped the event for a while because it came too often."""
     others: int = 0
     """Records of kinds that are not asked for."""
 

@@ -93,7 +93,7 @@ def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
 
 
 def conflict(who: tuple[str | None, ...], key: Key, checkpoints: Checkpoints, others: Others) -> str | None:
-    """Where two sources say different things of this container, in words; also where one of them has nothing."""
+    """Describe the contradiction between two sources about this container; a source without a value contradicts too."""
     resources = others.resources or _NOTHING
     memory = _held(checkpoints.memory, checkpoints.memory_is_current, key, ())
     if memory is not None and resources.memory is not None and _differ(memory, resources.memory):

@@ -36,7 +36,7 @@ class LogFacts:
     topology: log.TopologyManager | None = None
     version: str | None = None
     start_error: str | None = None
-    """Why the kubelet's newest start failed."""
+    """Reason why the kubelet's newest start failed."""
     denials: Mapping[str, int] | None = None
     """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
 
@@ -50,7 +50,7 @@ class Admissions:
     topology: log.TopologyManager | None = None
     version: str | None = None
     start_error: str | None = None
-    """Why the kubelet's newest start failed."""
+    """Reason why the kubelet's newest start failed."""
     denials: Counter[str] | None = None
     """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
     _records: dict[_Key, HintRecord] = field(default_factory=dict)

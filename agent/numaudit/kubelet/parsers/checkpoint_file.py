@@ -31,9 +31,9 @@ class CheckpointFile:
     content: tuple[Checkpoint, Verification] | None = None
     """None = it is no checkpoint, no longer one, or of a format not known here."""
     finding: StateFinding | None = None
-    """Why there is no content though there is a file, without the path."""
+    """Reason why there is no content though there is a file, without the path."""
     problem: Problem | None = None
-    """Why its content is not good."""
+    """Reason why its content is not good."""
     detail: str | None = None
     """The problem in words."""
     good: Checkpoint | None = None

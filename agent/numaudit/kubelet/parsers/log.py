@@ -24,7 +24,7 @@ _CPUS = re.compile(r"([0-9,-]*)(?: aligned=<.*>)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Whose admission a line is about."""
+    """The pod or container whose admission a line is about."""
 
     namespace: str
     pod: str
@@ -59,7 +59,7 @@ class Step:
     memory_nodes: NodeSet | None = None
     """The nodes for cpuset.mems of a container that is about to be created; empty = it is not pinned."""
     allocate_error: str | None = None
-    """Why the Memory Manager could not allocate."""
+    """Reason why the Memory Manager could not allocate."""
 
 
 @dataclass(frozen=True, slots=True)

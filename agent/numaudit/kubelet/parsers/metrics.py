@@ -58,7 +58,7 @@ class KubeletMetrics:
     version: str | None
     """v1.36.2, of kubernetes_build_info."""
     started_at: float | None = None
-    """When the kubelet started, and its counters with it: seconds since the epoch."""
+    """Time when the kubelet started, and its counters with it: seconds since the epoch."""
 
 
 def parse(body: bytes) -> KubeletMetrics:

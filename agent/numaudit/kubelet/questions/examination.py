@@ -37,7 +37,7 @@ class ExaminedFile:
     with_machine: bool
     """Was it compared with the machine that it belongs to?"""
     machine_problem: str | None = None
-    """Why it was not although it belongs to one."""
+    """Reason why it was not although it belongs to one."""
     pods: Mapping[str, PodName] = field(default_factory=dict)
     """UID -> who the pods of its entries are, as far as known."""
     topology_policy: str | None = None

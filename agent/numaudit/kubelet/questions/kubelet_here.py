@@ -32,7 +32,7 @@ class KubeletHere:
     """The configuration in force, as far as that is known."""
     starting: Starting
     conflicts: tuple[str, ...] = ()
-    """Where what runs and what is written contradict each other."""
+    """Contradictions between what runs and what is written."""
 
 
 def kubelet_here(readings: KubeletReadings, asked: Asked = Asked(), start: Start = starting) -> KubeletHere:  # noqa: B008

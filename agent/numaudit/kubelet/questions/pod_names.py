@@ -1,4 +1,4 @@
-"""Who the pods of a checkpoint are and whether they live, by the kubelet's list of pods or else its log. Pure."""
+"""Names and state of the pods of a checkpoint, by the kubelet's list of pods or else its log. Pure."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class PodsHere:
     active: tuple[Pod, ...] = ()
     """The pods that have not ended, the oldest first."""
     problem: str | None = "the kubelet was not asked for its pods"
-    """Why `active` are not all, or are not known; None = they are all."""
+    """Reason why `active` are not all, or are not known; None = they are all."""
 
     def is_doubtful(self, uid: str) -> bool:
         """May this pod of a checkpoint be gone for all that is known? The kubelet drops it then."""

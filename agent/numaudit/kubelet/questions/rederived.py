@@ -65,7 +65,7 @@ def rederive(setup: Setup, state: NodeState, intent: Intent, uid: str) -> Rederi
 
 
 def differences(record: HintRecord, again: Rederived, derived: ExplainedDecision) -> tuple[str, ...]:
-    """Where the log and the derivation are not the same: hints, merge, outcome and what was given. () = they agree."""
+    """Differences between the log and the derivation: hints, merge, outcome and what was given. () = they agree."""
     return (*_merges_differ(record, derived), *_outcomes_differ(record, again))
 
 
@@ -127,7 +127,7 @@ def _order(hint: TopologyHint) -> tuple[int, bool]:
 
 
 def admitted_at(intent: Intent, uid: str) -> float | None:
-    """When a pod's admission began, seconds since the epoch, by the log; else when the pod was created."""
+    """Return when a pod's admission began, seconds since the epoch, by the log; else when the pod was created."""
     pod = (intent.pods or {}).get(uid)
     logged = [one.at for one in intent.hints if one.pod_uid == uid and one.at is not None and not one.regenerated]
     return min(logged, default=None if pod is None else pod.created_at)

@@ -44,7 +44,7 @@ class WatchedCheckpoint:
     host: Host
     newest: CheckpointFile = field(init=False)
     last_good_at: float | None = None
-    """When it was last good, seconds since the epoch."""
+    """Time when it was last good, seconds since the epoch."""
     _stamp: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:

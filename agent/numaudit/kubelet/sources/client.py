@@ -92,14 +92,14 @@ class RecordedKubelet:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the kubelet listens, and what it wants to see."""
+    """Address of the kubelet's API, and the credentials that it asks for."""
 
     url: str
     """http://127.0.0.1:10255 or https://127.0.0.1:10250"""
     token_file: Path | None = None
     """Read for every request, since tokens are renewed."""
     ca_file: Path | None = None
-    """Who signed the kubelet's certificate. None = the system's authorities."""
+    """Authorities that signed the kubelet's certificate. None = the system's authorities."""
     check_name: bool = True
     """Must the certificate name the URL's host?"""
 
@@ -141,7 +141,8 @@ def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
 
 
 def _authority(host: Host) -> tuple[Path, bool]:
-    """Who signed the certificate of this host's kubelet, and whether it names the kubelet's address.
+    """Return the authorities that signed the certificate of this host's kubelet, and True when it names the kubelet's
+    address.
 
     One that the kubelet signed itself names the host as it was called then (cmd/kubelet/app/server.go). It stays
     there when the cluster signs others later (serverTLSBootstrap, pkg/kubelet/certificate/kubelet.go).
@@ -226,7 +227,7 @@ class LiveKubelet:
 
 
 def endpoint_of(kubelet: LiveKubelet) -> Endpoint:
-    """Where it is asked. Raises Unavailable where that is not known."""
+    """Return the kubelet's endpoint. Raises Unavailable when that is not known."""
     return kubelet.endpoint or find_endpoint(kubelet.host, kubelet.config)
 
 

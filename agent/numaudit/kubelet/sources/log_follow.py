@@ -38,7 +38,7 @@ class LogLine:
 
 
 class LogSource(Protocol):
-    """Where the kubelet's log comes from."""
+    """Source of the kubelet's log."""
 
     @property
     def lost(self) -> int:

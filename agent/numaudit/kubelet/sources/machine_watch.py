@@ -21,7 +21,7 @@ class MachineWatch:
 
     host: Host
     problem: str | None = None
-    """Why the machine cannot be read whole; None = it can."""
+    """Reason why the machine cannot be read whole; None = it can."""
     _machine: Machine | None = None
     _totals: Inputs = field(default_factory=Inputs)
     _not_before: float = 0.0

@@ -1,4 +1,4 @@
-"""How long the kubelet is waited for: each answer has a deadline, and all answers of a tick together have one."""
+"""Deadlines for answers of the kubelet: each answer has a deadline, and all answers of a tick together have one."""
 
 from __future__ import annotations
 

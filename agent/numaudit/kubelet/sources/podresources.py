@@ -152,7 +152,7 @@ def _cpus(ids: Iterable[int], where: str) -> CpuSet:
 
 
 def socket(host: Host) -> Path:
-    """Where the kubelet of this host answers."""
+    """Path of the socket at which the kubelet of this host answers."""
     return host.kubelet / "pod-resources/kubelet.sock"
 
 

@@ -1,4 +1,4 @@
-"""Whether a host has a kubelet: its process, or what it left. Hosts without one import nothing else of this package."""
+"""Detection of a kubelet: its process, or what it left. Hosts without one import nothing else of this package."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Located:
     """None = no kubelet is visible."""
     settings: StartSettings | None = None
     problem: str | None = None
-    """Why the settings are not known."""
+    """Reason why the settings are not known."""
 
 
 def read_settings(host: Host, pid: int | None) -> StartSettings:

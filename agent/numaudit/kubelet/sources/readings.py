@@ -34,7 +34,7 @@ class KubeletReadings:
 
     checkpoints: Mapping[CheckpointKind, CheckpointFile] = field(default_factory=dict)
     last_good_at: Mapping[CheckpointKind, float | None] = field(default_factory=dict)
-    """When each of them was last good, seconds since the epoch."""
+    """Time when each of them was last good, seconds since the epoch."""
     config: KubeletConfig = KubeletConfig()
     """The kubelet's own settings, from /configz or from its files and flags."""
     pods: Pods | None = None
@@ -52,17 +52,17 @@ class KubeletReadings:
     machine: Machine | None = None
     """None = it cannot be read whole."""
     machine_problem: str | None = None
-    """Why it cannot."""
+    """Reason why it cannot."""
     folder: str = ""
     """The kubelet's root folder, as the host calls it."""
     cgroups_are_settled: bool = False
     """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
     polled_at: float | None = None
-    """When, in seconds since the epoch; None = of a captured host."""
+    """Time of the newest poll, in seconds since the epoch; None = of a captured host."""
     polled: tuple[SourceState, ...] = field(default=())
     """The state of the sources beside the checkpoints."""
     unanswered: Mapping[Question, Exception] = field(default_factory=dict)
-    """Why a question has no answer, or none that was understood."""
+    """Reason why a question has no answer, or none that was understood."""
 
     @property
     def memory(self) -> MemoryCheckpoint | None:

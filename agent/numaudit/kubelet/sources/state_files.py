@@ -21,7 +21,7 @@ from numaudit.kernel.replace_file import replace_file
 
 
 def paths(host: Host) -> Mapping[CheckpointKind, Path]:
-    """Where the kubelet keeps each checkpoint, whether it is there or not."""
+    """Paths of the kubelet's checkpoints, whether it is there or not."""
     return {
         MEMORY: host.kubelet / MEMORY,
         CPU: host.kubelet / CPU,

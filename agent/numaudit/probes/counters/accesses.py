@@ -34,7 +34,7 @@ class AccessCounts(Reading):
     times: Mapping[int, Mapping[TimeKind, int]] = field(default_factory=dict)
     """Nanoseconds: the tasks' CPU time, and that of it in which the events of the plan that ran least were counted."""
     switches: int | None = None
-    """How often the program ran, at switches and a few times for readings; None where there is none."""
+    """Number of times that the program ran, at switches and a few times for readings; None where there is none."""
 
     @property
     def events(self) -> int | None:
@@ -99,7 +99,7 @@ class AccessSums:
         return {*self._by_cgroup}
 
     def forget(self, cgroups: Collection[int]) -> int:
-        """How many of these were known."""
+        """Forget these cgroups and return the number of those that were known."""
         return sum(self._by_cgroup.pop(cgroup, None) is not None for cgroup in cgroups)
 
     def begin_again(self, cgroup: int) -> None:

@@ -57,7 +57,7 @@ class Program:
     is_iterator: bool = False
     """A program of type TRACING for an iterator, for which `btf_id` stands."""
     may_fail: bool = False
-    """When the kernel refuses it, the rest of the probe is still loaded."""
+    """True when the rest of the probe is loaded even if the kernel refuses this program."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Fields that the program loads from its context."""
 
@@ -99,7 +99,7 @@ class LoadedProbe:
     refused: Mapping[str, ProbeRefusal] = field(default_factory=dict)
     """Programs that might fail, and did, or were not tried: by function."""
     compiled: str | None = None
-    """Why the text was compiled on this host; None = its bytecode was stored."""
+    """Reason why the text was compiled on this host; None = its bytecode was stored."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Numbers requested for its programs."""
 
@@ -143,7 +143,7 @@ class _Source:
     found: Mapping[str, Any]
     """Input of the loader process: bytecode, or a text to compile."""
     compiled: str | None
-    """Why it has to be compiled."""
+    """Reason why it has to be compiled."""
 
     @classmethod
     def of(cls, request: ProbeRequest) -> _Source:
@@ -283,7 +283,7 @@ def _unpack(answer: dict[str, Any], descriptors: list[int], request: ProbeReques
 
 
 def _died(child: subprocess.Popen[bytes], log: IO[bytes]) -> ProbeRefusal:
-    """Why the process closed its end early."""
+    """Return the reason why the process closed its end early."""
     try:
         code = child.wait(timeout=_GRACE)
     except subprocess.TimeoutExpired:

@@ -129,7 +129,8 @@ def read_fields(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _find_tracefs() -> str:
-    """Where tracefs is. Where it is not, mount it in a mount namespace that ends with this process."""
+    """Return the path of tracefs. Where it is not mounted, mount it in a mount namespace that ends with this
+    process."""
     for root in TRACEFS:
         try:
             Path(root, "events").stat()

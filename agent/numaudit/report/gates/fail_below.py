@@ -31,7 +31,7 @@ class Shortfalls:
 
 
 def shortfalls(report: Report, ratio: float) -> Shortfalls:
-    """Which promised containers have less than this share of their judged bytes on their promised nodes?
+    """Find the promised containers that have less than this share of their judged bytes on their promised nodes.
 
     Or are misaligned in another way: they may use other nodes, run elsewhere, or use memory of other nodes. Raises
     Unavailable when it is not known what was promised to anybody.
@@ -65,7 +65,7 @@ def full_name(one: ContainerReport) -> str:
 
 
 def _problem(one: ContainerReport, ratio: float) -> str | None:
-    """Why a container fails the check; None = it does not, or that is not known."""
+    """Reason why a container fails the check; None = it does not, or that is not known."""
     if one.verdict is not None and one.verdict.name in _NOT_OF_BYTES:
         return f"{one.verdict.name}: {one.verdict.reason}"
     if not _promised_nodes(one) or one.aligned_ratio is None or one.aligned_ratio >= ratio:
@@ -74,7 +74,7 @@ def _problem(one: ContainerReport, ratio: float) -> str | None:
 
 
 def _doubt(one: ContainerReport) -> str | None:
-    """Why it is not known whether it passes; None = it does, or nothing was promised to it."""
+    """Reason why it is not known whether it passes; None = it does, or nothing was promised to it."""
     if one.verdict is not None and one.verdict.name == "unmanaged":
         return None
     nodes = _promised_nodes(one)

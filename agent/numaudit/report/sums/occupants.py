@@ -1,4 +1,4 @@
-"""Who holds memory of a node: the containers with most of it, and the sum over all."""
+"""Holders of a node's memory: the containers with most of it, and the sum over all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Occupant:
-    """Who holds memory of a node."""
+    """A holder of a node's memory."""
 
     name: str
     bytes: int
@@ -30,7 +30,7 @@ class Occupants:
 
     largest: tuple[Occupant, ...]
     others: int
-    """How many more there are."""
+    """Number of further holders."""
     bytes_of_others: int
     bytes: int
     """Of all together."""

@@ -1,4 +1,4 @@
-"""Which rows people need not read: what groups hold themselves, and not by a container in them."""
+"""Rows that people need not read: memory that groups hold themselves, not through a container in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_small_remainder(container: ContainerReport) -> bool:
 
 
 def small_remainders(number: int) -> str:
-    """How many were left out, in words."""
+    """Describe the number of rows that were left out."""
     return (
         "1 cgroup that holds less than 1 MiB of its own"
         if number == 1

@@ -56,5 +56,5 @@ def _joined(names: tuple[str, ...]) -> str:
 
 
 def _hash(text: str) -> str:
-    """How a policy names a text (CSP level 2)."""
+    """Return the source expression for a text in a Content-Security-Policy (CSP level 2)."""
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

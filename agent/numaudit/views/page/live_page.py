@@ -46,7 +46,7 @@ def _frame() -> Frame:
 
 
 def _bar(tag: str, words: str) -> Markup:
-    """How fresh the page is. The script shows the button."""
+    """Return the bar with the age of the page. The script shows the button."""
     return element(
         "section",
         element("button", "Pause", type="button", id="pause", aria_pressed="false", hidden=True),

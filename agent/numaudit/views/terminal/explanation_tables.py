@@ -1,4 +1,4 @@
-"""Why a pod is admitted or refused, for people: the sentence first, then the evidence."""
+"""Explanation why a pod is admitted or refused, for people: the sentence first, then the evidence."""
 
 from __future__ import annotations
 

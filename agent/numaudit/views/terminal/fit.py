@@ -100,7 +100,7 @@ def _numbered(names: Sequence[str], width: int) -> dict[str, str]:
 
 
 def _common(a: str, b: str) -> int:
-    """How many letters both begin with."""
+    """Length of the prefix that both have in common."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 

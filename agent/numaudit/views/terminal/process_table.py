@@ -1,4 +1,4 @@
-"""Which processes have memory on the wrong nodes: of the containers that were asked for by name."""
+"""Processes that have memory on the wrong nodes, of the containers that were asked for by name."""
 
 from __future__ import annotations
 

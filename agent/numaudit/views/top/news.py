@@ -63,7 +63,7 @@ News = TickFigures | Failed | Ended
 
 
 class Feed(Protocol):
-    """Where ticks come from. It measures in a thread of its own, so that no key has to wait."""
+    """Source of ticks. It measures in a thread of its own, so that no key has to wait."""
 
     captured: str | None
     """The captured tree that this is about, which never changes; None = this host."""

@@ -38,7 +38,7 @@ class AllowedNodes:
     promised: Mapping[int, NodeSet] = field(default_factory=dict)
     """The nodes that containers were promised."""
     walked: WalkedNow | None = None
-    """Who has the files of all groups already; None = they are read."""
+    """The walk that already has the files of all groups; None = they are read."""
     _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
     """Answers of parent groups in this tick, for groups without a cpuset of their own."""
 

@@ -84,7 +84,8 @@ class ProcessWalk:
         return self._in_memory[device]
 
     def owner(self, segment: Segment) -> ContainerId | None:
-        """Whose all sampled pages of a segment are. None = of several, of the root cgroup, or not to be seen."""
+        """Return the container that all sampled pages of a segment belong to. None = several own them, the root cgroup
+        does, or they cannot be seen."""
         part = max(segment.parts, key=lambda part: part.size)
         if part.size < _WORTH_ASKING:
             return None

@@ -1,4 +1,4 @@
-"""Which kinds of mapping and which memory policies does each container use?
+"""Kinds of mapping and memory policies that each container uses.
 
 Reading numa_maps walks page tables, so only one-off answers ask, and only within a time budget.
 """
@@ -103,7 +103,7 @@ class ProcessMappings:
         skipped: Skipped,
         use: Callable[[int, tuple[numa_maps.Mapping, ...]], None],
     ) -> tuple[int, int]:
-        """How many were read and given to `use`, and how many live."""
+        """Numbers of processes that were read and given to `use`, and that live."""
         done = gone = 0
         for position, pid in enumerate(processes):
             if monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Which container owns the counters of a cgroup? What an ended cgroup counted last still belongs to its container.
+"""Owners of the counters of cgroups. The last counts of an ended cgroup still belong to its container.
 
 A BPF map keeps the counters of a cgroup that is gone until they are deleted. So each cgroup is read once more in the
 tick after its end. If its container lives on, what it counted stays a part of the container's sums: they never fall.

@@ -1,4 +1,4 @@
-"""Where does each container's memory live?"""
+"""Memory of each container by node."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ResidencyCollector(Collector):
 
 
 class Found(NamedTuple):
-    """Where the bytes are."""
+    """Bytes by node."""
 
     resident: dict[ContainerId, Resident]
     unattributed: Resident | None
@@ -70,7 +70,7 @@ class Residency:
     """Of the previous tick."""
     now: Known = field(default_factory=Known)
     walked: WalkedNow | None = None
-    """Who has memory.numa_stat of all groups already; None = it is read."""
+    """The walk that already has memory.numa_stat of all groups; None = it is read."""
 
     def collect(self, census: Census, skipped: Skipped) -> Found:
         """Bytes by container, and the unattributed ones."""

@@ -1,4 +1,4 @@
-"""How fast is this machine's memory, as `numaudit calibrate` measured it here or on one of its kind?"""
+"""Speed of this machine's memory, as `numaudit calibrate` measured it here or on a machine of its kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pages and tasks were moved between nodes, and why?"""
+"""Pages and tasks that were moved between nodes, by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of its memory did each container use, and from where? The newest scan passes beside what its processes map."""
+"""Memory that each container used, by the node of its use: the newest scan passes beside what its processes map."""
 
 from __future__ import annotations
 

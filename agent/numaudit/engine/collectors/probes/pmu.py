@@ -1,4 +1,4 @@
-"""How often did each container use near and far memory, as the processor counts it?"""
+"""Accesses of each container to local and remote memory, as the processor counts them."""
 
 from __future__ import annotations
 

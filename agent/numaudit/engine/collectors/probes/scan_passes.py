@@ -57,7 +57,7 @@ _MOST_POSITIONS = 64
 
 
 class _Position(NamedTuple):
-    """How far a pass had come, and what had been used by then."""
+    """Progress of a pass, and the memory that had been used by then."""
 
     scanned_to: int
     pages: Pages
