@@ -154,7 +154,7 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
 
 
 def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
-    """Each program alone at sched_switch, while two processes pass a byte to and fro on one CPU."""
+    """Each program alone at sched_switch, while two processes pass a byte back and forth on one CPU."""
     probe, empty = loaded["cpu_time"], loaded["empty"].programs["empty_trial"]
     program = probe.programs["cpu_time_on_sched_switch"]
     with ExitStack() as stack:

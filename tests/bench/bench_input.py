@@ -34,7 +34,7 @@ MOST_SECONDS = 2.0
 """A MiB, and one more for a busy machine."""
 
 Make = Callable[[int], bytes]
-"""An input of about so many bytes."""
+"""An input of about this size in bytes."""
 
 
 def read_document(body: bytes) -> object:

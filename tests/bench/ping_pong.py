@@ -1,4 +1,4 @@
-"""Two processes that pass a byte to and fro on one CPU, and what the kernel says of a program that runs meanwhile."""
+"""Two processes that pass a byte back and forth on one CPU, and the cost of a program that runs meanwhile."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def group(name: str) -> Iterator[Path]:
 
 
 def ping_pong(one: Path, other: Path) -> int:
-    """Two `cat` in a ring on one CPU pass a byte to and fro, until they made enough switches. How many."""
+    """Two `cat` in a ring on one CPU pass a byte back and forth, until they made enough switches. How many."""
     cat = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), "cat"]
     (read_a, write_a), (read_b, write_b) = os.pipe(), os.pipe()
     ring = [

@@ -431,7 +431,7 @@ def _load(
     deadline: float = loader.DEADLINE,
     pythons: Sequence[str | Path] | None = None,
 ) -> Mapping[str, Answer]:
-    """What became of the probes; what was loaded is closed again."""
+    """Outcome of each probe; loaded probes are closed again."""
     loaded = loader.load(_requests() if requests is None else requests, deadline=deadline, pythons=pythons)
     loader.close(loaded)
     return loaded

@@ -49,7 +49,7 @@ def _costs(read: Callable[[bytes], object], inputs: Mapping[str, bytes]) -> dict
 
 def _cost(read: Callable[[bytes], object], body: bytes) -> Cost:
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what there is
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is now the present size
     before, begun = _status("VmRSS"), time.process_time()
     refusal = ""
     try:

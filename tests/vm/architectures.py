@@ -23,7 +23,7 @@ class Architecture:
     machine: tuple[str, ...]
     """QEMU's options for the board, the CPU and the emulation."""
     command_line: str
-    """What its kernel is told: the serial console, and how to live on this board."""
+    """Parameters of its kernel: the serial console, and what this board needs."""
     foreign: bool
     """The host's programs do not run on it, so it has a root of its own."""
 

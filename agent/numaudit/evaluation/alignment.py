@@ -123,7 +123,7 @@ class _Judging:
         grown = cpu_seconds(snapshot, id_, before)
         moves = failed_moves(snapshot, id_, before)
         if uses_other_nodes(_allowed_before(id_, known, before), allowed, snapshot.machine):
-            grown = moves = None  # nobody knows which part of them came after the change
+            grown = moves = None  # which part of them came after the change is unknown
         if self.there_before is not None and id_ not in self.there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
         ran = history.ran_with(grown)

@@ -1,6 +1,6 @@
-"""The receiver of OTLP over HTTP: where it is, and whom to trust there.
+"""The receiver of OTLP over HTTP: its address and the trusted authorities.
 
-Nothing but the settings decides where a push goes and whom it trusts: no OTEL_EXPORTER_* variable.
+Only the settings decide where a push goes and which authorities it trusts: no OTEL_EXPORTER_* variable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The HTTP API of Prometheus and of those that speak it too: Thanos, Mimir, VictoriaMetrics.
 
-Nothing but the URL and the HTTP settings decides where a query goes and whom it trusts: no proxy, no redirect.
+Only the URL and the HTTP settings decide where a query goes and which authorities it trusts: no proxy, no redirect.
 """
 
 from __future__ import annotations

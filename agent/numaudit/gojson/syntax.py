@@ -1,6 +1,6 @@
 """Messages of Go's encoding/json about bytes that are not JSON: the kubelet passes them on, into its log.
 
-Go looks at one byte at a time and names the first that does not fit. Of damage that a file comes by (cut short, zeros,
+Go looks at one byte at a time and names the first that does not fit. Of common damage (a file cut short, zeros,
 something behind it) these are Go's words to the end; of other damage they are the beginning of its words.
 
 Source: Go's encoding/json/scanner.go.

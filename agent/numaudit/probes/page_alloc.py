@@ -67,7 +67,7 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
         entries={
             "page_alloc_bytes": cgroups * nodes * _ORDERS_PER_PAIR,
             "page_alloc_failed": cgroups,
-            # Twice what there is now, so that memory that is plugged in later has its place.
+            # Twice the present number, so that memory that is plugged in later has its place.
             "page_alloc_node_of_block": 2 * blocks.count,
         },
         numbers={

@@ -66,7 +66,7 @@ class HolderReport(Value, frozen=True):
     pod: str | None
     pod_uid: str
     stale: bool | None
-    """Is the pod gone? The kubelet lets go of what it holds at the next admission. null = not known."""
+    """Is the pod gone? The kubelet frees its memory at the next admission. null = not known."""
     bytes: Mapping[str, int]
     """By resource."""
 

@@ -17,7 +17,7 @@ def in_units(value: int) -> str:
 def exact(value: int) -> str:
     """Bytes in binary units, with the bytes where the units round: 1Gi, 1006Mi (1055182848 bytes), 9 bytes.
 
-    For amounts that a kubelet compares to the byte.
+    For amounts that a kubelet compares byte for byte.
     """
     unit = next((unit for unit, _ in _UNITS if abs(value) >= unit), 1)
     if unit == 1:

@@ -23,7 +23,7 @@ from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 LONG = 3600.0
-"""Seconds: no second tick comes by itself."""
+"""Seconds: no second tick begins by itself."""
 
 
 @pytest.fixture

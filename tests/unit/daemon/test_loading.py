@@ -27,7 +27,7 @@ PATIENCE = 60.0
 
 
 class Loader:
-    """Answers as it is told to, and remembers what it was asked for."""
+    """Gives the prepared answers, and remembers the requests."""
 
     def __init__(self, answer: Callable[[str], Any]) -> None:
         self.answer, self.asked = answer, list[list[str]]()

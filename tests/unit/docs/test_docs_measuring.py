@@ -53,7 +53,7 @@ def test_the_generated_tables_are_those_of_the_code(matches_golden: MatchesGolde
     page = PAGE.read_text(encoding="utf-8")
     cpus = ("CPUs", "pairs of events, the best first", "other nodes of the same socket")
     latencies = ("CPU", "unit", "local", "remote", "remote cache", "remote / local")
-    kinds = ("virtual machine", "vendor and product begin with", "how it comes by a PMU")
+    kinds = ("virtual machine", "vendor and product begin with", "how it gets a PMU")
     virtual = ([kind.title, f"{kind.vendor} {kind.product}".strip(), kind.hint] for kind in VIRTUAL_KINDS)
     page = fill(page, "families", _table(cpus, _families()))
     page = fill(page, "latencies", _table(latencies, _latencies()))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pages import TOP
+from plain_words import banned_words
 
 PROSE = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
 MOST_WORDS = 33_500
@@ -17,26 +18,6 @@ LIST_OF_METRICS = TOP / "docs/metrics.md"
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120
 MOST_WORDS_OF_ITEM = 40
-BANNED = {
-    "anew": "again",
-    "told as": "reported as",
-    "is told": "is reported",
-    "are told": "are reported",
-    "tells of": "reports",
-    "whom": "who",
-    "held against": "compared with",
-    "all the same": "nevertheless, or nothing",
-    "so many bytes": "this many bytes",
-    "what there is": "what exists",
-    "comes by": "gets",
-    "lets go of": "releases",
-    "to and fro": "back and forth",
-    "from afar": "from another node",
-    "to the byte": "exactly",
-    "intended node": "promised node",
-    "intended nodes": "promised nodes",
-}
-"""Words that read translated, or are a second name for a thing -> what to write."""
 HEADINGS = {"Again and again", "In public", "Held against the truth"}
 NODE_LIST = re.compile(r"\bnodes? (?:\d,)+\d\b")
 SIZE = re.compile(r"\b\d+(?:\.\d+)? ?[KMGT](?![\w%])")
@@ -81,9 +62,7 @@ def too_long(text: str) -> list[str]:
 def wrong_words(text: str) -> list[str]:
     """Banned words with what to write, node lists with commas that are ranges, sizes without `i`."""
     prose = " ".join(re.sub(r"`[^`]*`", "", _prose_of(text)).split())
-    found = [
-        f"{bad!r}: write {good!r}" for bad, good in BANNED.items() if re.search(rf"\b{bad}\b", prose, re.IGNORECASE)
-    ]
+    found = banned_words(prose)
     found += [f"{size!r}: write Ki, Mi, Gi" for size in SIZE.findall(prose)]
     headings = set(re.findall(r"^#+ (.*)$", text, re.MULTILINE))
     return found + [f"heading {one!r}" for one in sorted(headings & HEADINGS)]

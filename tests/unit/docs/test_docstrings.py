@@ -1,4 +1,7 @@
-"""Docstrings of the package name a thing or begin with a verb. Descriptions in schemas are made of them."""
+"""Docstrings of the package name a thing or begin with a verb. Descriptions in schemas are made of them.
+
+Programs use plain words, in comments and texts too.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,24 @@ from pathlib import Path
 import pytest
 
 from pages import TOP
+from plain_words import banned_words_of_code
 
 PACKAGE = TOP / "agent/numaudit"
+PROGRAMS = sorted(
+    path
+    for pattern in (
+        "agent/**/*.py",
+        "agent/**/*.yaml",
+        "agent/**/*.c",
+        "bpf/*.[ch]",
+        "dashboards/**/*.py",
+        "deploy/**/*.py",
+        "tests/**/*.py",
+    )
+    for path in TOP.glob(pattern)
+    if path.name not in ("plain_words.py", "test_docs_prose.py", "test_docs_words.py", "test_docstrings.py")
+)
+"""Without those that list the banned words."""
 _SUBJECTS = ("what", "whatever", "who", "whom", "whose", "which", "whether", "where", "how", "why", "when")
 """As first word they put a clause where the reader looks for the thing's name."""
 
@@ -40,3 +59,16 @@ def test_a_docstring_names_a_thing_or_begins_with_a_verb(folder: Path) -> None:
 def test_a_docstring_that_begins_with_what_would_be_noticed() -> None:
     text = '"""What it does."""\nclass A:\n    x: int\n    """Whatever is in it."""\n    y: int\n    """Pages."""\n'
     assert clauses(text) == ["1: What it does.", "4: Whatever is in it."]
+
+
+def test_programs_use_plain_words() -> None:
+    said = {str(path.relative_to(TOP)): banned_words_of_code(path.read_text(encoding="utf-8")) for path in PROGRAMS}
+    assert len(said) > 500
+    assert {path: words for path, words in said.items() if words} == {}
+
+
+def test_a_banned_word_in_a_program_would_be_noticed() -> None:
+    assert banned_words_of_code("x = 1  # compared\n# Held\n# against the truth\n") == [
+        "'held against': write 'compared with'"
+    ]
+    assert banned_words_of_code('"""It is\n    told."""\nanew_ = 1') == ["'is told': write 'is reported'"]

@@ -39,7 +39,7 @@ def after(
 
 
 def pages(used: PagesUsed | None) -> tuple[int, int, int] | None:
-    """Used from afar, from near, and brought home."""
+    """Used from another node, from its own, and moved to the user."""
     if used is None:
         return None
     sizes = sum(used.remote.values()), sum(used.local.values()), used.home

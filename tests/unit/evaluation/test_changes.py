@@ -1,4 +1,4 @@
-"""A container that did not change is not judged again: what comes of it is what judging it again would give."""
+"""A container that did not change is not judged again: the kept result is the one that judging again would give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that is used from afar: what sampled pages say and what they do not, and memory that cannot come home."""
+"""Memory that is used from another node: what sampled pages show and do not show, and memory that cannot return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text formats, held against prometheus-client's own renderer and parsers."""
+"""The text formats, compared with prometheus-client's own renderer and parsers."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_cpus_that_the_machine_lacks_are_not_taken() -> None:
 
 
 def test_a_core_is_called_whole_by_the_average_number_of_threads() -> None:
-    """Hybrid machine, as measured on the compiled kubelet: CPU 0 is not available and is taken all the same."""
+    """Hybrid machine, as measured on the compiled kubelet: CPU 0 is not available and is taken nevertheless."""
     hybrid = CPUTopology({cpu: CPUInfo(0, 0, cpu // 2 * 2 if cpu < 4 else cpu, 0) for cpu in range(8)})
     assert str(take_packed(hybrid, CpuSet.parse("1-7"), 2)) == "0-1"
 

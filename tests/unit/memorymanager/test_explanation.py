@@ -20,7 +20,7 @@ THREE = machine("11Gi", "11Gi", "11Gi")
 
 
 def explained(given_machine: Plain, before: list[Plain], last: Plain, **kubelet: object) -> Explanation:
-    """What comes of a pod after other pods were admitted."""
+    """Outcome of a pod after other pods were admitted."""
     played = play(scenario(given_machine, [{"admit": one} for one in before], kubelet=kubelet))
     assert all(one.admitted for one in played.steps)
     return explain(played.scenario.setup, played.state, read_pod(last))

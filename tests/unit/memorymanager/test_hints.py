@@ -1,4 +1,4 @@
-"""The merge of the providers' hints, held against trying every combination as the kubelet does."""
+"""The merge of the providers' hints, compared with trying every combination as the kubelet does."""
 
 from __future__ import annotations
 

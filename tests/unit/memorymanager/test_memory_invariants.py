@@ -1,4 +1,4 @@
-"""What holds in any history of the static Memory Manager, and hints held against the rules written down naively."""
+"""What holds in any history of the static Memory Manager, and hints compared with the rules written down naively."""
 
 from __future__ import annotations
 

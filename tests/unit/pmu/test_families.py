@@ -1,4 +1,4 @@
-"""The table of CPU families: which CPU is in which, and every event in it held against the layout of its registers."""
+"""The table of CPU families: which CPU is in which, and every event in it compared with the layout of its registers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from numaudit.probes.loading.program_sources import ProgramSource
 
 STORED = list(stored_texts())
 TEXT = "PROBE_CONSTANT(P_SIZE) PROBE_LOAD(args, P_ORDER) PROBE_CONSTANT(P_FLAGS) PROBE_LOAD(args, P_ORDER)"
-"""Lacks P_FLAGS, P_ORDER and P_SIZE, which are told apart in this order."""
+"""Lacks P_FLAGS, P_ORDER and P_SIZE, which are distinguished in this order."""
 FORMAT = """name: mm_page_alloc
 ID: 567
 format:

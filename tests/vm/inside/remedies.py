@@ -226,7 +226,7 @@ class Row:
     left: Sequence[str] = ()
     """Causes that it has then."""
     said: str = ""
-    """Words of the remedy where the container is told others than those of the page."""
+    """Words of the remedy where the container gets others than the page has."""
     ticks: int | None = None
     """It is gone at this tick after the remedy, at the latest. None = what happens takes time."""
     balancing: str = "0"

@@ -276,7 +276,7 @@ def test_a_process_that_executes_another_program_is_judged_by_what_that_one_uses
             said.append({node for (_, node), size in found.remote.items() if size > SIZE // 2} if found else set())
             if said[-1] == {2}:
                 return
-        pytest.fail(f"nodes with memory that is used from afar, tick by tick: {said}")
+        pytest.fail(f"nodes with memory that is used from another node, tick by tick: {said}")
 
 
 def _at_least(value: float, least: float) -> None:

@@ -46,7 +46,7 @@ for move in range(1, 201):
 print(time.thread_time() - begin, flush=True)
 sys.stdin.readline()
 """
-"""Joins the first group, and on a word moves to and fro every 5 ms of its own clock; says what that took by it."""
+"""Joins the first group, and on a word moves back and forth every 5 ms of its own clock; says what that took by it."""
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""Pages that hundreds of processes of one container use from afar. The probe's map is bounded, and what finds no room
-in it is lost, which is said, and never reported as memory that is used from near or not at all.
+"""Pages that hundreds of processes of one container use from another node. The probe's map is bounded:
+pages without room in it are reported as lost, never as used from their own node or not at all.
 """
 
 from __future__ import annotations

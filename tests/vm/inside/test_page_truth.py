@@ -51,7 +51,7 @@ def test_pages_used_from_afar_are_known_to_the_megabyte(session: Session, observ
         found = [one.pages.remote_bytes for one in trial.ticks if one.pages is not None]
         if found and abs(max(found) - 12 * MIB) < SLACK:
             return
-    pytest.fail(f"12 MiB were used from afar, and the ticks say {found}")
+    pytest.fail(f"12 MiB were used from another node, and the ticks say {found}")
 
 
 def test_memory_that_came_home_is_not_remote_any_more(session: Session, observer: Observer) -> None:

@@ -220,7 +220,7 @@ def _other_events(number: int, cpu: int, *, pinned: bool = False) -> Iterator[No
 
 @contextmanager
 def _mover(groups: Sequence[Cgroup]) -> Iterator[Callable[[], None]]:
-    """A process that moves itself to and fro between two cgroups, and works a little in each."""
+    """A process that moves itself back and forth between two cgroups, and works a little in each."""
     paths = [str(group.path / "cgroup.procs") for group in groups]
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", MOVES_ITSELF, *paths],

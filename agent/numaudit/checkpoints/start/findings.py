@@ -177,7 +177,7 @@ MEANINGS: dict[str, Meaning] = {
         "error",
         "start",
         "Nothing is broken: firmware and kernel set aside a little more or less memory of a node at each boot, and the "
-        f"kubelet compares to the byte. {_DRAIN} Before the next planned reboot drain first and delete the file.",
+        f"kubelet compares the exact size. {_DRAIN} Before the next planned reboot drain first and delete the file.",
     ),
     "memory-size-changed": Meaning(
         "error",
@@ -206,7 +206,7 @@ MEANINGS: dict[str, Meaning] = {
     "reboot-may-change-totals": Meaning(
         "info",
         "reboot",
-        "The kubelet compares each node's MemTotal to the byte, and that may change at a boot. Drain the node and "
+        "The kubelet compares each node's MemTotal exactly, and a boot may change it. Drain the node and "
         "delete the file before a planned reboot, or run `numaudit state verify` after the boot and before the kubelet "
         "starts.",
     ),

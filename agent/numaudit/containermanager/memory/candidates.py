@@ -94,7 +94,7 @@ def calculate_hints(
 def judge_candidates(
     machine: MachineState, requests: Requests, reusable: Reusable | None = None
 ) -> tuple[JudgedCandidate, ...]:
-    """Every candidate with what became of it, in the kubelet's order. Raises as `calculate_hints`."""
+    """Every candidate with its judgement, in the kubelet's order. Raises as `calculate_hints`."""
     reusable = reusable or {}
     verdicts, fewest = _examine(machine, requests, reusable)
     judged: list[JudgedCandidate] = []

@@ -81,7 +81,7 @@ def _build(
 
 
 def without_effect(environment: Mapping[str, str]) -> list[str]:
-    """Variables by which other programs choose where to push, through whom, and whom to trust."""
+    """Variables by which other programs choose the receiver of a push, its proxy and the trusted authorities."""
     return sorted(name for name in environment if _WITHOUT_EFFECT.fullmatch(name))
 
 

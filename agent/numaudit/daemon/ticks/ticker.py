@@ -34,7 +34,7 @@ class Newest:
 
 @dataclass(slots=True)
 class Ticker:
-    """Ticks, and hands what comes of it to whoever serves or sends it."""
+    """Ticks, and hands the result to every output."""
 
     publisher: Publisher
     newest: Newest

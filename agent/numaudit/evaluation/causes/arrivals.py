@@ -2,7 +2,7 @@
 
 A node that was full when they were allocated may have room again at the tick, because kswapd has freed some of it. So
 what counts is what happened since the previous tick: allocations that were meant for a node and went to another
-(`numa_foreign`), and pages that the container's own tasks moved away. Of bytes that were there before, nobody knows it.
+(`numa_foreign`), and pages that the container's own tasks moved away. For bytes that were there before, it is unknown.
 
 Source: Documentation/admin-guide/numastat.rst, mm/page_alloc.c (zone_statistics), mm/migrate.c.
 """
@@ -48,7 +48,7 @@ class Arrival(Struct, frozen=True):
         return tuple(what for what in PASSING if self.unwatched.get(what, 0) > limit)
 
     def shrunk_to(self, outside: int) -> Arrival:
-        """The same when some of the bytes have gone. Nobody knows which, so those not watched may all be left."""
+        """The same when some of the bytes have gone. Which of them is unknown, so those not watched may all be left."""
         part = outside / self.outside
         full = {node: round(size * part) for node, size in self.full.items()}
         moved = {reason: round(size * part) for reason, size in self.moved.items()}

@@ -68,7 +68,7 @@ def forecast_here(readings: KubeletReadings, here: KubeletHere, asked: Asked, *,
     """A restart of the kubelet that runs here, or of another one that somebody asks about.
 
     Raises Unavailable with what is not known: the pods, the configuration, the machine, a checkpoint. Where it is known
-    that the kubelet does not start the forecast says so all the same.
+    that the kubelet does not start, the forecast says so instead.
     """
     kubelet = here.starting.kubelet
     outlooks = {kind: outlook_of(kind, file, readings.machine, kubelet) for kind, file in readings.checkpoints.items()}

@@ -1,4 +1,4 @@
-"""An admission that happened, derived again with the pods that were there before it, and held against the log. Pure.
+"""An admission that happened, derived again with the pods that were there before it, and compared with the log. Pure.
 
 What pods that have gone since held then is not known: where one held something, the log differs, and they are named.
 """

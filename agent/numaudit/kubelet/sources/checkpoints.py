@@ -127,7 +127,7 @@ def _is_young(path: Path) -> bool:
 
 
 def _tries(kind: CheckpointKind, data: bytes, host: Host) -> int:
-    """How often to read again: not when it adds up, or is wrong in a way that no write of the kubelet leaves."""
+    """Number of further reads: none when the file adds up, or is wrong in a way that no write of the kubelet leaves."""
     content = decode(kind, data).content
     if content is None:
         return 0

@@ -49,7 +49,7 @@ class Work:
             self._fill(number, self._threads)
 
     def _fill(self, part: int, parts: int) -> None:
-        """One of `parts` equal parts. ctypes lets go of Python's lock, so threads run at the same time."""
+        """One of `parts` equal parts. ctypes releases Python's global lock, so threads run at the same time."""
         start, end = self._size * part // parts, self._size * (part + 1) // parts
         ctypes.memset(self._address + start, 0x5A, end - start)
 

@@ -126,7 +126,7 @@ class Top(App[bool]):
             super()._handle_exception(error)
         self.exit()
 
-    # What it is told
+    # Events
 
     def on_top_told(self, message: Top.Told) -> None:
         match message.news:
