@@ -25,9 +25,6 @@ here=$(dpkg --print-architecture)
 architecture=${1-$here}
 cache=$PWD/.cache/image
 [ "$architecture" = "$here" ] || cache+=/$architecture
-if [ "$architecture" != "$here" ] && ! arch-test "$architecture" >/dev/null 2>&1; then
-	fail "this kernel does not run programs for $architecture: install the packages qemu-user-static, binfmt-support and arch-test"
-fi
 
 mkdir -p "$cache"
 exec 9>"$cache/lock"
@@ -39,6 +36,8 @@ if [ "$(cat "$cache/inputs" 2>/dev/null)" = "$inputs" ] && [ -d "$cache/rootfs" 
 	echo "$cache/rootfs"
 	exit
 fi
+
+[ "$architecture" = "$here" ] || . deploy/image/emulate.sh
 
 log=$cache/build.log
 : >"$log"
@@ -53,7 +52,7 @@ buildah info >/dev/null 2>&1 || { rm -rf "$cache/storage"; driver=vfs; }
 
 if [ ! -f "$cache/base.tar" ]; then
 	say "making a root of Debian bookworm with mmdebstrap (once; half a minute)"
-	logged mmdebstrap --architectures="$architecture" --variant=minbase --include=usr-is-merged --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
+	logged mmdebstrap --architectures="$architecture" --skip=check/qemu --variant=minbase --include=usr-is-merged --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \
 		--skip=output/dev --format=tar bookworm "$cache/base.tar.new"
 	mv "$cache/base.tar.new" "$cache/base.tar"
 	rm -rf "$cache/storage"
@@ -71,12 +70,11 @@ read -r revision time < <(git log -1 --format='%H %ct' -- "${sources[@]}" 2>/dev
 version=$(sed -n 's/^__version__ = "\(.*\)"/\1/p' agent/numaudit/__init__.py)
 arguments=(--build-arg BASE=localhost/numaudit-base --build-arg BASE_NAME="$base_name"
 	--build-arg VERSION="$version" --build-arg REVISION="${revision:-unknown}" --build-arg SOURCE_DATE_EPOCH="${time:-0}")
-mounts=()
-if [ -n "${PIP_CERT-}" ]; then
-	mounts+=(--volume "$PIP_CERT:/mnt/ca.crt:ro")
-	arguments+=(--build-arg PIP_CERT=/mnt/ca.crt)
-fi
-logged buildah build --arch "$architecture" --isolation chroot --layers --timestamp "${time:-0}" "${mounts[@]}" "${arguments[@]}" \
+# Only an address that others can open is worth a label, and none may carry a password.
+source=${SOURCE_URL-$(git remote get-url origin 2>/dev/null | grep -E '^https://[^@]*$' || true)}
+arguments+=(--build-arg SOURCE_URL="$source")
+[ -z "${PIP_CERT-}" ] || arguments+=(--secret "id=pip_cert,src=$PIP_CERT")
+logged buildah build --arch "$architecture" --isolation chroot --layers --timestamp "${time:-0}" "${arguments[@]}" \
 	--file deploy/Containerfile --tag numaudit .
 
 container=$(buildah from numaudit)

@@ -79,3 +79,19 @@ def test_the_labels_say_what_the_project_says() -> None:
     assert f"ARG VERSION={numaudit.__version__}\n" in CONTAINERFILE
     assert f'image.description="{project["description"]}"' in CONTAINERFILE
     assert f'image.licenses="{project["license"]["text"]}"' in CONTAINERFILE
+
+
+def test_secrets_of_the_build_are_mounted_as_secrets_since_other_mounts_leave_a_file_in_the_image() -> None:
+    build = (CHECKOUT / "deploy/image/build.sh").read_text()
+    assert "--secret" in build
+    assert "--volume" not in build
+    assert "--mount=type=secret,id=pip_cert" in CONTAINERFILE
+
+
+def test_the_labels_lead_to_where_the_builder_says_the_project_is() -> None:
+    labels = dict(re.findall(r'org\.opencontainers\.image\.([\w.]+)="([^"]*)"', CONTAINERFILE))
+    assert (labels["source"], labels["url"], labels["documentation"]) == (
+        "${SOURCE_URL}",
+        "${SOURCE_URL}",
+        "${DOCUMENTATION_URL}",
+    )
