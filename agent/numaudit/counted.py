@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from numaudit.value import Value
 
@@ -49,8 +50,7 @@ class HintFault(NamedTuple):
         return bool(self.flags & 16)
 
 
-@dataclass(frozen=True, slots=True)
-class PagesUsed:
+class PagesUsed(Struct, frozen=True):
     """Memory of a container that was used in its processes' newest scan passes, by the node of its use, in bytes.
 
     A byte that was used counts once, however often. What is not in it was not seen: not used, or never sampled.
@@ -75,8 +75,7 @@ class PagesUsed:
         return sum(self.remote.values()) + sum(self.local.values()) + self.home
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(Struct, frozen=True):
     """NUMA hint faults of one container."""
 
     faults: Mapping[HintFault, int]

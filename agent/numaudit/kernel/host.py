@@ -14,6 +14,7 @@ from numaudit.errors import InputError
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 LARGEST_FILE = 16 << 20
+_CHUNK, _LARGE_CHUNK = 16 << 10, 1 << 20
 """No file we read is larger; a larger one is a mistake or an attack, not an interface."""
 
 
@@ -112,10 +113,11 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes
     """A whole file by plain system calls. Raises OSError, also when it is larger than `limit`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        chunks = [os.read(descriptor, 16384)]
+        chunks = [os.read(descriptor, _CHUNK)]
         size = len(chunks[0])
         while chunks[-1]:
-            chunks.append(os.read(descriptor, 1 << 20))
+            # The C library maps a large buffer for each call, which a small file is not worth.
+            chunks.append(os.read(descriptor, _CHUNK if len(chunks[-1]) < _CHUNK else _LARGE_CHUNK))
             size += len(chunks[-1])
             if size > limit:
                 raise OSError(errno.EOVERFLOW, f"the file is larger than {limit} bytes", os.fspath(path))

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from numaudit.counted import Sampled
 from numaudit.engine.collectors.base import Collector, Skipped, TickInputs, require_v2
-from numaudit.engine.collectors.probes.pages_used import pages_used
-from numaudit.engine.collectors.probes.scan_passes import ScanPasses
+from numaudit.engine.collectors.probes.pages_used import PagesUsedByContainer
 from numaudit.engine.collectors.sanity_check import SanityCheck
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
@@ -22,7 +21,7 @@ class HintFaultsCollector(Collector):
     name = "hint_faults"
     probe = HINT_FAULTS
     _check: SanityCheck = field(default_factory=SanityCheck)
-    _passes: ScanPasses = field(default_factory=ScanPasses)
+    _used: PagesUsedByContainer = field(default_factory=PagesUsedByContainer)
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
         """Faults since the probe was loaded.
@@ -40,7 +39,7 @@ class HintFaultsCollector(Collector):
         faults = tick.owners.add_up("hint_faults", reading.pages)
         unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
         unwatched = tick.unwatched(reading.watched)
-        used = pages_used(self._passes, tick, snapshot, reading.passes)
+        used = self._used.take(tick, snapshot, reading.passes)
         sampled = {
             owner: Sampled(
                 faults.get(owner, {}),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from numaudit.counted import PagesUsed
 from numaudit.engine.collectors.base import TickInputs
@@ -16,44 +20,81 @@ from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import Passes
 from numaudit.snapshot import ContainerId, Resident, Snapshot
 
-_CHARGED = ("anon", "file", "shmem", "hugetlb")
+_charged = attrgetter("anon", "file", "shmem", "hugetlb")
 """Memory types that processes can map."""
-_NOT_KNOWN: Mapping[int, int] = {}
+_NOTHING: Mapping[int, int] = {}
+_ASK_AGAIN = 120.0
+"""Seconds. Memory that belongs to other containers may come and go meanwhile, or a process may change its cgroup."""
 
 
-def pages_used(
-    known: ScanPasses, tick: TickInputs, snapshot: Snapshot, passes: Passes | None
-) -> dict[ContainerId, PagesUsed]:
-    """Pages that the newest scan passes saw used, by container. `known` are those of ticks before,
-    to which `passes` is added.
+class _Mapped(NamedTuple):
+    """Memory of a container's processes when they were asked last."""
+
+    asked_at: float
+    """Seconds since the epoch."""
+    resident: Resident
+    """The container's own memory in that tick."""
+    memory: list[process_status.ProcessMemory]
+    """Of each process that can be read."""
+
+
+@dataclass(slots=True)
+class PagesUsedByContainer:
+    """Remembers scan passes, and what processes map, from tick to tick.
+
+    A container's processes are asked after the end of a pass of theirs, when its own memory has changed, and every two
+    minutes: else each tick would read thousands of files and find the same.
     """
-    now = time.time()
-    if passes is not None:
-        known.take(passes.by_cgroup, now)
-    groups_of = tick.census.groups
-    known.keep_cgroups({group.id for groups in groups_of.values() for group in groups})
-    scanned = known.cgroups()
-    found: dict[ContainerId, PagesUsed] = {}
-    shmem_on = {one.node: size for one in snapshot.nodes for size in (one.resident.shmem or {}).values()}
-    for owner, groups in groups_of.items():
-        if scanned.isdisjoint(group.id for group in groups):
-            continue
+
+    _passes: ScanPasses = field(default_factory=ScanPasses)
+    _mapped: dict[ContainerId, _Mapped] = field(default_factory=dict)
+
+    def take(self, tick: TickInputs, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, PagesUsed]:
+        """Pages that the newest scan passes saw used, by container, with `passes` from now on."""
+        now, known = time.time(), self._passes
+        begun = set[int]() if passes is None else known.take(passes.by_cgroup, now)
+        groups_of = tick.census.groups
+        known.keep_cgroups({group.id for groups in groups_of.values() for group in groups})
+        scanned, page_size = known.cgroups(), tick.machine.page_size
+        before, self._mapped = self._mapped, {}
+        found: dict[ContainerId, PagesUsed] = {}
+        shmem_on = {one.node: size for one in snapshot.nodes for size in (one.resident.shmem or {}).values()}
+        for owner, groups in groups_of.items():
+            ids = [group.id for group in groups]
+            if scanned.isdisjoint(ids):
+                continue
+            resident, last = snapshot.residency.get(owner), before.get(owner)
+            if last is not None and last.resident is resident and _is_recent(last, now) and begun.isdisjoint(ids):
+                self._mapped[owner], mapped = last, last.memory
+            else:
+                mapped = self._ask(tick, groups)
+                if resident is not None:
+                    self._mapped[owner] = _Mapped(now, resident, mapped)
+            used = known.of(ids, page_size, now)
+            if used is not None:
+                found[owner] = limited(used, resident, mapped, shmem_on)
+        return found
+
+    def _ask(self, tick: TickInputs, groups: Sequence[Cgroup]) -> list[process_status.ProcessMemory]:
+        """Memory of each process that can be read. Passes of processes that have ended are forgotten."""
         mapped: list[process_status.ProcessMemory] = []
         for group in groups:
-            processes = {pid: _mapped(tick.host, pid) for pid in _processes(tick, group)}
-            known.keep_only(group.id, processes, tick.machine.page_size)
-            mapped += [one for one in processes.values() if one is not None]
-        used = known.of((group.id for group in groups), tick.machine.page_size, now)
-        if used is not None:
-            found[owner] = limited(used, snapshot.residency.get(owner), mapped, shmem_on)
-    return found
+            processes = {pid: _memory_of(tick.host, pid) for pid in _processes(tick, group)}
+            self._passes.keep_only(group.id, processes, tick.machine.page_size)
+            mapped += filter(None, processes.values())
+        return mapped
+
+
+def _is_recent(last: _Mapped, now: float) -> bool:
+    """Is it of the last two minutes? A clock that was set back says nothing."""
+    return 0 <= now - last.asked_at < _ASK_AGAIN
 
 
 def limited(
     used: PagesUsed,
     resident: Resident | None,
     mapped: Sequence[process_status.ProcessMemory],
-    shmem_on: Mapping[int, int] = _NOT_KNOWN,
+    shmem_on: Mapping[int, int] = _NOTHING,
 ) -> PagesUsed:
     """The same with what the processes map, and no more on a node than they can have there.
 
@@ -63,30 +104,32 @@ def limited(
     """
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
-    charged = {kind: sum((getattr(resident, kind) or {}).values()) for kind in _CHARGED}
-    most = [max((one[place] for one in mapped), default=0) for place in range(3)]
-    of_others = max(0, most[2] - charged["shmem"])
-    own_shmem, limits = resident.shmem or {}, _sampled_at_most(resident)
-    for node in {node for _, node in used.remote}:
-        there = of_others if node not in shmem_on else max(0, shmem_on[node] - own_shmem.get(node, 0))
-        limits[node] = limits.get(node, 0) + min(of_others, there)
-    used = replace(used, remote=_within(used.remote, limits))
-    if not mapped:
-        return used
-    # Children share their parent's memory, and processes share files: that counts once where the sums say so.
-    private = max(most[0], min(sum(one.anon for one in mapped), charged["anon"]))
-    files = min(sum(one.file for one in mapped), most[1] + charged["file"])
-    shmem = min(sum(one.shmem for one in mapped), most[2] + charged["shmem"])
-    return replace(used, mapped=private + files + shmem + charged["hugetlb"])
+    anon, file, shmem, hugetlb = (sum(by_node.values()) if by_node else 0 for by_node in _charged(resident))
+    columns = tuple(zip(*mapped, strict=True)) or ((0,), (0,), (0,))
+    sums, most = [*map(sum, columns)], [*map(max, columns)]
+    remote = used.remote
+    if remote:
+        limits: dict[int, int] = {}
+        of_others = max(0, most[2] - shmem)
+        for node in {node for _, node in remote}:
+            there = of_others
+            if node in shmem_on:
+                there = max(0, shmem_on[node] - (resident.shmem or _NOTHING).get(node, 0))
+            limits[node] = _sampled_at_most(resident, node) + min(of_others, there)
+        remote = _within(remote, limits)
+    known = used.mapped
+    if mapped:
+        # Children share their parent's memory, and processes share files: that counts once where the sums say so.
+        private = max(most[0], min(sums[0], anon))
+        known = private + min(sums[1], most[1] + file) + min(sums[2], most[2] + shmem) + hugetlb
+    return replace(used, remote=remote, mapped=known)
 
 
-def _sampled_at_most(resident: Resident) -> dict[int, int]:
-    """Bytes by node: the kernel samples what processes map, and no huge pages of the pool."""
-    limits, files = dict(resident.anon or {}), resident.sum_of(("file", "shmem"))
-    for node, size in files.items():
-        in_use = size if resident.mapped is None else min(size, resident.mapped.get(node, 0))
-        limits[node] = limits.get(node, 0) + in_use
-    return limits
+def _sampled_at_most(resident: Resident, node: int) -> int:
+    """Bytes on the node: the kernel samples what processes map, and no huge pages of the pool."""
+    files = (resident.file or _NOTHING).get(node, 0) + (resident.shmem or _NOTHING).get(node, 0)
+    in_use = files if resident.mapped is None else min(files, resident.mapped.get(node, 0))
+    return (resident.anon or _NOTHING).get(node, 0) + in_use
 
 
 def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> dict[tuple[int, int], int]:
@@ -104,7 +147,7 @@ def _processes(tick: TickInputs, group: Cgroup) -> tuple[int, ...]:
         return ()
 
 
-def _mapped(host: Host, pid: int) -> process_status.ProcessMemory | None:
+def _memory_of(host: Host, pid: int) -> process_status.ProcessMemory | None:
     try:
         return process_status.read(host, pid)
     except (OSError, ParseError):  # it has ended, or may not be read

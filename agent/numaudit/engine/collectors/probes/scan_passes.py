@@ -94,13 +94,15 @@ class _Process:
     shareable: int | None = None
     """Those of files and of shared memory."""
 
-    def take(self, passes: Mapping[int, PassUse], now: float) -> None:
-        """The process's passes that are in the map, by number."""
+    def take(self, passes: Mapping[int, PassUse], now: float) -> bool:
+        """The process's passes that are in the map, by number. True: one has begun, so the one before it is through."""
+        before = self.number
         for number in sorted(passes):
             if self.number is None or number > self.number:
                 self._begin(number, now)
             if number == self.number:
                 self._go_on(passes[number])
+        return self.number != before
 
     def _begin(self, number: int, now: float) -> None:
         """A new pass: the one before it is through."""
@@ -169,8 +171,9 @@ class ScanPasses:
     _processes: dict[int, dict[int, _Process]] = field(default_factory=dict)
     """By cgroup id, then by process id."""
 
-    def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> None:
-        """Take over the passes in a reading. `now`: seconds since the epoch."""
+    def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> set[int]:
+        """Take over the passes in a reading; the cgroups in which one has begun. `now`: seconds since the epoch."""
+        begun: set[int] = set()
         for cgroup, passes in by_cgroup.items():
             by_process: dict[int, dict[int, PassUse]] = {}
             for (process, number), use in passes.items():
@@ -181,7 +184,9 @@ class ScanPasses:
                 # Fewer passes than before: it executed another program, or is another process of this id.
                 if known is None or (known.number is not None and max(own) < known.number):
                     known = processes[process] = _Process()
-                known.take(own, now)
+                if known.take(own, now):
+                    begun.add(cgroup)
+        return begun
 
     def cgroups(self) -> set[int]:
         """Those of which something is known."""

@@ -1,0 +1,102 @@
+"""When processes are asked how much memory they map, beside what scan passes saw of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from made_up_probes import made_up_session
+from node_tree import MIB, NodeTree
+from numaudit.counted import HintFault
+from numaudit.engine.collectors.probes import pages_used
+from numaudit.engine.observer import Observer
+from numaudit.kernel.host import Host
+from numaudit.probes.hint_faults import PassUse, ScanPass
+from numaudit.probes.session import ProbeReadings
+from numaudit.snapshot import ContainerId
+
+PID = 500_000
+SEEN = {HintFault(0, 1, 0): 100, HintFault(0, 0, 8): 300}
+
+
+class Node:
+    """One container with one process, which the kernel scans."""
+
+    def __init__(self, root: Path) -> None:
+        self.tree = NodeTree(root)
+        self.path = self.tree.container(self.tree.pod("prod", "web"), "app", anon=(8 * MIB, 8 * MIB))
+        (root / "proc/sys/kernel/numa_balancing").write_text("1\n")
+        (root / f"sys/fs/cgroup{self.path}/cgroup.procs").write_text(f"{PID}\n")
+        (root / f"proc/{PID}").mkdir()
+        self.maps(4 * MIB)
+        self.id = ContainerId((root / f"sys/fs/cgroup{self.path}").stat().st_ino)
+        self._probes, self._session = made_up_session()
+        self._observer = Observer.of(Host.under(root))
+        self.scan(1)
+
+    def maps(self, size: int) -> None:
+        text = f"RssAnon:\t{size >> 10} kB\nRssFile:\t0 kB\nRssShmem:\t0 kB\n"
+        (self.tree.root / f"proc/{PID}/status").write_text(text)
+
+    def scan(self, number: int) -> None:
+        """Pass `number` goes on; the one before it is through."""
+        passes = {ScanPass(PID, one): PassUse(SEEN, 0) for one in (number - 1, number)}
+        self._probes["hint_faults"].passes[self.id] = passes
+
+    def end(self) -> None:
+        (self.tree.root / f"proc/{PID}/status").unlink()
+        (self.tree.root / f"sys/fs/cgroup{self.path}/cgroup.procs").write_text("")
+
+    def tick(self) -> int | None:
+        """What its processes map as of this tick; None = no pass is known."""
+        found = self._observer.observe(readings=ProbeReadings(self._session)).hint_faults
+        assert found is not None
+        used = found[self.id].used if self.id in found else None
+        return None if used is None else used.mapped
+
+    def close(self) -> None:
+        self._observer.files.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    node = Node(tmp_path)
+    yield node
+    node.close()
+
+
+def test_processes_are_not_asked_while_no_pass_ends_and_their_memory_stays(node: Node) -> None:
+    assert node.tick() == 4 * MIB
+    node.maps(5 * MIB)
+    assert node.tick() == 4 * MIB
+
+
+def test_processes_are_asked_when_a_pass_has_ended(node: Node) -> None:
+    node.tick()
+    node.maps(5 * MIB)
+    node.scan(2)
+    assert node.tick() == 5 * MIB
+
+
+def test_processes_are_asked_when_their_containers_memory_has_changed(node: Node) -> None:
+    node.tick()
+    node.maps(6 * MIB)
+    node.tree.hold(node.path, (9 * MIB, 8 * MIB))
+    assert node.tick() == 6 * MIB
+
+
+def test_processes_are_asked_after_two_minutes_in_any_case(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.tick()
+    node.maps(5 * MIB)
+    monkeypatch.setattr(pages_used, "_ASK_AGAIN", 0.0)
+    assert node.tick() == 5 * MIB
+
+
+def test_passes_of_a_process_that_ended_are_forgotten_once_its_memory_is_gone(node: Node) -> None:
+    node.tick()
+    node.end()
+    node._probes["hint_faults"].passes.clear()
+    node.tree.hold(node.path, (0, 0))
+    assert node.tick() is None
