@@ -1,4 +1,8 @@
-"""The agents themselves: do they run, what do they see, what do they cost?"""
+"""The agents themselves: do they run, what do they see, what do they cost?
+
+A graph has a line for each of the few agents with the largest values, and two for what the others have, so that it
+costs the same with two nodes and with a thousand.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,17 @@ from dashboards.choices import (
     TO_NODE,
     docs,
     series,
+    worst,
 )
 from dashboards.model import Dashboard, Section
-from dashboards.panels import Bars, Column, Lines, Panel, Query, Stat, Table, Value
+from dashboards.panels import Bars, Column, Lines, Panel, Query, Stat, Table
 
-_OK = (Value(1, "yes", "green"), Value(0, "no", "red"))
 _NODE = Column(NODE_FIELDS, "Node", link=TO_NODE)
 _AGENTS = series(EVERY_AGENT, NODES)
+_NO_AGENT = "No agent reports"
+_LARGEST = 3
+_ROWS = 50
+"""Of a table, at most."""
 
 
 def _of(name: str, *matchers: str, **labels: str) -> str:
@@ -29,10 +37,18 @@ def _rate(name: str) -> str:
     return f"rate({_of(name)}[$__rate_interval])"
 
 
-def _by_node(title: str, description: str, promql: str, unit: str, width: int = 6) -> Panel:
-    """A line for each agent."""
-    queries = [Query(f"sum by ($nodelabel) ({promql})", "{{$nodelabel}}")]
-    return Lines(title=title, description=description, queries=queries, unit=unit, width=width, minimum=0)
+def _by_node(title: str, description: str, promql: str, unit: str, width: int = 6, empty: str = _NO_AGENT) -> Panel:
+    each = f"sum by ($nodelabel) ({promql})"
+    queries = [
+        Query(worst(_LARGEST, each, "$nodelabel"), "{{$nodelabel}}"),
+        Query(f"quantile(0.95, {each})", "95 % of agents"),
+        Query(f"quantile(0.5, {each})", "half of agents"),
+    ]
+    description = (
+        f"{description} The named lines are the {_LARGEST} agents with the largest values at the end of the time "
+        "range; the others say below which value 95 % and half of all agents are."
+    )
+    return Lines(title=title, description=description, queries=queries, unit=unit, width=width, minimum=0, empty=empty)
 
 
 _FIRST = Section(
@@ -40,15 +56,17 @@ _FIRST = Section(
     (
         Stat(
             title="Agents",
-            description="Agents whose newest scrape succeeded.",
+            description="This number of agents answered their newest scrape.",
             queries=[Query(f"count({_AGENTS})", now=True)],
+            empty=_NO_AGENT,
             width=4,
         ),
         Stat(
             title="Oldest snapshot",
-            description="Age of the newest snapshot of the slowest agent. Above three intervals the "
-            "ticks of that agent hang.",
+            description="The newest snapshot of the slowest agent is this old. Above three intervals the ticks of that "
+            "agent hang.",
             queries=[Query(f"max({_of('snapshot_age_seconds')})", now=True)],
+            empty=_NO_AGENT,
             width=4,
             unit="s",
             warn=180,
@@ -56,35 +74,39 @@ _FIRST = Section(
         ),
         Stat(
             title="Failed and missed ticks",
-            description="Ticks that gave no snapshot, and ticks left out because the one before took too long, in the "
-            "time range.",
+            description="In the time range this number of ticks gave no snapshot (failed), and this number was left "
+            "out because the tick before took too long (missed).",
             queries=[
                 Query(f"round(sum(increase({_of('failed_ticks_total')}[$__range])))", "failed", now=True),
                 Query(f"round(sum(increase({_of('missed_ticks_total')}[$__range])))", "missed", now=True),
             ],
+            empty=_NO_AGENT,
             width=4,
             warn=1,
         ),
         Stat(
             title="Series left out",
-            description="Container series that metrics.max_series leaves out now.",
+            description="The setting metrics.max_series leaves out this number of container series now.",
             queries=[Query(f"sum({_of('omitted_series')})", now=True)],
+            empty=_NO_AGENT,
             width=4,
             warn=1,
         ),
         Stat(
             title="Over the budget",
-            description="Agents that take steps to keep their probes within overhead.max_cpu_percent. What they pause "
-            "is absent.",
+            description="This number of agents takes steps to keep its probes within overhead.max_cpu_percent. What "
+            "they pause has no values.",
             queries=[
                 Query(f"count(group by ({BY_NODE}) ({_of('overhead_step')} == 1)) or 0 * count({_AGENTS})", now=True)
             ],
+            empty=_NO_AGENT,
             width=4,
             warn=1,
         ),
         Stat(
             title="Settings not taken over",
-            description="Agents whose settings or web-config file were wrong when read last; those before stay.",
+            description="This number of agents found its settings or web-config file wrong when it read them last, "
+            "and uses the previous ones.",
             queries=[
                 Query(
                     f"count(group by ({BY_NODE}) ({_of('config_reload_success')} == 0 "
@@ -92,6 +114,7 @@ _FIRST = Section(
                     now=True,
                 )
             ],
+            empty=_NO_AGENT,
             width=4,
             bad=1,
         ),
@@ -99,40 +122,64 @@ _FIRST = Section(
     height=4,
 )
 
+_FAILING = f"topk({_ROWS}, 1 - min by ({BY_NODE}, collector) ({_of('collector_success')} == 0))"
+
 _TICKS = Section(
     "Ticks",
     (
         _by_node(
             "Age of the newest snapshot",
-            "How old the figures were at each scrape. Grows without end where ticks hang.",
+            "The figures were this old at each scrape. The age grows without end where ticks hang.",
             _of("snapshot_age_seconds"),
             "s",
         ),
         _by_node(
             "Duration of a tick",
-            "Wall-clock time of the newest tick, rendering included.",
+            "The newest tick took this much wall-clock time, rendering included.",
             _of("tick_duration_seconds"),
             "s",
         ),
         Table(
             title="Collectors",
-            description="Success and duration of each collector in the newest tick, and the number of "
-            "items that vanished or "
-            "could not be read.",
+            description="The table has a row for each collector: the number of agents on which it failed in the newest "
+            "tick, its longest duration, and the number of items that vanished or could not be read.",
             queries=[
-                Query(f"min by ({BY_NODE}, collector) ({_of('collector_success')})", now=True),
-                Query(f"max by ({BY_NODE}, collector) ({_of('collector_duration_seconds')})", now=True),
-                Query(f"max by ({BY_NODE}, collector) ({_of('collector_skipped')})", now=True),
+                Query(
+                    f"count by (collector) ({_of('collector_success')} == 0) "
+                    f"or 0 * count by (collector) ({_of('collector_success')})",
+                    now=True,
+                ),
+                Query(f"max by (collector) ({_of('collector_duration_seconds')})", now=True),
+                Query(f"sum by (collector) ({_of('collector_skipped')})", now=True),
             ],
+            empty=_NO_AGENT,
+            columns=(
+                Column("collector", "Collector"),
+                Column("Value #A", "Failed on"),
+                Column("Value #B", "Longest", "s"),
+                Column("Value #C", "Skipped"),
+            ),
+            sort="Failed on",
+        ),
+        Table(
+            title="Collectors that fail",
+            description=f"These collectors and sources of the kubelet gave nothing new in the newest tick ({_ROWS} at "
+            "most). The age is that of the values that are still used.",
+            queries=[
+                Query(_FAILING, now=True),
+                Query(
+                    f"max by ({BY_NODE}, collector) ({_of('collector_age_seconds')}) "
+                    f"and on ({BY_NODE}, collector) {_FAILING}",
+                    now=True,
+                ),
+            ],
+            empty="Every collector of the agents that report works",
             columns=(
                 _NODE,
                 Column("collector", "Collector"),
-                Column("Value #A", "Worked", values=_OK, colored=True),
-                Column("Value #B", "Duration", "s"),
-                Column("Value #C", "Skipped"),
+                Column("Value #B", "Age", "s"),
             ),
-            width=12,
-            sort="-Worked",
+            sort="Age",
         ),
     ),
     height=8,
@@ -143,36 +190,53 @@ _COST = Section(
     (
         _by_node(
             "CPU time of an agent",
-            "CPUs that an agent keeps busy: 0.01 is one hundredth of a CPU.",
+            "An agent keeps this number of CPUs busy: 0.01 is one hundredth of a CPU.",
             _rate("process_cpu_seconds_total"),
             "none",
         ),
-        _by_node("Memory of an agent", "Resident memory of an agent.", _of("process_resident_memory_bytes"), "bytes"),
+        _by_node(
+            "Memory of an agent",
+            "An agent has this much resident memory.",
+            _of("process_resident_memory_bytes"),
+            "bytes",
+        ),
         _by_node(
             "Share of CPU time that probes take",
-            "Of all CPUs' time of the node, by estimate. overhead.max_cpu_percent is the budget.",
+            "The probes take this share of the time of all CPUs of the node, by estimate. overhead.max_cpu_percent is "
+            "the budget.",
             _of("overhead_cpu_ratio"),
             "percentunit",
+            empty="No agent runs a probe",
         ),
         Lines(
             title="CPU time by probe",
-            description="CPUs that each kind of probe keeps busy on all nodes together, by estimate.",
+            description="Each kind of probe keeps this number of CPUs busy on all nodes together, by estimate.",
             queries=[Query(f"sum by (probe) ({_rate('bpf_estimated_seconds_total')})", "{{probe}}")],
+            empty="No agent runs a probe",
             minimum=0,
         ),
         Lines(
             title="Events by probe",
-            description="Events per second that each kind of probe counts on all nodes together.",
+            description="Each kind of probe counts this number of events per second on all nodes together.",
             queries=[Query(f"sum by (probe) ({_rate('bpf_events_total')})", "{{probe}}")],
+            empty="No agent runs a probe",
             unit="cps",
             minimum=0,
         ),
-        _by_node("Open files", "Open descriptors of an agent. They must not grow.", _of("process_open_files"), "none"),
-        _by_node("Threads", "Threads of an agent. They must not grow.", _of("process_threads"), "none"),
+        _by_node(
+            "Open files",
+            "An agent has this number of open descriptors. It must not grow.",
+            _of("process_open_files"),
+            "none",
+        ),
+        _by_node("Threads", "An agent has this number of threads. It must not grow.", _of("process_threads"), "none"),
         Table(
             title="Steps taken",
-            description="Steps by which an agent keeps its probes within their budget. docs/access.md has the steps.",
-            queries=[Query(f"max by ({BY_NODE}, step) ({_of('overhead_step')}) > 0", now=True)],
+            description="These agents take these steps to keep their probes within the budget "
+            f"({_ROWS} rows at most). docs/access.md explains the steps.",
+            queries=[Query(f"topk({_ROWS}, max by ({BY_NODE}, step) ({_of('overhead_step')}) > 0)", now=True)],
+            empty="Every agent that reports is within its budget",
+            links=[docs("access.md#what-measuring-costs", "Steps")],
             columns=(_NODE, Column("step", "Step")),
         ),
     ),
@@ -183,44 +247,55 @@ _SEEN = Section(
     (
         Table(
             title="Unavailable features",
-            description="Features that an agent cannot measure on its node, and the reason. `numaudit "
-            "doctor` there says more.",
-            queries=[Query(f"max by ({BY_NODE}, feature, reason) ({_of('feature_problem_info')})", now=True)],
-            columns=(_NODE, Column("feature", "Feature"), Column("reason", "Why")),
+            description="These features cannot be measured on this number of nodes, for this reason. `numaudit doctor` "
+            "on a node says more.",
+            queries=[
+                Query(f"topk({_ROWS}, count by (feature, reason) ({_of('feature_problem_info')}))", now=True),
+            ],
+            empty="Every agent that reports measures every feature",
+            columns=(Column("feature", "Feature"), Column("reason", "Why"), Column("Value", "Nodes")),
             width=8,
+            sort="Nodes",
         ),
         Bars(
             title="Agents without a feature",
-            description="Number of nodes on which a feature cannot be measured.",
+            description="The bars count the nodes on which a feature cannot be measured.",
             queries=[Query(f"count by (feature) ({_of('feature_enabled')} == 0)", "{{feature}}", now=True)],
+            empty="Every agent that reports measures every feature",
             width=8,
         ),
         Table(
             title="Versions",
-            description="The version of numaudit on each node, and of its interpreter.",
-            queries=[Query(f"max by ({BY_NODE}, version, python) ({_AGENTS})", now=True)],
-            columns=(_NODE, Column("version", "numaudit"), Column("python", "Python")),
+            description="The table counts the agents by version of numaudit and of the Python interpreter.",
+            queries=[Query(f"topk({_ROWS}, count by (version, python) ({_AGENTS}))", now=True)],
+            empty=_NO_AGENT,
+            columns=(Column("version", "numaudit"), Column("python", "Python"), Column("Value", "Nodes")),
             width=8,
+            sort="Nodes",
         ),
         Lines(
             title="Lost events",
-            description="Events per second that a probe did not count, by reason (docs/metrics.md).",
+            description="A probe did not count this number of events per second, for this reason. docs/metrics.md "
+            "explains the reasons.",
             queries=[Query(f"sum by (probe, reason) ({_rate('lost_events_total')})", "{{probe}} {{reason}}")],
+            empty="No agent runs a probe",
             width=8,
             unit="cps",
             minimum=0,
         ),
         Lines(
             title="Dropped series",
-            description="Series per second left out over metrics.max_series, counted in each tick.",
+            description="The setting metrics.max_series leaves out this number of series per second; each tick counts "
+            "them again.",
             queries=[Query(f"sum by (reason) ({_rate('dropped_series_total')})", "{{reason}}")],
+            empty="No agent that reports leaves out a series",
             width=8,
             unit="cps",
             minimum=0,
         ),
         _by_node(
             "Containers left out",
-            "Containers without series, because metrics.max_series was reached.",
+            "This number of containers has no series, because metrics.max_series was reached.",
             _of("omitted_containers"),
             "none",
             width=8,
@@ -233,27 +308,30 @@ _OUT = Section(
     (
         Lines(
             title="HTTP requests",
-            description="Requests per second that the agents answered, by path and status.",
+            description="The agents answered this number of HTTP requests per second, by path and status.",
             queries=[Query(f"sum by (path, code) ({_rate('web_requests_total')})", "{{path}} {{code}}")],
+            empty=_NO_AGENT,
             unit="cps",
             minimum=0,
         ),
         Lines(
             title="OTLP batches",
-            description="Pushes per second by outcome; none where no endpoint is set.",
+            description="The agents made this number of pushes per second, by outcome.",
             queries=[Query(f"sum by (outcome) ({_rate('otlp_batches_total')})", "{{outcome}}")],
+            empty="No agent has an OTLP endpoint",
             unit="cps",
             minimum=0,
         ),
         _by_node(
             "Time since the last OTLP delivery",
-            "Time since a push was last delivered as a whole.",
+            "A push was last delivered as a whole this long ago.",
             f"time() - {_of('otlp_last_success_timestamp_seconds')}",
             "s",
+            empty="No agent has delivered an OTLP push",
         ),
         _by_node(
             "Log lines left out",
-            "Log lines per second that were left out because the same message came too often.",
+            "This number of log lines per second was left out, because the same message came too often.",
             _rate("suppressed_log_lines_total"),
             "cps",
         ),

@@ -10,7 +10,9 @@ import re
 
 from dashboards.model import Variable
 from dashboards.panels import Link, Value
+from numaudit.evaluation.findings import RULES
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
+from numaudit.memorymanager.outcome import AdmissionOutcome
 
 FLEET = "numaudit-fleet"
 NODE = "numaudit-node"
@@ -40,6 +42,16 @@ BY_NODE = "cluster, $nodelabel"
 BY_CONTAINER = "cluster, $nodelabel, namespace, pod, container"
 
 EVERY_AGENT = "numaudit_build_info"
+
+
+def worst(count: int, promql: str, by: str) -> str:
+    """Of these series, no more than this many: the largest at the end of the time range.
+
+    `topk` alone picks again at each point of a graph, and draws all that were ever among the largest.
+    """
+    at_end = re.sub(r"\}(\[[^\]]*\])?", r"\g<0> @ end()", promql)
+    return f"({promql}) and on ({by}) topk({count}, {at_end})"
+
 
 _NAMED = 'nodename!=""'
 _CLUSTERS = Variable(
@@ -138,6 +150,59 @@ COLORS = {
 """Verdict -> colour, on every page the same."""
 RANKS = tuple(Value(len(VERDICTS) - index, name, COLORS[name]) for index, name in enumerate(VERDICTS))
 """Verdicts as numbers, the worst the largest: only numbers have colours and an order in Grafana."""
+
+
+_OURS = 'alertname=~"Numaudit.+"'
+_SEVERITIES = (Value(3, "critical", "dark-red"), Value(2, "warning", "orange"), Value(1, "info", "blue"))
+SEVERITIES = (*_SEVERITIES, Value(0, "other", "gray"))
+"""Severities as numbers, the worst the largest; other: an alert that somebody gave a severity of their own."""
+CRITICAL_FINDINGS = "|".join(rule.name for rule in RULES if rule.severity == "critical")
+
+
+def finding_rank(matchers: str) -> str:
+    """The severity of each finding of each container as its number in SEVERITIES."""
+    named = {level.text: "|".join(one.name for one in RULES if one.severity == level.text) for level in _SEVERITIES}
+    ranked = [
+        f"{level.number} * {series('numaudit_container_finding', matchers, _any_of('finding', named[level.text]))}"
+        for level in _SEVERITIES
+    ]
+    others = f"0 * {series('numaudit_container_finding', matchers)}"  # of newer agents
+    return f"max by ({BY_CONTAINER}, finding) ({' or '.join((*ranked, others))})"
+
+
+def alert_rank(by: str) -> str:
+    """The severity of each alert that fires as its number in SEVERITIES."""
+    named = (
+        f"{level.number} * {series('ALERTS', NODES, _OURS, alertstate='firing', severity=level.text)}"
+        for level in _SEVERITIES
+    )
+    return f"max by ({by}) ({' or '.join(named)} or 0 * {series('ALERTS', NODES, _OURS, alertstate='firing')})"
+
+
+NUMA_REFUSALS = (
+    'outcome=~"'
+    + "|".join(
+        one.value
+        for one in AdmissionOutcome
+        if one.value.startswith("rejected-") and one is not AdmissionOutcome.REJECTED_OTHER
+    )
+    + '"'
+)
+"""Of pods that were refused, those for which NUMA is the reason."""
+
+
+def remote_share(matchers: str) -> str:
+    """The remote share of each container's accesses. The label `remote` says whether it was measured or is expected."""
+
+    def by(source: str, word: str) -> str:
+        ratio = series("numaudit_container_remote_ratio", matchers, source=source)
+        return f'label_replace(max by ({BY_CONTAINER}) ({ratio}), "remote", "{word}", "", "")'
+
+    return f"({by('pmu', 'measured')} or on ({BY_CONTAINER}) {by('expected', 'expected')})"
+
+
+def _any_of(label: str, values: str) -> str:
+    return f'{label}=~"{values}"'
 
 
 def verdict_rank(matchers: str, verdicts: str = ".*") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dashboards.choices import (
+    BY_CONTAINER,
     CONTAINER,
     CONTAINER_CHOICES,
     ONE_CONTAINER,
@@ -10,6 +11,7 @@ from dashboards.choices import (
     docs,
     series,
     verdict_rank,
+    worst,
 )
 from dashboards.model import Dashboard, Section
 from dashboards.panels import Bars, Column, Lines, Query, Stat, States, Table
@@ -23,6 +25,10 @@ def _rate(name: str, **labels: str) -> str:
     return f"rate({_of(name, **labels)}[$__rate_interval])"
 
 
+_VERDICTS = verdict_rank(ONE_CONTAINER)
+_SAME_NAME = 10
+"""Containers of one name on all nodes whose verdicts are shown, the worst ones."""
+_NOT_SEEN = "No agent reports this container"
 _JUDGED = 'type=~"anon|shmem|hugetlb"'
 
 _VERDICT = Section(
@@ -30,28 +36,35 @@ _VERDICT = Section(
     (
         Stat(
             title="Verdict",
-            description="The verdict now. docs/verdicts.md says what each means and what to do.",
-            queries=[Query(verdict_rank(ONE_CONTAINER), now=True)],
+            description="The container has this verdict now. docs/verdicts.md says what each verdict means and what "
+            "to do.",
+            empty=_NOT_SEEN,
+            queries=[Query(f"topk({_SAME_NAME}, {_VERDICTS})", now=True)],
             width=4,
             values=RANKS,
         ),
         States(
             title="Verdict over time",
-            description="Since when the verdict holds, and what it was before. A gap: it was not seen.",
-            queries=[Query(verdict_rank(ONE_CONTAINER), "{{$nodelabel}} {{container}}")],
+            description="The graph says since when the verdict holds, and what it was before. In a gap the container "
+            "was not seen.",
+            empty=_NOT_SEEN,
+            queries=[Query(worst(_SAME_NAME, _VERDICTS, BY_CONTAINER), "{{$nodelabel}} {{container}}")],
             width=8,
             values=RANKS,
         ),
         Table(
             title="Findings",
-            description="Further problems and risks of the container. docs/verdicts.md explains each finding.",
+            description="These are further problems and risks of the container. docs/verdicts.md explains each "
+            "finding.",
+            empty="No finding",
             queries=[Query(f"max by (finding) ({_of('finding')})", now=True)],
             columns=(Column("finding", "Finding"),),
             width=4,
         ),
         Table(
             title="About it",
-            description="Facts of the newest instance, and how the hints turned out at its admission.",
+            description="These are facts of the newest instance, and how the hints turned out at its admission.",
+            empty=_NOT_SEEN,
             queries=[
                 Query(f"max by (qos, runtime, pod_uid) ({_of('info')})", now=True),
                 Query(f"max by (outcome) ({_of('hint_outcome')})", now=True),
@@ -73,25 +86,32 @@ _CHAIN = Section(
     (
         Table(
             title="Promised",
-            description="The nodes that the kubelet's managers promised, by resource. Empty: nothing was promised.",
+            description="The kubelet's managers promised these nodes, by resource.",
+            empty="Nothing was promised",
             queries=[Query(f"max by (numa_node, resource) ({_of('intended_node')})", now=True)],
             columns=(Column("resource", "Promised"), Column("numa_node", "NUMA node")),
         ),
         Table(
             title="Allowed",
-            description="The nodes that the kernel allows it, by its cpuset now. Others than promised: drifted.",
+            description="The kernel allows the container these nodes, by its cpuset now. If they are others than "
+            "promised, it has drifted.",
+            empty=_NOT_SEEN,
             queries=[Query(f"max by (numa_node, resource) ({_of('allowed_node')})", now=True)],
             columns=(Column("resource", "Allowed"), Column("numa_node", "NUMA node")),
         ),
         Bars(
             title="Resident",
-            description="Its judged bytes by NUMA node: anon, shmem and huge pages. Page cache does not count.",
+            description="The container has these judged bytes on each NUMA node: anon, shmem and huge pages. Page "
+            "cache does not count.",
+            empty="It has no memory that counts for a verdict",
             queries=[Query(f"sum by (numa_node) ({_of('resident_bytes', _JUDGED)})", "node {{numa_node}}", now=True)],
             unit="bytes",
         ),
         Lines(
             title="Used from",
-            description="CPUs that it kept busy, by the NUMA node they are on: memory of these nodes is local to it.",
+            description="The container kept this number of CPUs of each NUMA node busy. Memory of these nodes is "
+            "local to it.",
+            empty="No CPU time is measured; see Unavailable features on Agents",
             queries=[Query(f"sum by (numa_node) ({_rate('cpu_seconds_total')})", "node {{numa_node}}")],
             minimum=0,
             stacked=True,
@@ -105,7 +125,8 @@ _BYTES = Section(
     (
         Lines(
             title="Resident over time",
-            description="Its memory by NUMA node and type.",
+            description="The container has this much memory on each NUMA node, by type.",
+            empty=_NOT_SEEN,
             queries=[Query(f"sum by (numa_node, type) ({_of('resident_bytes')})", "node {{numa_node}} {{type}}")],
             width=8,
             unit="bytes",
@@ -114,8 +135,9 @@ _BYTES = Section(
         ),
         Lines(
             title="Promised bytes and aligned bytes",
-            description="Promised memory, used memory of that kind (judged), and its part on the promised "
-            "nodes (aligned). The promise is above the rest until the memory is used.",
+            description="The lines show the promised memory, the memory of that kind in use (judged), and its part "
+            "on the promised nodes (aligned). The promise is above the rest until the memory is used.",
+            empty="It has no memory that counts for a verdict",
             queries=[
                 Query(f"sum({_of('intended_bytes')})", "promised"),
                 Query(f"sum({_of('judged_bytes')})", "judged"),
@@ -127,7 +149,8 @@ _BYTES = Section(
         ),
         Lines(
             title="Misplaced by NUMA node",
-            description="Judged bytes on nodes that were not promised.",
+            description="These judged bytes are on nodes that were not promised.",
+            empty="No byte is misplaced",
             queries=[Query(f"sum by (numa_node) ({_of('misplaced_bytes')})", "node {{numa_node}}")],
             width=8,
             unit="bytes",
@@ -135,8 +158,9 @@ _BYTES = Section(
         ),
         Lines(
             title="Given from where to where",
-            description="Bytes per second that the kernel gave it: from the NUMA node of its CPU to that of the page. "
-            "Needs the probe page_alloc.",
+            description="The kernel gave the container this many bytes per second, from the NUMA node of its CPU to "
+            "that of the page. The graph needs the probe page_alloc.",
+            empty="The probe page_alloc is off",
             queries=[
                 Query(
                     f"sum by (cpu_numa_node, numa_node, locality) ({_rate('allocated_bytes_total')})",
@@ -149,7 +173,9 @@ _BYTES = Section(
         ),
         Lines(
             title="Migrated",
-            description="Bytes per second that its tasks moved between nodes, their own or others', by reason.",
+            description="The tasks of the container moved this many bytes per second between nodes, their own or "
+            "others', by reason.",
+            empty="No migration was counted, or the probe is off",
             queries=[Query(f"sum by (reason) ({_rate('migrated_bytes_total')})", "{{reason}}")],
             width=12,
             unit="Bps",
@@ -163,8 +189,10 @@ _ACCESS = Section(
     (
         Lines(
             title="Remote share by source",
-            description="Share of its accesses to memory of another node. pmu: counted. expected: if it used every "
-            "byte equally, which nobody measured. Compare one source with itself, not with another one.",
+            description="Each line is the share of its accesses that go to memory of another node. The source pmu "
+            "counts them; expected is the share if the container used every byte equally, which nobody measured. "
+            "Compare a source with itself, not with another one.",
+            empty="No source gives a remote share",
             queries=[Query(f"max by (source) ({_of('remote_ratio')})", "{{source}}")],
             width=12,
             unit="percentunit",
@@ -173,8 +201,9 @@ _ACCESS = Section(
         ),
         Lines(
             title="Lower end of the remote share",
-            description="Used from other nodes for certain. pmu: of its accesses. hint_faults: of its memory, by "
-            "pages that were seen used. The verdict remote-access goes by it.",
+            description="At least this share is used from other nodes: of its accesses (pmu), or of its memory by "
+            "pages that were seen used (hint_faults). The verdict remote-access goes by it.",
+            empty="No source measures accesses",
             queries=[Query(f"max by (source) ({_of('remote_ratio_lower')})", "{{source}}")],
             width=6,
             unit="percentunit",
@@ -183,8 +212,9 @@ _ACCESS = Section(
         ),
         Lines(
             title="Memory seen used",
-            description="Bytes that the newest scan pass of NUMA balancing saw used from their own node, and from "
+            description="The newest scan pass of NUMA balancing saw these bytes used from their own node, and from "
             "other nodes. It says which memory is used, not how often.",
+            empty="NUMA balancing samples nothing, or the probe is off",
             queries=[Query(f"sum by (locality) ({_of('sampled_page_bytes')})", "{{locality}}")],
             width=6,
             unit="bytes",
@@ -192,7 +222,9 @@ _ACCESS = Section(
         ),
         Lines(
             title="Counted accesses",
-            description="Memory accesses per second that the processor counted. Needs a PMU with such events.",
+            description="The processor counted this number of memory accesses per second. The graph needs a PMU with "
+            "such events.",
+            empty="No processor here counts accesses",
             queries=[
                 Query(
                     f"sum by (locality, unit) ({_rate('memory_accesses_total')})",
@@ -204,7 +236,9 @@ _ACCESS = Section(
         ),
         Lines(
             title="Hint faults from where to where",
-            description="Pages that NUMA balancing saw used, per second: from the CPU's NUMA node to the page's.",
+            description="NUMA balancing saw this number of pages used per second, from the CPU's NUMA node to the "
+            "page's.",
+            empty="NUMA balancing samples nothing, or the probe is off",
             queries=[
                 Query(
                     f"sum by (cpu_numa_node, numa_node, locality) ({_rate('hint_faults_total')})",
@@ -216,8 +250,9 @@ _ACCESS = Section(
         ),
         Lines(
             title="First uses of pages",
-            description="Sampled first uses per second, by whether the page was on the CPU's node. Needs the probe "
-            "first_touch.",
+            description="These are sampled first uses per second, by whether the page was on the CPU's node. The "
+            "graph needs the probe first_touch.",
+            empty="The probe first_touch is off",
             queries=[
                 Query(f"sum by (locality, source) ({_rate('memory_access_samples_total')})", "{{locality}} {{source}}")
             ],
@@ -226,16 +261,18 @@ _ACCESS = Section(
         ),
         Lines(
             title="Waiting for remote memory",
-            description="CPUs' worth of time spent waiting for remote memory, at most: no overlap, and the farthest "
-            "node's latency.",
+            description="The container spent at most this number of CPUs' time waiting for remote memory: without "
+            "overlap, and at the farthest node's latency.",
+            empty="No processor here counts accesses",
             queries=[Query(f"sum by (source) ({_rate('remote_stall_seconds_total')})", "{{source}}")],
             unit="none",
             minimum=0,
         ),
         Lines(
             title="Mean distance to its memory",
-            description="Distance from where it runs to its bytes, if every byte were used equally, over the local "
-            "distance: 1 is all local, 2.1 is all on a node at distance 21.",
+            description="This is the distance from where the container runs to its bytes, if it used every byte "
+            "equally, divided by the local distance: 1 is all local, and 2.1 is all on a node at distance 21.",
+            empty="No CPU time is measured; see Unavailable features on Agents",
             queries=[Query(f"max({_of('distance_ratio')})", "distance")],
             width=24,
             unit="none",

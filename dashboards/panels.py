@@ -104,6 +104,8 @@ class Panel:
     title: str
     description: str
     queries: Sequence[Query]
+    empty: str
+    """What an empty panel means: shown in place of Grafana's "No data"."""
     width: int = 6
     unit: str = "none"
     links: Sequence[Link] = ()
@@ -124,6 +126,7 @@ class Panel:
             "unit": self.unit,
             "color": {"mode": "palette-classic"},
             "links": [link.to_json() for link in self.links],
+            "noValue": self.empty,
             **{name: value for name, value in limits.items() if value is not None},
         }
 
@@ -270,14 +273,34 @@ class States(Panel):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The values of one query by two of its labels."""
+
+    row: str
+    column: str
+    title: str
+    """Of the first column, which has the rows' names."""
+
+    def transformations(self) -> list[Json]:
+        # Grafana calls the first column of a matrix after both labels.
+        by_both = {"rowField": self.row, "columnField": self.column, "valueField": "Value", "emptyValue": "null"}
+        corner = {f"{self.row}\\{self.column}": self.title}
+        order = {"excludeByName": {}, "indexByName": {}, "renameByName": corner}
+        columns = {"id": "sortBy", "options": {"fields": {}, "sort": [{"field": self.column}]}}
+        return [columns, {"id": "groupingToMatrix", "options": by_both}, {"id": "organize", "options": order}]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Panel):
     """One row for each set of labels; queries meet in the row of the labels that they share."""
 
     kind: str = "table"
-    columns: Sequence[Column]
+    columns: Sequence[Column] = ()
     sort: str = ""
     """The title of the column, largest first; `-` before it: smallest first."""
+    matrix: Matrix | None = None
+    """None = one row for each set of labels."""
 
     @property
     def table(self) -> Literal[True]:
@@ -295,6 +318,8 @@ class Table(Panel):
         return {"showHeader": True, "cellHeight": "sm", "frameIndex": 0, "sortBy": order if self.sort else []}
 
     def transformations(self) -> list[Json]:
+        if self.matrix is not None:
+            return self.matrix.transformations()
         names = {name: column.title for column in self.columns for name in column.names}
         if _FIRST in names:  # which Grafana calls Value where the other queries find nothing
             names["Value"] = names[_FIRST]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -25,6 +26,8 @@ from required import tool
 
 SERVERS = [name for name in tools.TOOLS if name.startswith("prometheus")]
 TREES = {"aligned": "kubernetes-four-nodes", "misaligned": "misaligned-node"}
+UNSAFE = "unsafe"
+"""A third one, whose kubelet would not start again."""
 SCRAPES = 6
 TEXT = "{http://www.w3.org/2000/svg}text"
 RULE = {
@@ -57,17 +60,27 @@ _BYTES_ELSEWHERE = {
     "numaudit-container": ["Misplaced by NUMA node A"],
 }
 _ALERTS = {"numaudit-fleet": ["Alerts A"]}
+_SAFE = {
+    "every kubelet would start again": {"numaudit-fleet": ["Nodes unsafe to restart A"]},
+    "no source of a kubelet is silent": {"numaudit-agent": ["Collectors that fail B"]},
+}
 _REFUSALS = {"numaudit-fleet": ["Workloads refused most A"]}
 _NOWHERE = {
     "no processor here counts accesses": {"numaudit-container": ["Counted accesses A", "Waiting for remote memory A"]},
-    "nothing is pushed": {"numaudit-agent": ["OTLP batches A", "Time since the last OTLP delivery A"]},
+    "nothing is pushed": {
+        "numaudit-agent": ["OTLP batches A", *(f"Time since the last OTLP delivery {ref}" for ref in "ABC")]
+    },
 }
 _CAPTURED = {
     **_NOWHERE,
+    **_SAFE,
     "a captured tree has no BPF programs": _BY_PROBES,
     "no probe is over the budget": {"numaudit-agent": ["Steps taken A"]},
     "all bytes are where they were promised": _BYTES_ELSEWHERE,
-    "there are no findings": {"numaudit-container": ["Findings A"]},
+    "there are no findings": {
+        "numaudit-container": ["Findings A"],
+        "numaudit-fleet": ["Containers by finding A", "Containers with findings A"],
+    },
 }
 EMPTY = {
     "aligned": {
@@ -79,9 +92,13 @@ EMPTY = {
     "misaligned": _CAPTURED,
     "guest": {
         **_NOWHERE,
+        **_SAFE,
         "no pod is refused": _REFUSALS,
         "no rules are loaded": _ALERTS,
-        "no kubelet runs": {"numaudit-node": ["Pods a restart would refuse A", "Pods a restart would refuse B"]},
+        "no kubelet runs": {
+            "numaudit-fleet": ["Nodes F"],
+            "numaudit-node": ["Pods a restart would refuse A", "Pods a restart would refuse B"],
+        },
     },
 }
 """Which queries find nothing where, and why: panel and letter of the query by dashboard."""
@@ -106,13 +123,18 @@ def sources(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Iterato
             refusals = hold_back(trees[name])
             options = ("--root", str(trees[name]), "--interval", "1s")
             ports[name] = stack.enter_context(running_agent(*options, log=folder / "log")).port
+        trees[UNSAFE] = Path(shutil.copytree(trees["aligned"], tmp_path_factory.mktemp(UNSAFE) / UNSAFE, symlinks=True))
+        checkpoint = trees[UNSAFE] / "var/lib/kubelet/memory_manager_state"
+        checkpoint.write_text(checkpoint.read_text().replace('"checksum":', '"checksum":1'))
+        options = ("--root", str(trees[UNSAFE]), "--interval", "1s")
+        ports[UNSAFE] = stack.enter_context(running_agent(*options, log=checkpoint.with_name("log"))).port
         live = {}
         for server in SERVERS:
             folder = tmp_path_factory.mktemp(server)
             (folder / "rules.json").write_text(json.dumps({"groups": [{"name": "of the test", "rules": [RULE]}]}))
             scraping = prometheus(tool(server), folder, ports, rules=folder / "rules.json")
             live[server] = stack.enter_context(scraping)
-        _wait(live.values(), "numaudit_build_info", len(TREES))
+        _wait(live.values(), "numaudit_build_info", len(ports))
         refuse(trees["misaligned"], refusals)
         _wait(live.values(), "numaudit_admission_workload_rejections_total", len(REFUSED))
         _wait(live.values(), 'ALERTS{alertstate="firing"}', 1)
@@ -157,7 +179,7 @@ def test_every_query_finds_series_with_names_of_their_own(
 def test_a_node_is_known_by_its_name_or_else_by_its_address(
     sources: dict[tuple[str, str], Source], server: str
 ) -> None:
-    expected = {"aligned": ("nodename", [".*", ["aligned"], ["misaligned"]])}
+    expected = {"aligned": ("nodename", [".*", ["aligned"], ["misaligned"], [UNSAFE]])}
     expected["guest"] = ("instance", [".*", ["10.0.0.7:9746"]])
     for name, (label, values) in expected.items():
         source = sources[server, name]
@@ -166,21 +188,61 @@ def test_a_node_is_known_by_its_name_or_else_by_its_address(
         assert [one["nodename"] for one in found] == values
 
 
+NUMBERS = ("Nodes unsafe", "Misaligned containers", "Verdict unknown", "Pods refused")
+
+
+def _of_node(source: Source, name: str) -> dict[str, list[dict[str, Any]]]:
+    """The series that the panels of Fleet have of one node."""
+    fleet = dashboards()["numaudit-fleet"]
+    chosen = next(one for one in choices(fleet, source.database, source.window) if one["nodename"] == [name])
+    return {
+        f"{answer.panel} {answer.ref}": answer.series
+        for answer in answers(fleet, chosen, source.database, source.window)
+    }
+
+
 @pytest.mark.parametrize("server", SERVERS)
 def test_the_first_screen_says_whether_something_is_wrong(sources: dict[tuple[str, str], Source], server: str) -> None:
-    source = sources[server, "aligned"]
-    fleet = dashboards()["numaudit-fleet"]
-    found: dict[str, dict[str, float]] = {}
-    for name in TREES:
-        chosen = next(one for one in choices(fleet, source.database, source.window) if one["nodename"] == [name])
-        found[name] = {
-            answer.panel: float(answer.series[0]["value"][1])
-            for answer in answers(fleet, chosen, source.database, source.window)
-            if answer.panel in {"Misaligned containers", "Verdict unknown", "Pods refused", "Nodes unsafe to restart"}
-        }
-    nothing = {"Misaligned containers": 0, "Verdict unknown": 0, "Pods refused": 0, "Nodes unsafe to restart": 0}
+    found = {}
+    for name in (*TREES, UNSAFE):
+        panels_of = _of_node(sources[server, "aligned"], name)
+        found[name] = {title: float(panels_of[f"{title} A"][0]["value"][1]) for title in NUMBERS}
+    nothing = dict.fromkeys(NUMBERS, 0)
     assert found["aligned"] == nothing
     assert found["misaligned"] == {**nothing, "Misaligned containers": 2, "Pods refused": len(REFUSED)}
+    assert found[UNSAFE] | {"Verdict unknown": 0} == {**nothing, "Nodes unsafe": 1}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_node_whose_kubelet_would_not_start_is_named_and_is_the_worst_of_all(
+    sources: dict[tuple[str, str], Source], server: str
+) -> None:
+    source = sources[server, "aligned"]
+    (named,) = _of_node(source, UNSAFE)["Nodes unsafe to restart A"]
+    assert named["metric"] == {"nodename": UNSAFE, "file": "memory_manager_state", "reason": "checksum-mismatch"}
+    fleet = dashboards()["numaudit-fleet"]
+    everything = next(one for one in choices(fleet, source.database, source.window) if one["nodename"] == ".*")
+    states = next(
+        answer.series
+        for answer in answers(fleet, everything, source.database, source.window)
+        if (answer.panel, answer.ref) == ("Nodes", "A")
+    )
+    ranked = sorted(states, key=lambda one: -float(one["value"][1]))
+    assert [one["metric"]["nodename"] for one in ranked] == [UNSAFE, "misaligned", "aligned"]
+    assert [one["value"][1] for one in ranked] == ["5", "2", "0"]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_remote_share_says_that_it_is_only_expected(sources: dict[tuple[str, str], Source], server: str) -> None:
+    source = sources[server, "guest"]
+    dashboard = dashboards()["numaudit-fleet"]
+    chosen = next(choices(dashboard, source.database, source.window))
+    shares = next(
+        answer.series
+        for answer in answers(dashboard, chosen, source.database, source.window)
+        if (answer.panel, answer.ref) == ("Worst containers", "C")
+    )
+    assert {one["metric"]["remote"] for one in shares} == {"expected"}
 
 
 def test_pictures_show_every_panel(sources: dict[tuple[str, str], Source]) -> None:
@@ -190,5 +252,7 @@ def test_pictures_show_every_panel(sources: dict[tuple[str, str], Source]) -> No
         found = list(answers(dashboard, chosen, source.database, source.window))
         texts = [one.text for one in ElementTree.fromstring(picture(dashboard, found, source.window)).iter(TEXT)]
         assert {panel["title"] for panel in panels(dashboard)} <= set(texts)
-        nothing = {answer.panel for answer in found} - {answer.panel for answer in found if answer.series}
-        assert texts.count("No data") == len(nothing)
+        some = {answer.panel for answer in found if answer.series}
+        nothing = [panel for panel in panels(dashboard) if panel["title"] not in some]
+        assert {panel["fieldConfig"]["defaults"]["noValue"] for panel in nothing} <= set(texts)
+        assert "No data" not in texts

@@ -56,7 +56,7 @@ def picture(dashboard: Json, found: Iterable[Answer], window: Window) -> str:
 def _inside(panel: Json, found: list[Answer], w: float, h: float, window: Window) -> Iterator[str]:
     lines = [(name, series) for answer in found for name, series in zip(answer.legends, answer.series, strict=True)]
     if not lines:
-        yield _text(w / 2, h / 2, "No data", 12, "#8e8e8e", "middle")
+        yield _text(w / 2, h / 2, panel["fieldConfig"]["defaults"]["noValue"], 12, "#8e8e8e", "middle")
         return
     match panel["type"]:
         case "stat":
@@ -232,7 +232,12 @@ def _states(panel: Json, lines: list[Line], w: float, h: float, window: Window) 
 
 def _table(panel: Json, found: list[Answer], w: float, h: float) -> Iterator[str]:
     rename = panel["transformations"][-1]["options"]["renameByName"]
-    rows = _merged(found)
+    matrix = next((one["options"] for one in panel["transformations"] if one["id"] == "groupingToMatrix"), None)
+    if matrix is not None:
+        rows = _matrix(found, matrix)
+        rename = {name: rename.get(name, name) for row in rows for name in row}
+    else:
+        rows = _merged(found)
     titles = list(dict.fromkeys(title for name, title in rename.items() if any(name in row for row in rows)))
     cells = [{rename[name]: value for name, value in row.items() if name in rename} for row in rows]
     for order in panel["options"]["sortBy"]:
@@ -258,6 +263,17 @@ def _table(panel: Json, found: list[Answer], w: float, h: float) -> Iterator[str
             ink = "#fff" if color else "#3274d9" if link else ""
             shown = text if len(text) * 6.2 <= wide + 6 else text[: max(1, int(wide / 6.2) - 1)] + "…"
             yield _text(lefts[at], y + 13, shown, 10, ink)
+
+
+def _matrix(found: list[Answer], options: Json) -> list[dict[str, str | float]]:
+    """One row for each value of a label, and a column for each of the other."""
+    row_label, column_label = options["rowField"], options["columnField"]
+    rows: dict[str, dict[str, str | float]] = {}
+    for one in sorted(found[0].series, key=lambda one: [int(one["metric"][it]) for it in (row_label, column_label)]):
+        labels = one["metric"]
+        row = rows.setdefault(labels[row_label], {f"{row_label}\\{column_label}": labels[row_label]})
+        row[labels[column_label]] = float(one["value"][1])
+    return list(rows.values())
 
 
 def _merged(found: list[Answer]) -> list[dict[str, str | float]]:

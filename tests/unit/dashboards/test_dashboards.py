@@ -16,7 +16,10 @@ import yaml
 from dashboards.model import WIDTH, Dashboard
 from dashboards.pages import PAGES, file_name
 from grafana import dashboards, file_text, filled, links, panels, placeholders, variables
+from numaudit.evaluation.findings import RULES
 from numaudit.exporters.catalogue import METRICS, labels_of
+from numaudit.memorymanager.outcome import AdmissionOutcome
+from pages import anchors
 
 Json = dict[str, Any]
 
@@ -27,7 +30,13 @@ UNITS = {"none", "bytes", "Bps", "percentunit", "s", "cps", "short"}
 CLUSTERS = "label_values(numaudit_build_info, cluster)"
 OF_THE_SCRAPE = {"cluster", "nodename", "instance", "job"}
 """Labels that Prometheus adds."""
-FROM_RULES = {"ALERTS": {"alertname", "alertstate", "severity"}}
+FROM_RULES = {"ALERTS": {"alertname", "alertstate", "severity", "workload"}}
+ALERTS = [
+    rule["alert"]
+    for group in yaml.safe_load((TOP / "deploy/rules/numaudit.rules.yaml").read_text())["groups"]
+    for rule in group["rules"]
+    if "alert" in rule
+]
 COUNTERS = {metric.full_name for metric in METRICS if metric.is_counter}
 LABELS = {metric.full_name: set(labels_of(metric)) | OF_THE_SCRAPE for metric in METRICS}
 VALUES = dict.fromkeys(("cluster", "nodename", "namespace", "pod", "container"), "x") | {"nodelabel": "nodename"}
@@ -111,9 +120,23 @@ def test_a_panel_says_what_it_asks_and_in_which_unit(panel: Json) -> None:
     assert {panel["fieldConfig"]["defaults"]["unit"], *units} <= UNITS
 
 
+def _is_matrix(panel: Json) -> bool:
+    return "groupingToMatrix" in [one["id"] for one in panel.get("transformations", ())]
+
+
+@each_panel
+def test_an_empty_panel_says_what_that_means(panel: Json) -> None:
+    assert re.fullmatch(r"[A-Z][^.]{5,}[^.]", panel["fieldConfig"]["defaults"]["noValue"])
+
+
 @each_panel
 def test_lines_have_names_and_tables_show_columns_that_exist(panel: Json) -> None:
-    if panel["type"] == "table":
+    if _is_matrix(panel):
+        (query,) = panel["targets"]
+        options = panel["transformations"][1]["options"]
+        assert f"by ({options['rowField']}, {options['columnField']})" in query["expr"]
+        assert (query["instant"], options["valueField"]) == (True, "Value")
+    elif panel["type"] == "table":
         rename = panel["transformations"][-1]["options"]["renameByName"]
         values = {"Value"}
         if len(panel["targets"]) > 1:
@@ -133,8 +156,14 @@ def test_titles_within_a_dashboard_are_unique(dashboard: Json) -> None:
     assert max(titles.values()) == 1
 
 
+def _is_in_docs(target: str) -> bool:
+    name, _, anchor = target.partition("#")
+    page = TOP / "docs" / name
+    return page.is_file() and (not anchor or anchor in anchors(page))
+
+
 @each_dashboard
-def test_a_link_leads_to_a_dashboard_or_a_page_that_exists(dashboard: Json) -> None:
+def test_a_link_leads_to_a_dashboard_or_a_place_in_the_docs_that_exists(dashboard: Json) -> None:
     found = list(links(dashboard))
     assert found
     for url in found:
@@ -147,7 +176,20 @@ def test_a_link_leads_to_a_dashboard_or_a_page_that_exists(dashboard: Json) -> N
         else:
             page = re.fullmatch(r"\$\{docs:raw\}/(.*)", url)
             assert page
-            assert (TOP / "docs" / page[1]).exists() or page[1] == "runbooks/${__data.fields.Alert}.md"
+            targets = [page[1].replace("${__data.fields.Alert}", name) for name in ALERTS]
+            assert [one for one in targets if not _is_in_docs(one)] == []
+
+
+def test_a_place_that_the_docs_do_not_have_is_found() -> None:
+    assert _is_in_docs("verdicts.md#hint-outcomes")
+    assert not _is_in_docs("verdicts.md#no-such-heading")
+    assert not _is_in_docs("no-such-page.md")
+
+
+@each_panel
+def test_a_page_that_a_description_names_exists(panel: Json) -> None:
+    for page in re.findall(r"docs/([\w/.-]+\.md)", panel["description"]):
+        assert _is_in_docs(page)
 
 
 @each_dashboard
@@ -155,7 +197,80 @@ def test_a_link_takes_columns_that_its_table_has(dashboard: Json) -> None:
     for panel in panels(dashboard):
         wanted = set(re.findall(r"\$\{__data\.fields\.(\w+)\}", json.dumps(panel["fieldConfig"])))
         if wanted:
+            assert not _is_matrix(panel)
             assert wanted <= set(panel["transformations"][-1]["options"]["renameByName"].values())
+
+
+# What comes first, and what a reader may take from it.
+
+
+def _panel(uid: str, title: str) -> Json:
+    return next(panel for panel in panels(ALL[uid]) if panel["title"] == title)
+
+
+def _ranks(panel: Json, column: str) -> list[str]:
+    """The texts of a column's numbers, the largest first."""
+    properties = next(one for one in panel["fieldConfig"]["overrides"] if one["matcher"]["options"] == column)
+    (mapping,) = next(one["value"] for one in properties["properties"] if one["id"] == "mappings")
+    return [mapping["options"][key]["text"] for key in sorted(mapping["options"], key=int, reverse=True)]
+
+
+def test_alerts_come_first_and_critical_ones_before_all_others() -> None:
+    first = panels(ALL["numaudit-fleet"])[0]
+    assert first["title"] == "Alerts"
+    assert _ranks(first, "Severity") == ["critical", "warning", "info", "other"]
+    assert first["options"]["sortBy"] == [{"displayName": "Severity", "desc": True}]
+    severities = {
+        rule["labels"]["severity"]
+        for group in yaml.safe_load((TOP / "deploy/rules/numaudit.rules.yaml").read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    }
+    assert severities <= set(_ranks(first, "Severity"))
+
+
+def test_nodes_whose_kubelet_would_not_start_are_beside_the_alerts_and_lead_to_their_page() -> None:
+    second = panels(ALL["numaudit-fleet"])[1]
+    assert second["title"] == "Nodes unsafe to restart"
+    assert second["gridPos"]["y"] == panels(ALL["numaudit-fleet"])[0]["gridPos"]["y"]
+    assert "/d/numaudit-node?var-nodename=${__data.fields.Node}" in json.dumps(second["fieldConfig"])
+    nodes = _panel("numaudit-fleet", "Nodes")
+    assert _ranks(nodes, "State")[0] == "kubelet unsafe"
+    assert nodes["options"]["sortBy"] == [{"displayName": "State", "desc": True}]
+
+
+def test_the_first_row_of_a_node_is_numbers() -> None:
+    dashboard = ALL["numaudit-node"]
+    top = min(panel["gridPos"]["y"] for panel in panels(dashboard))
+    first = [panel["type"] for panel in panels(dashboard) if panel["gridPos"]["y"] == top]
+    assert first == ["stat"] * 6
+
+
+@each_panel
+def test_refusals_that_have_nothing_to_do_with_numa_do_not_count(panel: Json) -> None:
+    for query in panel["targets"]:
+        for selector, _ in _selectors(promql_parser.parse(_promql(query))):
+            if selector.name == "numaudit_admission_rejections_total":
+                (outcomes,) = (one.value for one in selector.matchers.matchers if one.name == "outcome")
+                assert set(outcomes.split("|")) == {
+                    one for one in AdmissionOutcome if one.startswith("rejected-") and one != "rejected-other"
+                }
+
+
+def test_a_table_with_a_remote_share_says_whether_it_was_measured() -> None:
+    found = [panel for _, one in ALL.items() for panel in panels(one) if panel["type"] == "table"]
+    having = [panel for panel in found if "numaudit_container_remote_ratio" in json.dumps(panel["targets"])]
+    assert {panel["title"] for panel in having} == {"Worst containers", "Containers by bytes"}
+    for panel in having:
+        assert panel["transformations"][-1]["options"]["renameByName"]["remote"] == "Remote is"
+
+
+def test_every_finding_has_a_severity_on_the_fleet() -> None:
+    panel = _panel("numaudit-fleet", "Containers with findings")
+    asked = panel["targets"][0]["expr"]
+    for rule in RULES:
+        rank = {"critical": 3, "warning": 2, "info": 1}[rule.severity]
+        assert re.search(rf'{rank} \* [^*]*finding=~"([\w-]+\|)*{rule.name}(\|[\w-]+)*"', asked), rule.name
 
 
 # What is asked.

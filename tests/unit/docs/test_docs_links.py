@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from functools import cache
 from pathlib import Path
 
-from pages import TOP, code_of, each_page
+from pages import TOP, anchors, code_of, each_page
 
 
 @each_page
@@ -19,25 +17,11 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
     assert {name for name in named if not (TOP / name).exists() and "/x." not in name} == set()
 
 
-@cache
-def _anchors(page: Path) -> frozenset[str]:
-    """What a link may end with: the headings of a page, as GitHub names them."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    seen: Counter[str] = Counter()
-    found = set()
-    for heading in re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE):
-        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
-        name = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
-        found.add(f"{name}-{seen[name]}" if seen[name] else name)
-        seen[name] += 1
-    return frozenset(found)
-
-
 def _lost_anchors(page: Path, text: str) -> set[str]:
     """Links of our own pages to headings that are not there."""
     links = {link for link in re.findall(r"\]\(([^)\s]*#[^)\s]+)\)", text) if not re.match(r"[a-z]+:", link)}
     targets = {link: (page.parent / link.partition("#")[0] if link[0] != "#" else page) for link in links}
-    return {link for link, target in targets.items() if link.partition("#")[2] not in _anchors(target.resolve())}
+    return {link for link, target in targets.items() if link.partition("#")[2] not in anchors(target.resolve())}
 
 
 @each_page

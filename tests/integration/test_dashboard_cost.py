@@ -1,0 +1,65 @@
+"""What the dashboards ask of a Prometheus with 200 nodes of 60 containers: few series, in little time."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from agent_process import eventually
+from databases import Database, prometheus
+from grafana import Window, answers, choices, dashboards
+from many_nodes import page_of, path_of, served
+from required import tool
+
+NODES, CONTAINERS = 200, 60
+KINDS = 24
+"""Pages that differ; making each node's own takes longer than all that is measured."""
+MOST_SERIES = 50
+"""Of one query. A panel with more is no overview, and slow in a browser."""
+MOST_OF_A_PAGE = 1000
+MOST_TIMES = 80
+"""As long as the plain sum over all verdicts takes, for all queries of a dashboard together."""
+STEPS = 60
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    kinds = [page_of(number, CONTAINERS).encode() for number in range(KINDS)]
+    folder = tmp_path_factory.mktemp("server")
+    with served([kinds[number % KINDS] for number in range(NODES)]) as targets:
+        scraping = prometheus(tool("prometheus"), folder, targets, interval="10s", path=path_of)
+        with scraping as found:
+            twice = "count(count_over_time(numaudit_build_info[10m]) >= 2)"
+            assert eventually(lambda: list(found.query(twice).values()) == [NODES])
+            yield found
+
+
+def _seconds(database: Database, window: Window) -> float:
+    """Of a query that touches each container once, over the same time range; the least of three."""
+    found = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        span = {"start": str(window.begin), "end": str(window.end), "step": str(window.step)}
+        database.get("/api/v1/query_range", query="sum by (verdict) (numaudit_container_verdict)", **span)
+        found.append(time.perf_counter() - begun)
+    return min(found)
+
+
+@pytest.mark.parametrize("uid", dashboards())
+def test_a_dashboard_of_200_nodes_asks_for_few_series_and_takes_little_time(database: Database, uid: str) -> None:
+    window = Window(time.time(), step=5, steps=STEPS)
+    dashboard = dashboards()[uid]
+    chosen = next(choices(dashboard, database, window))
+    floor = _seconds(database, window)
+    begun = time.perf_counter()
+    series = Counter(
+        {f"{one.panel} {one.ref}": len(one.series) for one in answers(dashboard, chosen, database, window)}
+    )
+    taken = time.perf_counter() - begun
+    print(uid, series.total(), series.most_common(4), f"{taken:.2f} s, {taken / floor:.0f} times {floor:.3f} s")
+    assert {query: count for query, count in series.items() if count > MOST_SERIES} == {}
+    assert series.total() <= MOST_OF_A_PAGE
+    assert taken <= MOST_TIMES * floor
