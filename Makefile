@@ -8,7 +8,7 @@ PART :=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-all test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
+.PHONY: help report test test-beside-guests test-all test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -20,11 +20,15 @@ report: ## set everything up, then report on every container (or cgroup) of this
 test: ## set everything up, then run all tests, the four-node guest included; PART=guest, browser, deploy...: only those
 	@deploy/setup.sh test $(PART)
 ifeq ($(PART),)
-	@$(MAKE) --no-print-directory check EXAMPLES=default
-	$(PYTHON) -m pytest tests --ignore tests/unit
+	@$(PYTHON) tests/vm/background.py $(MAKE) --no-print-directory test-beside-guests
 else
 	$(PYTHON) -m pytest tests/$(PART:guest=vm)
 endif
+
+# The guests take longest, so they begin first, and all that needs none runs meanwhile.
+test-beside-guests:
+	@$(MAKE) --no-print-directory check EXAMPLES=default
+	$(PYTHON) -m pytest tests --ignore tests/unit
 
 test-arm64: ## all tests for the guest in the arm64 one, which has a PMU: 15 minutes, where `make test` runs a few
 	@deploy/setup.sh test guest

@@ -17,7 +17,7 @@ from fixture_trees import FIXTURES
 from numaudit.cli.main import call
 from pages import TOP
 from scenarios import pod
-from top_screen import captured, screen
+from top_screen import PATIENCE, captured, screen
 
 SCHEMAS = schemas.files()
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))
@@ -145,8 +145,11 @@ def test_a_report_is_valid_by_the_files_of_the_documentation_and_none_is_left_ov
 
 
 @pytest.mark.parametrize("name", ["misaligned-node", "eight-nodes", "cgroup-v1"])
-def test_the_live_screen_of_a_captured_host_is_known(fixtures: Path, matches_golden: MatchesGolden, name: str) -> None:
+def test_the_live_screen_of_a_captured_host_is_known(
+    fixtures: Path, matches_golden: MatchesGolden, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """80 columns and 24 lines; then those of its first container's page that fit."""
+    monkeypatch.setattr("numaudit.cli.observe.top_feed.MAPPINGS_BUDGET", PATIENCE)  # a busy machine needs more than two
 
     async def draw() -> str:
         async with screen(captured(fixtures / name)) as shown:

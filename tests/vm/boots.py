@@ -1,4 +1,4 @@
-"""The boots of one test run: a process of its own, which prints the name of each kernel whose guests have ended.
+"""The boots of one test run: a process of its own, which leaves a file for each kernel whose guests have ended.
 
 A few guests run at once, each on one CPU of this host. When each kernel has had its guest, one whose tests still run
 gets a second one, and both share what is left (`shares.py`). A guest that dies fails the test that it was at; what it
@@ -170,8 +170,9 @@ class Kernel:
             self._run_failed_ones_again()
         except BaseException:
             self.endings.append(f"guest {self.plan.kernel}: {traceback.format_exc()}")
-        self.plan.ended.write_text(json.dumps(self.endings))
-        print(self.plan.kernel, flush=True)
+        whole = self.plan.ended.with_suffix(".new")
+        whole.write_text(json.dumps(self.endings))
+        whole.rename(self.plan.ended)
 
     def _next(self) -> int:
         self._boots += 1

@@ -5,7 +5,6 @@ Inside a guest this file is loaded, too.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -14,7 +13,7 @@ import pytest
 
 import guest
 import kernels
-from background import Background
+from background import Background, can_boot
 from numaudit.errors import Unavailable
 
 IN_GUEST = "NUMAUDIT_GUEST" in os.environ
@@ -105,28 +104,19 @@ BACKGROUND = pytest.StashKey[Background]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """It is known now what is to run: the guests begin, and whoever needs their results waits for them."""
+    """It is known now what is to run: the guests begin, unless they have, and whoever needs their results waits."""
     if IN_GUEST or session.config.option.collectonly:
         return
     wanted: dict[str, list[str]] = {}
     for item in session.items:
         kernel = _kernel_of(item)
-        if kernel is not None and _can_boot(kernel):
+        if kernel is not None and can_boot(kernel):
             wanted.setdefault(kernel, []).append(item.callspec.params["inside"])  # type: ignore[attr-defined]
     if not wanted:
         return
     if hasattr(session.config, "workerinput"):
         raise pytest.UsageError("the guests run beside each other by themselves: leave out -n")
-    slowest_first = sorted(wanted, key=lambda kernel: not kernel.startswith("arm64"))
-    session.config.stash[BACKGROUND] = Background({kernel: wanted[kernel] for kernel in slowest_first})
-
-
-def _can_boot(kernel: str) -> bool:
-    """Where it cannot, the tests' fixture says why."""
-    with contextlib.suppress(Unavailable):
-        guest.require_tools(kernels.find(kernel))
-        return True
-    return False
+    session.config.stash[BACKGROUND] = Background.under_way(wanted) or Background.start(wanted)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

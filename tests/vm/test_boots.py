@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
+import background
 import boots
 import inside_tests
 import kernels
+from background import Background
 from boots import Kernel, Plan
 from guest import Completed, Guest, GuestDied, Job
 from inside_tests import INSIDE, Inside
@@ -86,7 +88,7 @@ def test_a_second_guest_boots_only_for_what_the_first_has_not_claimed(kernel: Ne
     assert {result.outcome for result in one.plan.results().values()} == {"passed"}
 
 
-def test_a_kernel_has_ended_when_its_last_guest_has(kernel: NewKernel, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_kernel_has_ended_when_its_last_guest_has(kernel: NewKernel) -> None:
     def guest(job: Job) -> None:
         if job.folder.name == "boot-1":
             claim(job, "test_a")
@@ -99,7 +101,6 @@ def test_a_kernel_has_ended_when_its_last_guest_has(kernel: NewKernel, capfd: py
 
     one = kernel(guest)
     one.boot()
-    assert capfd.readouterr().out == "6.12\n"
     assert set(one.plan.results()) == set(TESTS)
     assert [ending.partition(":")[0][-6:] for ending in one.plan.endings()] == ["boot-2", "boot-1"]
 
@@ -182,6 +183,50 @@ def test_a_bug_of_the_runner_is_told_and_ends_the_kernel(kernel: NewKernel) -> N
     one = kernel(guest)
     one.boot()
     assert "ZeroDivisionError" in one.plan.endings()[0]
+
+
+@pytest.fixture
+def under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in place of the one that boots guests; it waits for the end of its input."""
+    plan = Plan("6.12", tmp_path / "6.12", [*TESTS])
+    plan.folder.mkdir()
+    boots.write([plan], tmp_path / "plan.json")
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        monkeypatch.setenv(background.UNDER_WAY, f"{process.pid} {tmp_path}")
+        yield process
+
+
+def test_guests_that_are_under_way_are_waited_for_and_not_stopped(under_way: subprocess.Popen[bytes]) -> None:
+    found = Background.under_way({"6.12": TESTS[1:]})
+    assert found is not None
+    plan = found.plans["6.12"]
+    plan.ended.write_text('["guest 6.12: 4 tests"]')
+    assert found.ended("6.12").endings() == ["guest 6.12: 4 tests"]
+    found.stop()
+    assert under_way.poll() is None and plan.folder.exists()
+
+
+def test_guests_whose_process_has_ended_fail_the_tests_that_wait_for_them(under_way: subprocess.Popen[bytes]) -> None:
+    found = Background.under_way({"6.12": TESTS})
+    assert found is not None
+    under_way.kill()
+    for _ in range(2):  # as it ends, and when nothing is left of it
+        with pytest.raises(pytest.fail.Exception, match=r"boots\.py ended before the guests of 6\.12"):
+            found.ended("6.12")
+        under_way.wait()
+
+
+@pytest.mark.parametrize("tests", [{"6.1": TESTS[:1]}, {"6.12": ["test_d.py::test_one"]}])
+def test_guests_under_way_without_a_wanted_test_are_not_waited_for(
+    under_way: subprocess.Popen[bytes], tests: Mapping[str, Sequence[str]]
+) -> None:
+    assert under_way.poll() is None
+    assert Background.under_way(tests) is None
+
+
+def test_where_nobody_has_started_guests_none_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(background.UNDER_WAY, raising=False)
+    assert Background.under_way({"6.12": TESTS}) is None
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:

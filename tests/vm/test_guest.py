@@ -1,6 +1,7 @@
 """Every test in inside/, run in four-node guests: one item here for each test and kernel (see inside_tests.py).
 
-The guests boot in the background once it is known what is to run (`boots.py`); here their results are waited for.
+The guests boot in the background (`background.py`), at the latest once it is known what is to run; here their results
+are waited for.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ LARGEST = MIB
 MOST_MEMORY = 8 * LARGEST
 
 
-def live(server: HostileServer, **ca: object) -> LiveKubelet:
+def live(server: HostileServer, deadline: float = DEADLINE, **ca: object) -> LiveKubelet:
     endpoint = Endpoint(server.url, **ca)  # type: ignore[arg-type]
-    return LiveKubelet(Host(), Client(Path("/nowhere")), endpoint=endpoint, deadline=DEADLINE, largest=LARGEST)
+    return LiveKubelet(Host(), Client(Path("/nowhere")), endpoint=endpoint, deadline=deadline, largest=LARGEST)
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def test_a_redirect_is_not_followed() -> None:
     server: list[HostileServer] = []
     with hostile(redirecting(server)) as one:
         server.append(one)
-        kubelet = live(one)
+        kubelet = live(one, deadline=LATE)
         with pytest.raises(Unavailable, match="status 302"):
             kubelet.pods()
         kubelet.close()

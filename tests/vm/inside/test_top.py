@@ -24,7 +24,7 @@ def remote() -> Iterator[Worker]:
 
 
 def test_remote_memory_is_seen_live_and_whose_it_is(remote: Worker) -> None:
-    with terminal(120, 40) as top:
+    with terminal(200, 40) as top:  # no long name of another test's cgroup crowds a column out
         top.run(f"{shlex.join(NUMAUDIT)} top --interval 1s --sort remote; echo ended with $?.")
         top.shows("every 1 s", ">/numaudit-top/remote", "EXPECTED")
         remote.order("touch")
