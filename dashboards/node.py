@@ -500,7 +500,7 @@ _KUBELET = Section(
         Stat(
             title="Pods a restart would refuse",
             description="The kubelet would not admit this number of its running pods again after a restart of "
-            "itself, and after a reboot. `numaudit state forecast` names them.",
+            "itself, and after a reboot. `numaudit forecast` names them.",
             empty="Not known",
             queries=[
                 Query(

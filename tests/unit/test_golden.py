@@ -87,7 +87,7 @@ def test_the_page_of_a_captured_host_is_known(
 def test_the_headroom_of_a_captured_host_is_known(
     capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str
 ) -> None:
-    text = _output(capsys, "state", "headroom", "--root", str(fixtures / name))
+    text = _output(capsys, "headroom", "--root", str(fixtures / name))
     matches_golden(f"tests/golden/{name}.headroom.txt", text)
 
 
@@ -118,7 +118,7 @@ def test_the_room_that_a_pod_needs_is_known(
     suffix: str,
 ) -> None:
     (tmp_path / "pod.json").write_text(json.dumps(pod("large", memory, cpu="500m")))
-    arguments = ("explain", "-f", str(tmp_path / "pod.json"), "--make-room", *where, "-o", output)
+    arguments = ("fit", "-f", str(tmp_path / "pod.json"), "--make-room", *where, "-o", output)
     text = _output(capsys, *arguments)
     if output == "json":
         text = json_lines.written(without_times(text))

@@ -16,7 +16,7 @@ from numaudit import __version__
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
 from numaudit.cli.limits import host_is_full, limit_reached
 from numaudit.cli.messages import Messages
-from numaudit.errors import InputError, NumauditError, printable
+from numaudit.errors import InputError, NumauditError, nearest, printable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -34,8 +34,11 @@ VERBS = {
     "report": Verb("observe", "Show where each container's memory is, and whether it was promised there."),
     "top": Verb("observe", "Show the report live: sort, filter, or open one container."),
     "topology": Verb("observe", "Show NUMA nodes, CPUs, distances, memory and huge pages."),
+    "explain": Verb("manager", "Explain what a pod was promised, why, and what it got."),
+    "fit": Verb("manager", "Show whether a pod would be admitted here, why not, and what would let it in."),
+    "headroom": Verb("observe", "Show how much memory the kubelet can still promise."),
+    "forecast": Verb("manager", "Show which pods a restart of the kubelet would refuse or move."),
     "state": Verb("manager", "Decode, verify or compare the kubelet's checkpoints."),
-    "explain": Verb("manager", "Explain why a pod is admitted or refused, or what a running one got."),
     "simulate": Verb("manager", "Simulate which pods a kubelet admits on a described machine."),
     "doctor": Verb("observe", "Check what this host can measure, and why not the rest."),
     "run": Verb("manager", "Run a command on NUMA nodes of its own, without Kubernetes."),
@@ -47,8 +50,13 @@ VERBS = {
     "fleet": Verb("service", "Show a cluster's worst containers, and where a pod would fit."),
     "metrics": Verb("service", "List the agent's metrics."),
     "config": Verb("service", "Show and check the agent's settings."),
+    "completion": Verb("service", "Print the script with which a shell completes numaudit's words."),
     "help": Verb("service", "Print the help of a verb, or the glossary."),
 }
+
+
+_MOVED: dict[tuple[str, ...], str] = {("state", "headroom"): "headroom", ("state", "forecast"): "forecast"}
+"""Words of earlier releases -> the verb that they are now."""
 
 
 def module_of(verb: str) -> str:
@@ -68,6 +76,14 @@ class _Verbs(click.Group):
         command = importlib.import_module(module_of(cmd_name)).command
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in VERBS:
+            but = "; `numaudit --help` lists the verbs"
+            raise click.UsageError(f"there is no verb {args[0]!r}{nearest(args[0], VERBS, but)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -107,7 +123,25 @@ def _open_outputs() -> None:
 def call(arguments: list[str]) -> int:
     """Run one command line; the exit code. Only messages for people go to stderr, never a traceback."""
     with contextlib.redirect_stderr(cast("TextIO", Messages(sys.stderr, arguments))):
-        return _call(arguments)
+        return _call(_as_of_today(arguments))
+
+
+def _as_of_today(arguments: list[str]) -> list[str]:
+    """The same command line in today's words; a note on stderr names them."""
+    old, now, rest = arguments[:2], _MOVED.get(tuple(arguments[:2])), arguments[2:]
+    if arguments[:1] == ["explain"] and any(_names_a_file(one) for one in arguments):
+        old, now, rest = ["explain", "-f"], "fit", arguments[1:]
+    if now is None:
+        return arguments
+    given = f"{now} -f" if now == "fit" else now
+    click.echo(f"numaudit: `numaudit {' '.join(old)}` is now `numaudit {given}`", err=True)
+    return [now, *rest]
+
+
+def _names_a_file(argument: str) -> bool:
+    """Is it -f of any spelling?"""
+    is_short = argument.startswith("-f")
+    return is_short or argument == "--file" or argument.startswith("--file=")
 
 
 def _call(arguments: list[str]) -> int:

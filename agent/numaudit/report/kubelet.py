@@ -39,7 +39,7 @@ class CheckpointReport(Value, frozen=True):
 
 
 class RestartReport(Value, frozen=True):
-    """The effect of a restart on the pods of this node; `numaudit state forecast` has each of them."""
+    """The effect of a restart on the pods of this node; `numaudit forecast` has each of them."""
 
     reboot: bool
     """Of the node, and not of the kubelet alone."""

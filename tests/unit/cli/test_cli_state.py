@@ -49,7 +49,8 @@ Capture = pytest.CaptureFixture[str]
 
 def run(capsys: Capture, *arguments: object, code: int = 0) -> str:
     """The standard output; the standard error is empty."""
-    assert call(["state", *map(str, arguments)]) == code
+    state = () if arguments[0] == "headroom" else ("state",)
+    assert call([*state, *map(str, arguments)]) == code
     out, err = capsys.readouterr()
     assert err == ""
     return out
@@ -650,7 +651,7 @@ def test_the_state_document_has_the_same_headroom_but_for_what_no_file_says(caps
 
 @pytest.mark.parametrize("host", sorted({sys.parent.name for sys in FIXTURES.glob("*/sys")} - WITH_A_KUBELET))
 def test_a_host_without_a_kubelet_has_no_headroom(capsys: Capture, host: str) -> None:
-    assert call(["state", "headroom", "--root", str(FIXTURES / host)]) == 3
+    assert call(["headroom", "--root", str(FIXTURES / host)]) == 3
     assert capsys.readouterr().err == (
         "numaudit: the kubelet's memory map is not known on this host: no kubelet: no "
         "process of that name is visible, and there is no "
@@ -676,5 +677,5 @@ def test_without_a_memory_map_the_headroom_says_why(
         (root / "var/lib/kubelet/memory_manager_state").write_bytes(file)
     settings = root / "etc/kubernetes/kubelet.yaml"
     settings.write_text(settings.read_text().replace("memoryManagerPolicy: Static", f"memoryManagerPolicy: {policy}"))
-    assert call(["state", "headroom", "--root", str(root)]) == 3
+    assert call(["headroom", "--root", str(root)]) == 3
     assert said in capsys.readouterr().err

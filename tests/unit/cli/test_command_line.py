@@ -48,7 +48,8 @@ def _run(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nope"], "No such command 'nope'"),
+        (["nope"], "there is no verb 'nope'; `numaudit --help` lists the verbs"),
+        (["hedroom"], "there is no verb 'hedroom'; did you mean headroom?"),
         (["--nope"], "No such option '--nope'"),
         (["report", "--nope"], "No such option '--nope'"),
         (["report", "one", "two"], "unexpected extra argument"),
@@ -313,3 +314,32 @@ def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, st
     done = _run([*COMMAND, "report", "-o", "wide", *root], environment=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "/name with spaces \\xe9" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        (["state", "headroom"], "headroom"),
+        (["state", "forecast"], "forecast"),
+        (["explain", "-f", "POD"], "fit -f"),
+        (["explain", "--file=POD"], "fit -f"),
+        (["explain", "-o", "json", "--file", "POD"], "fit -f"),
+    ],
+    ids=" ".join,
+)
+def test_words_of_earlier_releases_answer_and_name_those_of_today(
+    old: list[str], now: str, root: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = tmp_path / "pod.yaml"
+    pod.write_text("{metadata: {name: a}, spec: {containers: [{name: b}]}}")
+    given = [one.replace("POD", str(pod)) for one in old]
+    code = call([*given, *root])
+    before = capsys.readouterr()
+    is_fit = now == "fit -f"
+    assert (
+        before.err.splitlines()[0]
+        == f"numaudit: `numaudit {'explain -f' if is_fit else ' '.join(old)}` is now `numaudit {now}`"
+    )
+    today = ["fit", *given[1:]] if is_fit else [now]
+    assert call([*today, *root]) == code
+    assert capsys.readouterr() == (before.out, before.err.partition("\n")[2])

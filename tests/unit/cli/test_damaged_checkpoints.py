@@ -39,13 +39,15 @@ LINES: Mapping[str, Callable[[Mapping[CheckpointKind, Path], Path], list[list[st
         *([str(damaged), str(other)] for other in files.values() if other != damaged),
         *([str(other), str(damaged)] for other in files.values() if other != damaged),
     ],
-    "state forecast": lambda _, __: [[], ["--reboot", "-o", "json"], ["--kubernetes-version", "1.37"]],
-    "state headroom": lambda _, __: [[], ["-o", "json"]],
+    "forecast": lambda _, __: [[], ["--reboot", "-o", "json"], ["--kubernetes-version", "1.37"]],
+    "headroom": lambda _, __: [[], ["-o", "json"]],
     "state show": lambda _, damaged: [[], ["-o", "json"], [str(damaged)]],
     "state verify": lambda _, damaged: [[], ["--kubernetes-version", "1.31"], [str(damaged)]],
     "explain": lambda files, _: [
         [POD],
         [POD, "-o", "json"],
+    ],
+    "fit": lambda files, _: [
         ["-f", "pod.yaml"],
         ["-f", "pod.yaml", "--make-room", "-o", "json"],
         ["-f", "pod.yaml", "--memory-state", str(files[MEMORY])],
@@ -120,7 +122,7 @@ def test_explain_says_what_is_wrong_with_the_file_and_who_says_more(node: Host, 
     before = path.read_bytes()
     path.write_bytes(DAMAGES["cut"](before))
     try:
-        assert call(["explain", "-f", str(node.root.parent / "pod.yaml"), "--root", str(node.root)]) == 3
+        assert call(["fit", "-f", str(node.root.parent / "pod.yaml"), "--root", str(node.root)]) == 3
         error = capsys.readouterr().err
         assert "the kubelet does not start with it: could not restore state from checkpoint: unexpected end" in error
         assert "`numaudit state verify` says more" in error
@@ -135,7 +137,7 @@ def test_a_damaged_file_of_devices_leaves_devices_out_of_an_explanation(node: Ho
     before = path.read_bytes()
     path.write_bytes(DAMAGES["another checksum"](before))
     try:
-        assert call(["explain", "-f", str(node.root.parent / "pod.yaml"), "--root", str(node.root)]) == 0
+        assert call(["fit", "-f", str(node.root.parent / "pod.yaml"), "--root", str(node.root)]) == 0
         assert "checkpoint of its devices is damaged, so no device counts" in capsys.readouterr().err
     finally:
         path.write_bytes(before)

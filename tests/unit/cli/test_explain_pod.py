@@ -69,7 +69,7 @@ def test_a_refused_pod_has_a_page_with_the_rules_that_refused_it(capsys: Capture
     lines = page(capsys, "gu-toobig-numanode", "--root", str(fixtures / "kubernetes-four-nodes"))
     assert lines[:2] == ["default/gu-toobig-numanode", "refused"]
     assert any(line.startswith("    memory too-small: 0; 1; 2; 3") for line in lines)
-    assert lines[-1].startswith("  Run `numaudit explain -f pod.yaml --make-room`")
+    assert lines[-1].startswith("  Run `numaudit fit -f pod.yaml --make-room`")
 
 
 def test_without_the_log_the_admission_is_derived_alone(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
@@ -104,11 +104,9 @@ def test_a_name_that_is_not_there_is_said_before_anything_is_measured(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give either -f FILE"),
-        (["some-pod", "-f", "POD"], "give either -f FILE"),
-        (["some-pod", "--make-room"], "--make-room is for a pod that is not here yet"),
-        (["some-pod", "--fail-on-reject"], "--fail-on-reject is for a pod that is not here yet"),
-        (["-f", "POD", "--duration", "1s"], "--duration measures a pod that runs"),
+        ([], "Missing argument 'POD[/CONTAINER]'"),
+        (["some-pod", "-f", "POD"], "unexpected extra argument (some-pod)"),
+        (["some-pod", "--make-room"], "No such option '--make-room'"),
         (["gu-small-numanode", "--duration", "1s", "--root", "ROOT"], "--root reads a captured tree"),
         (["nobody", "--root", "ROOT"], "no container matches 'nobody'"),
         (["/system", "--root", "ROOT"], "is not a container of a pod"),

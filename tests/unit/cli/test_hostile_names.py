@@ -25,7 +25,7 @@ def _large_pod(root: Path) -> list[str]:
     spec = {"containers": [{"name": "app", "resources": LARGE}]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "large", "uid": "large"}, "spec": spec}
     (root / "large.json").write_text(json.dumps(pod))
-    return ["explain", "-f", str(root / "large.json"), "--make-room"]
+    return ["fit", "-f", str(root / "large.json"), "--make-room"]
 
 
 VIEWS: dict[str, View] = {
@@ -34,7 +34,7 @@ VIEWS: dict[str, View] = {
     "page": lambda _: ["explain", POD],
     "page of a pod without a promise": lambda _: ["explain", "ff58f962cbbc5044803ce6a615d4cf57"],
     "pages of refused pods": lambda _: ["explain", "3a439d32de7a0f8a2af2645b48fd3707"],
-    "headroom": lambda _: ["state", "headroom"],
+    "headroom": lambda _: ["headroom"],
     "state": lambda _: ["state", "show"],
     "room": _large_pod,
 }

@@ -110,25 +110,34 @@ def _state(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
     kept = str(root / "var/lib/kubelet/memory_manager_state")
     assert "gu-small-numanode" in _runs(capsys, "state", "show")
     _runs(capsys, "state", "verify")
-    forecast = ("state", "forecast", "-o", "json")
+    _runs(capsys, "state", "diff", kept)
+
+
+def _forecast(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
+    forecast = ("forecast", "-o", "json")
     elsewhere, captured = (
         json.loads(_runs(capsys, *forecast, *more))
         for more in ((), ("--root", str(FIXTURES / "kubernetes-four-nodes")))
     )
     assert elsewhere["pods"] == captured["pods"]
     assert {one["fate"] for one in elsewhere["pods"]} == {"kept"}
-    _runs(capsys, "state", "headroom")
-    _runs(capsys, "state", "diff", kept)
+
+
+def _headroom(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
+    _runs(capsys, "headroom")
 
 
 def _explain(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
     page = _runs(capsys, "explain", f"default/{REFUSED}")
     assert "log and the derivation agree" in page
+
+
+def _fit(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
     wanted = root / "pod.yaml"
     resources = {"cpu": "500m", "memory": "900Mi"}
     container = {"name": "app", "resources": {"requests": resources, "limits": resources}}
     wanted.write_text(json.dumps({"metadata": {"name": "a", "namespace": "b"}, "spec": {"containers": [container]}}))
-    room = _runs(capsys, "explain", "-f", str(wanted), "--make-room")
+    room = _runs(capsys, "fit", "-f", str(wanted), "--make-room")
     assert "default/gu-" in room
 
 
@@ -207,6 +216,9 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
     "report": _report,
     "state": _state,
     "explain": _explain,
+    "fit": _fit,
+    "headroom": _headroom,
+    "forecast": _forecast,
     "doctor": _doctor,
     "capture": _capture,
     "assert": _assert,
@@ -221,6 +233,7 @@ SILENT: dict[str, list[str]] = {
     "fleet": ["fleet", "--prometheus", "http://127.0.0.1:1"],
     "metrics": ["metrics"],
     "config": ["config", "reference"],
+    "completion": ["completion", "bash"],
     "help": ["help", "glossary"],
     "selftest": [],
     "calibrate": [],

@@ -106,15 +106,15 @@ RUNS: dict[str, Callable[[CountedKubelet], None]] = {
     "agent": _agent,
     "explain POD": _verb("explain", POD),
     "explain POD --duration": _verb("explain", POD, "--duration", "10ms"),
-    "explain -f": _verb("explain", "-f", "{pod}"),
+    "fit -f": _verb("fit", "-f", "{pod}"),
     "doctor": _verb("doctor"),
     "state show": _verb("state", "show"),
     "state verify": _verb("state", "verify"),
     "state verify FILE": _verb("state", "verify", "{memory}"),
     "state diff FILE": _verb("state", "diff", "{memory}"),
     "state diff FILE FILE": _verb("state", "diff", "{cpu}", "{cpu}"),
-    "state forecast": _verb("state", "forecast"),
-    "state headroom": _verb("state", "headroom"),
+    "forecast": _verb("forecast"),
+    "headroom": _verb("headroom"),
     "capture": _verb("capture", "{new}"),
 }
 

@@ -104,7 +104,7 @@ def _command(way: str, key: str, value: str, folder: Path, patch: pytest.MonkeyP
         case "--set as key":
             return ["config", "check", "--set", f"{value}={value}"]
         case "-f":
-            return ["explain", "-f", value]
+            return ["fit", "-f", value]
         case "POD":
             return ["explain", value, "--root", str(folder)]
         case "--fail-below" | "--fail-on":

@@ -1,4 +1,4 @@
-"""`numaudit state forecast` on a captured node, as it is and with another configuration."""
+"""`numaudit forecast` on a captured node, as it is and with another configuration."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def node(captured: Callable[[str], Host]) -> Host:
 
 
 def test_a_node_where_nothing_changed_keeps_its_pods(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["state", "forecast", "--root", str(node.root)]) == 0
+    assert call(["forecast", "--root", str(node.root)]) == 0
     out = capsys.readouterr().out
     assert "a restart of the kubelet changes nothing for its 6 Guaranteed pods" in out
     assert "default/gu-two-numanode" in out
 
 
 def test_the_document_keeps_to_its_schema(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["state", "forecast", "--reboot", "--root", str(node.root), "-o", "json"]) == 5
+    assert call(["forecast", "--reboot", "--root", str(node.root), "-o", "json"]) == 5
     document = json.loads(capsys.readouterr().out)
     validate(document, "RestartForecast")
     assert (document["reboot"], document["starts"], document["refusal"]) == (True, "at risk", None)
@@ -60,7 +60,7 @@ def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_
         body = configuration.get("kubeletconfig", configuration)
         body["reservedMemory"] = [{**one, "numaNode": (one["numaNode"] + 1) % 4} for one in body["reservedMemory"]]
         file.write_text(json.dumps(configuration))
-    assert call(["state", "forecast", "--root", str(copy)]) == 1
+    assert call(["forecast", "--root", str(copy)]) == 1
     out = capsys.readouterr().out
     assert (
         "the kubelet does not start after a restart of the kubelet: "
@@ -69,7 +69,7 @@ def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_
 
 
 def test_a_host_without_a_kubelet_says_so(captured: Callable[[str], Host], capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["state", "forecast", "--root", str(captured("single-node-hybrid").root)]) == 3
+    assert call(["forecast", "--root", str(captured("single-node-hybrid").root)]) == 3
     assert "no kubelet" in capsys.readouterr().err
 
 

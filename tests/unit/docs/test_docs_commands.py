@@ -76,7 +76,7 @@ def test_every_command_that_a_page_names_can_be_typed(page: Path) -> None:
 
 
 def test_a_command_that_is_not_there_would_be_noticed() -> None:
-    assert _wrong("numaudit forecast POD") == ["no verb 'forecast'"]
+    assert _wrong("numaudit forcast POD") == ["no verb 'forcast'"]
     assert _wrong("sudo .venv/bin/numaudit report --live") == ["no flag --live"]
     assert _wrong("numaudit state verify FILE --duration 10s") == ["no flag --duration"]
     assert _wrong("numaudit state verify [FILE] -o json") == []

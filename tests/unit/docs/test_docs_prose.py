@@ -12,9 +12,9 @@ from pages import TOP
 from plain_words import banned_words
 
 PROSE = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
-MOST_WORDS = 33_500
-"""Of all pages together, tables and code included, but without the list of metrics, which grows with them."""
-LIST_OF_METRICS = TOP / "docs/metrics.md"
+MOST_WORDS = 31_600
+"""Of all pages together, tables and code included, but without the lists of metrics and verbs, which grow with them."""
+GENERATED = {TOP / "docs/metrics.md", TOP / "docs/cli.md"}
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120
 MOST_WORDS_OF_ITEM = 40
@@ -83,7 +83,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_documentation_as_a_whole_is_short() -> None:
-    assert sum(words(page.read_text(encoding="utf-8")) for page in PROSE if page != LIST_OF_METRICS) <= MOST_WORDS
+    assert sum(words(page.read_text(encoding="utf-8")) for page in PROSE if page not in GENERATED) <= MOST_WORDS
 
 
 def test_what_is_too_long_or_badly_worded_would_be_noticed() -> None:

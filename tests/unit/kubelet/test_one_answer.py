@@ -99,14 +99,14 @@ def test_a_reboot_is_at_risk_before_it_and_refused_with_the_kubelets_words_after
     host = node_before("reboot", tmp_path / "host")
     assert check(host) == ("yes", "at risk")
     root = str(host.root)
-    assert call(["state", "forecast", "--root", root]) == 0
-    assert call(["state", "forecast", "--reboot", "--root", root]) == 5
+    assert call(["forecast", "--root", root]) == 0
+    assert call(["forecast", "--reboot", "--root", root]) == 5
     out = capsys.readouterr().out
     assert "a restart of the kubelet changes nothing for its 11 Guaranteed pods" in out
     assert "a reboot of the node is at risk" in out
     reboot(host)
     assert check(host) == ("no", "no")
-    assert call(["state", "forecast", "--root", root]) == 1
+    assert call(["forecast", "--root", root]) == 1
     (said,) = set(re.findall(r'Policy start error" err="([^"]+)"', log_after("reboot")))
     assert f"the kubelet does not start after a restart of the kubelet: {said}\n" in capsys.readouterr().out
 
@@ -155,7 +155,7 @@ def test_a_memory_file_that_is_gone_leaves_it_open_where_its_pods_go(
         found = forecast_on(node, Asked(), reboot=False)
         assert {one.fate for one in found.pods} == {"unknown"}
         assert (found.starts, found.is_safe) == ("yes", False)
-        assert call(["state", "forecast", "--root", str(node.root)]) == 5
+        assert call(["forecast", "--root", str(node.root)]) == 5
         assert "whose present nodes are not known" in capsys.readouterr().out
     finally:
         path.write_bytes(before)

@@ -134,7 +134,7 @@ def test_the_headroom_is_what_commands_can_really_have(lab: Lab, node: Path, cap
     commands = holding(lab, 600, 200)
     with ending(*commands.values()):
         (node / "memory_manager_state").write_bytes((lab.state / "memory_manager_state").read_bytes())
-        assert call(["state", "headroom", "-o", "json"]) == 0
+        assert call(["headroom", "-o", "json"]) == 0
         found = json.loads(capsys.readouterr().out)
         free = {one["numaNode"]: one["freeBytes"] for one in found["tables"] if one["type"] == "memory"}
         assert free == lab.free() == {0: 0, 1: 200 * MIB, 2: 200 * MIB, 3: NODE}
@@ -159,7 +159,7 @@ def test_who_is_named_to_make_room_makes_it_and_nobody_less_does(
         tree = this_host_with(tmp_path / "tree", names, container_name)
         pod = tmp_path / "pod.json"
         pod.write_text(json.dumps(manifest("large", "large", "1000Mi")))
-        assert call(["explain", "-f", str(pod), "--make-room", "--root", str(tree), "-o", "json"]) == 0
+        assert call(["fit", "-f", str(pod), "--make-room", "--root", str(tree), "-o", "json"]) == 0
         room = json.loads(capsys.readouterr().out)["makeRoom"]
         named = [one["name"] for one in room["pods"]]
         assert (named, room["exact"], room["unnamed"]) == (["command-1", "command-2"], True, 0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
-from numaudit.cli.manager import headroom
 from numaudit.containermanager.versions import LATEST, POD_LEVEL_GATE
 
 _FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True)
 
 
-def _kubelet_options(function: options.Function) -> options.Function:
+def kubelet_options(function: options.Function) -> options.Function:
+    """--kubernetes-version and --feature-gates of the kubelet that starts with a checkpoint."""
     version = click.option(
         "--kubernetes-version",
         metavar="V",
@@ -34,14 +34,12 @@ Examples:
   numaudit state verify /var/lib/kubelet/memory_manager_state
   numaudit state verify -o json --root ./captured
   numaudit state diff before/memory_manager_state after/memory_manager_state
-  numaudit state forecast --reboot
-  numaudit state headroom
   ssh node cat /var/lib/kubelet/memory_manager_state | numaudit state verify -
 Exit codes: 0 fine, 1 not valid or not the same, 2 usage, 3 this host has no checkpoint or may not be read.
 """
 )
 def command() -> None:
-    """Decode, verify or compare the kubelet's checkpoints, and foresee what a restart does with them."""
+    """Decode, verify or compare the kubelet's checkpoints."""
 
 
 @command.command(
@@ -55,7 +53,7 @@ Exit codes: 0 fine, 1 a file is damaged, 2 no such file or no checkpoint, 3 this
 )
 @click.argument("file", required=False, type=_FILE)
 @options.output("table", "json")
-@_kubelet_options
+@kubelet_options
 @options.root
 def show(**given: options.Given) -> None:
     """Decode FILE, or all checkpoints on this host.
@@ -87,7 +85,7 @@ Exit codes: 0 valid, 1 not valid or the kubelet does not start with it, 2 no che
     help="Configured policy of FILE's manager; without FILE, None or Static for memory and none or static for CPUs. By "
     "default it is as in the kubelet's configuration on this host.",
 )
-@_kubelet_options
+@kubelet_options
 @options.root
 def verify(**given: options.Given) -> None:
     """Verify FILE, or all checkpoints on this host.
@@ -121,31 +119,3 @@ def diff(**given: options.Given) -> None:
     from numaudit.cli.manager import state_work
 
     state_work.diff(**given)
-
-
-@command.command(
-    epilog="""\b
-Examples:
-  numaudit state forecast
-  numaudit state forecast --reboot
-  numaudit state forecast --kubernetes-version 1.37 -o json
-Exit codes: 0 every pod keeps its promise, 1 some do not, or the kubelet does not start, 3 unknown, 5 the kubelet may or
-may not start.
-"""
-)
-@click.option("--reboot", is_flag=True, help="Assume a reboot of the node: no container runs when the kubelet starts.")
-@_kubelet_options
-@options.output("table", "json")
-@options.root
-def forecast(**given: options.Given) -> None:
-    """Show which pods a restart of the kubelet would refuse or move.
-
-    The kubelet restarts with its present settings and files, or is upgraded to another version. `numaudit state verify`
-    says whether it starts with these files.
-    """
-    from numaudit.cli.manager import state_work
-
-    state_work.forecast(**given)
-
-
-command.add_command(headroom.command, "headroom")

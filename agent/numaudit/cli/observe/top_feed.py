@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from numaudit.cli.manager.placement import MAPPINGS_BUDGET, Admissions
+from numaudit.cli.manager.explain_work import MAPPINGS_BUDGET, Admissions
 from numaudit.cli.observe.report_ticks import Ticks
 from numaudit.cli.observe.report_view import View
 from numaudit.cli.observe.report_work import observe_whole

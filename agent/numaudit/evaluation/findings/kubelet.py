@@ -109,7 +109,7 @@ RULES = (
         "restart-refuses-pods",
         "warning",
         "Drain the pods that are named before the kubelet restarts, or undo the change of its configuration. "
-        "`numaudit state forecast` says more.",
+        "`numaudit forecast` says more.",
         _restart_refuses_pods,
     ),
     Rule(

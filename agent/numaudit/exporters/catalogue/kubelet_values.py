@@ -48,7 +48,7 @@ def problems(tick: ExportedTick) -> Values:
 
 
 def restart_starts(tick: ExportedTick) -> Values:
-    """The answer of `numaudit state forecast`, of which `restart_safe` is the part of each file."""
+    """The answer of `numaudit forecast`, of which `restart_safe` is the part of each file."""
     for one in tick.report.restarts:
         yield (str(one.reboot).lower(), one.starts), 1
 

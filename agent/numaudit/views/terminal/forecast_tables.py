@@ -1,4 +1,4 @@
-"""The table of `numaudit state forecast`, for people."""
+"""The table of `numaudit forecast`, for people."""
 
 from __future__ import annotations
 

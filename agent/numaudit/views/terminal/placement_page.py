@@ -63,7 +63,7 @@ def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
     yield "why", list(_why(one.admission))
     yield (
         "what to do",
-        ["Run `numaudit explain -f pod.yaml --make-room`. It says what would let the pod in now."],
+        ["Run `numaudit fit -f pod.yaml --make-room`. It says what would let the pod in now."],
     )
 
 

@@ -1,4 +1,4 @@
-"""`numaudit state headroom`: memory that the Memory Manager can still promise."""
+"""`numaudit headroom`: memory that the Memory Manager can still promise."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @click.command(
     epilog="""\b
 Examples:
-  numaudit state headroom
-  numaudit state headroom --root ./captured -o json
+  numaudit headroom
+  numaudit headroom --root ./captured -o json
 Exit codes: 0 fine, 3 this host has no memory map: no kubelet, policy None, or it may not be read.
 """
 )

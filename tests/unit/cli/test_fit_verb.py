@@ -1,4 +1,4 @@
-"""`numaudit explain -f`: of a captured host, of files, of the end of a scenario; its document and its exit codes."""
+"""`numaudit fit -f`: of a captured host, of files, of the end of a scenario; its document and its exit codes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_pod_is_explained_at_the_end_of_a_scenario(capsys: Capture, tmp_path: 
 def test_the_table_begins_with_the_sentence_and_ends_with_the_ways_in(capsys: Capture, tmp_path: Path) -> None:
     given = scenario(machine("128Gi", "128Gi"), [{"admit": pod("small", "1Gi")}])
     wide = write(tmp_path, "pod.yaml", pod("wide", "200Gi"))
-    assert call(["explain", "-f", wide, "--scenario", write(tmp_path, "scenario.yaml", given)]) == 0
+    assert call(["fit", "-f", wide, "--scenario", write(tmp_path, "scenario.yaml", given)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "default/wide: refused, rejected-group-rule"
     assert lines[1].startswith(
@@ -110,7 +110,7 @@ def test_a_node_may_be_described_by_files_alone(capsys: Capture, tmp_path: Path)
 
 def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a"))
-    assert call(["explain", "-f", wanted, "--root", str(fixtures / "single-node-hybrid")]) == 3
+    assert call(["fit", "-f", wanted, "--root", str(fixtures / "single-node-hybrid")]) == 3
     assert "--config FILE" in capsys.readouterr().err
 
 
@@ -125,7 +125,7 @@ def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path,
 def test_a_pod_that_is_none_is_refused(capsys: Capture, tmp_path: Path, change: Plain, message: str) -> None:
     wanted = write(tmp_path, "pod.yaml", {**pod("a"), **change})
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["explain", "-f", wanted, "--scenario", path]) == 2
+    assert call(["fit", "-f", wanted, "--scenario", path]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
@@ -135,14 +135,14 @@ def test_a_pod_that_is_none_is_refused(capsys: Capture, tmp_path: Path, change: 
 def test_a_device_that_no_plugin_has_registered_is_named(capsys: Capture, tmp_path: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a", **{"vendor.example/nic": "1"}))
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["explain", "-f", wanted, "--scenario", path]) == 0
+    assert call(["fit", "-f", wanted, "--scenario", path]) == 0
     assert "no device plugin has registered vendor.example/nic there" in capsys.readouterr().err
 
 
 def test_a_scenario_is_the_whole_node(capsys: Capture, tmp_path: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a"))
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["explain", "-f", wanted, "--scenario", path, "--kubernetes-version", "1.28"]) == 2
+    assert call(["fit", "-f", wanted, "--scenario", path, "--kubernetes-version", "1.28"]) == 2
     assert "describes the whole node" in capsys.readouterr().err
 
 
@@ -156,7 +156,7 @@ def test_the_pods_to_delete_are_named_as_kubectl_takes_them(capsys: Capture, tmp
         "kubectl delete pod -n default small",
     ]
     assert found["exact"]
-    assert call(["explain", "-f", wide, "--scenario", given, "--make-room"]) == 0
+    assert call(["fit", "-f", wide, "--scenario", given, "--make-room"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-6].startswith("Making room: deleting 2 pods would let it in, and no smaller set would")
     assert lines[-5] == "  kubectl delete pod -n default other"
@@ -165,7 +165,7 @@ def test_the_pods_to_delete_are_named_as_kubectl_takes_them(capsys: Capture, tmp
 
 def test_a_pod_that_fits_needs_no_room(capsys: Capture, tmp_path: Path) -> None:
     given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["explain", "-f", write(tmp_path, "pod.yaml", pod("a")), "--scenario", given, "--make-room"]) == 0
+    assert call(["fit", "-f", write(tmp_path, "pod.yaml", pod("a")), "--scenario", given, "--make-room"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "default/a: fits here by NUMA rules only: admitted, aligned-single"
     assert lines[-1] == "Making room: no pod has to be deleted."
@@ -229,7 +229,7 @@ def test_a_static_pod_is_nothing_for_kubectl(capsys: Capture, tmp_path: Path, fi
 def test_a_pod_whose_name_no_command_could_take_stays(capsys: Capture, tmp_path: Path) -> None:
     hostile = pod("--all", "9Gi")
     given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), [{"admit": hostile}]))
-    code = call(["explain", "-f", write(tmp_path, "pod.yaml", pod("b", "5Gi")), "--scenario", given, "--make-room"])
+    code = call(["fit", "-f", write(tmp_path, "pod.yaml", pod("b", "5Gi")), "--scenario", given, "--make-room"])
     out, err = capsys.readouterr()
     assert "kubectl delete" not in out
     assert code == 2 or "Left out: 1 of the pods here" in out, err

@@ -1,4 +1,4 @@
-"""`numaudit explain -f` on a node of a real cluster: who still lives there, and what the node has left as a whole."""
+"""`numaudit fit -f` on a node of a real cluster: who still lives there, and what the node has left as a whole."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def manifest(folder: Path, value: dict[str, Any]) -> str:
 
 def explained(capsys: Capture, wanted: str, root: Path, *options: str, code: int = 0) -> tuple[dict[str, Any], str]:
     """The document and the text."""
-    arguments = ["explain", "-f", wanted, "--root", str(root), *options]
+    arguments = ["fit", "-f", wanted, "--root", str(root), *options]
     assert call([*arguments, "-o", "json"]) == code
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     validate(document, "Explanation")

@@ -1,0 +1,55 @@
+"""`numaudit fit`: would a kubelet admit this pod, and if not, what would let it in? Its options."""
+
+from __future__ import annotations
+
+import click
+
+from numaudit.cli import options
+from numaudit.containermanager.versions import POD_LEVEL_GATE
+
+_FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit fit -f pod.yaml
+  numaudit fit -f pod.yaml --make-room
+  numaudit fit -f pod.yaml -o json --root ./captured
+  numaudit fit -f pod.yaml --machine machine.json --config kubelet.yaml
+  numaudit fit -f pod.yaml --scenario docs/examples/walk-through.yaml
+Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here,
+5 with --fail-on-reject when pods in the checkpoints may be gone, so the outcome is unknown.
+"""
+)
+@click.option("-f", "--file", "pod", type=_FILE, required=True, help="File with the pod (v1 Pod), in YAML or JSON.")
+@options.output("table", "json")
+@click.option("--scenario", type=_FILE, help="Scenario at whose end the pod is admitted, as for `numaudit simulate`.")
+@click.option(
+    "--machine", type=_FILE, help="Description of the machine, as in a scenario or from `numaudit topology -o json`."
+)
+@click.option("--config", "configuration", type=_FILE, help="Configuration file of the kubelet (KubeletConfiguration).")
+@click.option("--memory-state", type=_FILE, help="State file of the Memory Manager (memory_manager_state).")
+@click.option("--cpu-state", type=_FILE, help="State file of the CPU Manager (cpu_manager_state).")
+@click.option("--device-state", type=_FILE, help="State file of the Device Manager (kubelet_internal_checkpoint).")
+@click.option(
+    "--kubernetes-version", metavar="V", help="Version of the kubelet, by default the host's, else the newest."
+)
+@click.option("--feature-gates", metavar=f"{POD_LEVEL_GATE}=BOOL", help="Feature gates of the kubelet.")
+@click.option(
+    "--make-room",
+    "with_room",
+    is_flag=True,
+    help="Name the smallest set of pods whose deletion would let it in. Nothing is deleted.",
+)
+@click.option("--fail-on-reject", is_flag=True, help="Exit with 1 when the pod is refused.")
+@options.root
+def command(**given: options.Given) -> None:
+    """Show whether a kubelet would admit a pod, why not, and what would let it in.
+
+    The node is this host, a captured one (--root), the end of a --scenario, or described by files. A node from
+    --machine has only the pods in its state files.
+    """
+    from numaudit.cli.manager.fit_work import run
+
+    run(**given)

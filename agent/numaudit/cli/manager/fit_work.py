@@ -1,0 +1,207 @@
+"""Would a node admit a pod that is not here yet? The work of `numaudit fit`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import click
+
+from numaudit.api import explanation_document
+from numaudit.cli import json_output, options
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli.manager.scenario_files import ScenarioFiles
+from numaudit.config import yaml_document
+from numaudit.containermanager.pod.names import PodName, can_be_typed, full_name
+from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.predicates import EPHEMERAL_STORAGE, node_requests
+from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version, read_feature_gates
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kubelet.host_files import node_on
+from numaudit.kubelet.questions.node_here import state_of
+from numaudit.kubelet.questions.pods_here import PodsHere
+from numaudit.kubelet.questions.starting import Asked
+from numaudit.memorymanager.admission import Admission, NodeState
+from numaudit.scenario.document import Document
+from numaudit.scenario.explanation import depends_on, explain
+from numaudit.scenario.files import Files
+from numaudit.scenario.holdings import who_may_leave
+from numaudit.scenario.make_room import MakeRoom, make_room
+from numaudit.scenario.reading import read_manifest, read_scenario, read_setup, read_state_files, unknown_devices
+from numaudit.scenario.simulation import simulate
+from numaudit.scenario.values import Setup
+from numaudit.topology.quantity import ZERO
+
+_OTHER_FILES = "the files that were given may be of another node"
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    setup: Setup
+    state: NodeState
+    pods: PodsHere
+    notices: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
+
+    @classmethod
+    def of_files(cls, setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> Self:
+        """A node whose pods are known by state files at least."""
+        state = state_of(setup, files, pods, storage)
+        return cls(setup, state, pods, doubtful=tuple(uid for uid in state.pods if pods.is_doubtful(uid)))
+
+
+def run(
+    *,
+    pod: Path,
+    output: str,
+    scenario: Path | None,
+    machine: Path | None,
+    configuration: Path | None,
+    memory_state: Path | None,
+    cpu_state: Path | None,
+    device_state: Path | None,
+    kubernetes_version: str | None,
+    feature_gates: str | None,
+    with_room: bool,
+    fail_on_reject: bool,
+    root: Path | None,
+) -> None:
+    """Print what the options ask for. Raises InputError for options that do not fit, and Unavailable."""
+    given = {"memory": memory_state, "cpu": cpu_state, "devices": device_state}
+    gates = read_feature_gates(feature_gates) if feature_gates else {}
+    host: Host | None = None
+    if scenario is not None:
+        others = [machine, configuration, *given.values(), kubernetes_version, feature_gates, root]
+        if any(one is not None for one in others):
+            raise InputError("--scenario describes the whole node: give only -f beside it")
+        node = _end_of(scenario)
+    else:
+        changes = {"machine": machine, "kubelet": configuration}
+        head = {name: str(path) for name, path in changes.items() if path is not None}
+        asked = _Asked(
+            head, {name: path for name, path in given.items() if path is not None}, kubernetes_version, gates
+        )
+        host = None if len(head) == len(changes) else options.host(root)
+        node = _described(asked) if host is None else _here(host, asked)
+    manifest = read_manifest(yaml_document.read(pod, "the pod"))
+    found = explain(node.setup, node.state, manifest)
+    doubt = _doubt(node, found.admission)
+    room = _room(node, manifest) if with_room else None
+    ignored = [
+        f"no device plugin has registered {name} there, so it does not count"
+        for name in unknown_devices(manifest, node.setup.devices)
+    ]
+    notices = (*node.setup.started[1], *node.notices, *ignored)
+    for notice in notices:
+        click.echo(f"numaudit: {notice}", err=True)
+    shown = explanation_document.explanation(
+        found, node.setup.kubelet.topology.policy, notices, room, doubt, _not_added_up(node, manifest)
+    )
+    if output == "json":
+        if host is None:
+            json_output.of_no_host("Explanation", shown)
+        else:
+            json_output.of_host("Explanation", shown, host)
+    else:
+        from numaudit.views.terminal import explanation_tables, terminal
+
+        explanation_tables.print_explanation(shown, terminal.console())
+    if fail_on_reject and doubt is not None and doubt.decides:
+        click.get_current_context().exit(EXIT_INCONCLUSIVE)
+    if fail_on_reject and not found.admission.admitted:
+        click.get_current_context().exit(EXIT_FINDINGS)
+
+
+def _doubt(node: _Node, admission: Admission) -> explanation_document.Doubt | None:
+    doubtful = node.doubtful
+    if not doubtful:
+        return None
+    names = [full_name(one.namespace, one.pod, uid, None) for uid, one in _named(node, doubtful)]
+    decides = depends_on(node.setup.kubelet, node.state, admission, doubtful)
+    return explanation_document.Doubt(names, node.pods.problem or "", decides)
+
+
+def _named(node: _Node, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
+    return ((uid, node.pods.names.get(uid, PodName(None, None, None))) for uid in uids)
+
+
+def _not_added_up(node: _Node, manifest: Pod) -> str | None:
+    """The reason why what the pods of the node ask for together was not counted, or not all of it; None = it was."""
+    if node.state.capacity is None:
+        return node.pods.problem
+    if manifest.is_critical:
+        return "the pod is critical: a kubelet that lacks room for it evicts others"
+    asks_for_storage = node_requests(manifest).get(EPHEMERAL_STORAGE, ZERO).nano > 0
+    if asks_for_storage and EPHEMERAL_STORAGE not in node.state.capacity.allocatable:
+        return "how much ephemeral storage the node has is not known"
+    return None
+
+
+def _room(node: _Node, manifest: Pod) -> MakeRoom:
+    """Only pods that kubectl can name are to leave; one of no known name has its UID for one."""
+    pods = [node.state.pods[uid] for uid in who_may_leave(node.setup.kubelet, node.state, manifest)]
+    unnamed = [
+        one.uid for one in pods if one.name == one.uid or not (can_be_typed(one.name) and can_be_typed(one.namespace))
+    ]
+    return make_room(node.setup.kubelet, node.state, manifest, unnamed=unnamed, doubtful=len(node.doubtful))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Description of the node by the command line."""
+
+    head: dict[str, str]
+    """`machine` and `kubelet` -> file."""
+    state: dict[str, Path]
+    version: str | None
+    gates: dict[str, bool]
+
+    def setup(self, before: Setup | None) -> Setup:
+        value = {**self.head, "kubernetesVersion": self.version, "featureGates": self.gates or None}
+        return read_setup(Document("the command line", value), _open, before)
+
+    def files(self) -> Files:
+        if not self.state:
+            return Files()
+        value = {name: str(path) for name, path in self.state.items()}
+        return read_state_files(Document("the command line", value), _open)
+
+
+def _open(name: str, what: str) -> Document:
+    return yaml_document.read(Path(name), what)
+
+
+def _end_of(scenario: Path) -> _Node:
+    played = simulate(read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open))
+    setup = played.steps[-1].setup if played.steps else played.scenario.setup
+    return _Node(setup, played.state, PodsHere(problem="a scenario does not say what else is on the node"))
+
+
+def _described(asked: _Asked) -> _Node:
+    setup = asked.setup(None)
+    pods = PodsHere(problem="files do not say what else is on the node")
+    return _Node.of_files(setup, asked.files(), pods)
+
+
+def _here(host: Host, asked: _Asked) -> _Node:
+    """This host, but for what files say. A captured machine or another configuration may not fit its state files."""
+    version = None if asked.version is None else parse_version(asked.version)
+    try:
+        here = node_on(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
+    except Unavailable as reason:
+        raise Unavailable(
+            f"{reason}; run as root, or name one with --config FILE, or a whole node with --scenario FILE"
+        ) from None
+    try:
+        setup = asked.setup(here.setup) if asked.head or asked.gates or asked.version else here.setup
+        files = asked.files() if asked.state or "machine" in asked.head else here.files
+        pods = here.pods if files is here.files else replace(here.pods, active=(), problem=_OTHER_FILES)
+        return replace(_Node.of_files(setup, files, pods, here.storage), notices=here.notices)
+    except InputError as error:
+        if asked.head or asked.state:
+            raise
+        raise Unavailable(f"{error}; `numaudit state verify` says more") from None
