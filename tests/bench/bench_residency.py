@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from goals import at_most
+from numaudit.engine.cgroup_walks import _Decoders
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory.cgroup_rows import Residents
 from short import pick, repetitions, run
 
 CGROUPS = pick(1000, short=40)
@@ -51,7 +51,7 @@ def main() -> None:
                     walked.allowed(id_)
 
             def changed() -> None:
-                walks._decode = Residents()
+                walks._decode = _Decoders()
                 look()
 
             unlike, alike = _cpu_seconds(changed), _cpu_seconds(look)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from numaudit.containers.inventory import Census
 from numaudit.errors import Absent, NumauditError, ParseError, Unavailable
@@ -20,7 +20,7 @@ from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import numa_stat
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
-from numaudit.kernel.memory.cgroup_rows import Residents, RowLayout, Walked
+from numaudit.kernel.memory.cgroup_rows import AllowedSets, How, Residents, RowLayout, Walked
 from numaudit.kernel.memory.walk_proof import LATE_PAGES, Contradiction, Rows, WalkProof
 from numaudit.kernel.tracing import btf
 from numaudit.kernel.tracing.bpf_map import count_possible_cpus
@@ -53,23 +53,32 @@ _log = logging.getLogger(__name__)
 class WalkedNow:
     """The result of a walk, proven as far as it is used."""
 
-    def __init__(
-        self, walked: Walked, decode: Residents, rows: Sequence[str], nodes: Sequence[int], zeros: frozenset[str]
-    ) -> None:
-        """`rows` and `nodes` are those of the root's file, which all cgroups have."""
-        self.ids = frozenset(walked.ids)
+    def __init__(self, walked: Walked, decode: _Decoders, how: How) -> None:
+        self.ids = decode.ids(walked)
         self.root = walked.ids[0]
-        self._walked = walked
-        self._decode = decode
-        self._rows, self._nodes, self._zeros = rows, nodes, zeros
+        self._walked, self._how, self._decode = walked, how, decode
 
     def residents(self, hugetlb: BytesByNode | None) -> Mapping[int, Resident]:
         """Cgroup id -> its memory, descendants included. `hugetlb` is that of each cgroup, where it is not None."""
-        return self._decode.decode(self._walked, self._rows, self._zeros, self._nodes, hugetlb)
+        return self._decode.residents.decode(self._walked, replace(self._how, hugetlb=hugetlb))
 
     def allowed(self, cgroup: int) -> Allowed | None:
         """The effective cpuset; None = it has none of its own, or was not there."""
-        return self._walked.allowed.get(cgroup)
+        return self._decode.allowed.decode(self._walked).get(cgroup)
+
+
+@dataclass(slots=True)
+class _Decoders:
+    """Of the walks of one loading, from tick to tick."""
+
+    residents: Residents = field(default_factory=Residents)
+    allowed: AllowedSets = field(default_factory=AllowedSets)
+    _ids: tuple[list[int], frozenset[int]] = ([], frozenset())
+
+    def ids(self, walked: Walked) -> frozenset[int]:
+        if walked.ids != self._ids[0]:
+            self._ids = walked.ids, frozenset(walked.ids)
+        return self._ids[1]
 
 
 @dataclass(slots=True)
@@ -85,7 +94,7 @@ class CgroupWalks:
     """The same of this tick's; None = there was none."""
     _walk: ResidencyWalk | None = None
     _proof: WalkProof = field(default_factory=lambda: WalkProof(0))
-    _decode: Residents = field(default_factory=Residents)
+    _decode: _Decoders = field(default_factory=_Decoders)
     _loading: threading.Thread | None = None
     _loaded: ResidencyWalk | Exception | None = None
     """Result of the thread, written once, at its end."""
@@ -149,7 +158,7 @@ class CgroupWalks:
     def _load(self, cgroups: int, machine: Machine) -> None:
         most, nodes = max(_LEAST_CGROUPS, 2 * cgroups), machine.with_memory.mask.bit_length()
         self._proof = WalkProof(LATE_PAGES * machine.page_size * count_possible_cpus(self.host))
-        self._compared_at, self._decode = None, Residents()
+        self._compared_at, self._decode = None, _Decoders()
         target, arguments = self._load_in_thread, (most, nodes, machine.page_size)
         self._loading = threading.Thread(target=target, args=arguments, name="cgroup walk", daemon=True)
         self._loading.start()
@@ -200,7 +209,16 @@ class CgroupWalks:
             return [_ROOT]
         if self._compared_at is not None:
             return [_ROOT, *random.sample(groups, min(_SOME, len(groups)))]
-        return [_ROOT, *_largest(walk.walk(), groups)]
+        return [_ROOT, *self._largest(walk.walk(), groups)]
+
+    def _largest(self, walked: Walked, groups: Sequence[Cgroup]) -> list[Cgroup]:
+        """Those with the most memory, and one of each of the first different cpusets."""
+        place_of, allowed = walked.place_of, self._decode.allowed.decode(walked)
+        sizes = [anon + file for anon, file in zip(walked.sizes("anon"), walked.sizes("file"), strict=True)]
+        here = [group for group in groups if group.id in place_of]
+        here.sort(key=lambda group: sizes[place_of[group.id]], reverse=True)
+        unlike = {allowed.get(group.id): group for group in reversed(here)}
+        return list(dict.fromkeys([*here[:_LARGEST], *list(unlike.values())[:_LARGEST]]))
 
     def _compared(self, walk: ResidencyWalk, sample: Sequence[Cgroup]) -> WalkedNow:
         """One walk between two readings of the sample's files."""
@@ -209,21 +227,22 @@ class CgroupWalks:
         if root is None:
             raise Unavailable("the root cgroup's memory.numa_stat cannot be read")
         rows, nodes = self._rows(walk, root.rows), tuple(root.rows["anon"])
-        walked = walk.walk()
+        zeros = self._proof.zeros({row: root.rows[row] for row in rows})
+        walked = walk.walk(unused=zeros)
         self._note_seconds(walk)
+        allowed = self._decode.allowed.decode(walked)
         for group in sample:
             earlier = before[group.path]
-            place = 0 if group is _ROOT else walked.row_of.get(group.id)
+            place = 0 if group is _ROOT else walked.place_of.get(group.id)
             if earlier is not None and place is not None and walked.has_memory(place):
                 found = walked.of_cgroup(place, rows, nodes)
-                self._compare(group, earlier, found, walked.allowed.get(walked.ids[place]))
+                self._compare(group, earlier, found, allowed.get(walked.ids[place]))
         if len(sample) > 1:
             self._compared_at = time.monotonic()
-        zeros = self._proof.zeros({row: root.rows[row] for row in rows})
         waiting = [row for row in self._proof.unproven(rows) if row not in zeros]
         if waiting:
             raise Absent(f"files are read until the walk is proven: not yet are the rows {', '.join(waiting)}")
-        return WalkedNow(walked, self._decode, rows, nodes, zeros)
+        return WalkedNow(walked, self._decode, How(tuple(rows), nodes, zeros, None))
 
     def _compare(self, group: Cgroup, before: _Files, found: Rows, allowed: Allowed | None) -> None:
         """Raises Contradiction."""
@@ -283,14 +302,3 @@ class _Files:
 
     rows: Rows
     allowed: Allowed | None
-
-
-def _largest(walked: Walked, groups: Sequence[Cgroup]) -> list[Cgroup]:
-    """Those with the most memory, and one of each of the first different cpusets."""
-    nodes = range(walked.layout.nodes)
-    columns = [walked.values(row, node) for row in ("anon", "file") for node in nodes]
-    sizes = [sum(cells) for cells in zip(*columns, strict=True)]
-    here = [group for group in groups if group.id in walked.row_of]
-    here.sort(key=lambda group: sizes[walked.row_of[group.id]], reverse=True)
-    unlike = {walked.allowed.get(group.id): group for group in reversed(here)}
-    return list(dict.fromkeys([*here[:_LARGEST], *list(unlike.values())[:_LARGEST]]))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory.cgroup_layout import WORD
+from numaudit.kernel.memory.cgroup_layout import KERNEL_ROWS, WORD
 from numaudit.kernel.memory.cgroup_rows import RowLayout, Walked
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import ProgramType
@@ -25,7 +26,9 @@ from numaudit.probes.reasons import ProbeRefusal, Reason
 NAME = "residency"
 _FUNCTION = "bpf_iter_cgroup"
 _PROGRAM = "residency_at_cgroup"
-_ROWS = "residency_rows"
+_HEAD, _ROWS = "residency_head", "residency_rows"
+_MOST_COLUMNS, _MOST_COUNTERS, _MOST_NODES = 16, 128, 128
+"""In the head. Before its columns, with 3 words for each, is the number of cgroups and that of failed reads."""
 
 
 class MoreCgroups(Unavailable):
@@ -41,11 +44,14 @@ def request(types: Btf, layout: RowLayout, cgroups: int) -> ProbeRequest:
     function = types.function(_FUNCTION)
     if function is None:
         raise ProbeRefusal(Reason.UNSUPPORTED, "this kernel has no BPF iterator over cgroups, as Linux 6.1 has")
+    if layout.kernel.length > _MOST_COUNTERS or layout.nodes > _MOST_NODES:
+        sizes = f"{layout.kernel.length} counters by cgroup and node, and {layout.nodes} nodes"
+        raise ProbeRefusal(Reason.UNSUPPORTED, f"this kernel has {sizes}; the walk has room for 128 of each")
     return ProbeRequest(
         NAME,
         (Program(_PROGRAM, ProgramType.TRACING, btf_id=function.id, is_iterator=True),),
-        (_ROWS,),
-        entries={_ROWS: cgroups + 1},
+        (_HEAD, _ROWS),
+        entries={_ROWS: cgroups},
         value_sizes={_ROWS: layout.width * WORD},
         numbers=_numbers(layout),
     )
@@ -57,14 +63,20 @@ def _numbers(layout: RowLayout) -> dict[str, int]:
     return {
         "RESIDENCY_DIRECTORY": kernel.directory,
         "RESIDENCY_ID": kernel.id,
+        "RESIDENCY_FLAGS": kernel.flags,
+        "RESIDENCY_VISIBLE": kernel.visible,
         "RESIDENCY_OF_MEMORY": kernel.memory,
         "RESIDENCY_OF_NODES": kernel.nodes,
         "RESIDENCY_NODES": layout.nodes,
         "RESIDENCY_COUNTERS": kernel.counters,
         "RESIDENCY_COUNTERS_BY_POINTER": kernel.counters_is_pointer,
         "RESIDENCY_WORDS": kernel.words,
-        "RESIDENCY_COUNTERS_AT": layout.counters_at * WORD,
         "RESIDENCY_COUNTERS_SIZE": kernel.length * WORD,
+        "RESIDENCY_COLUMNS": len(kernel.rows),
+        "RESIDENCY_COLUMNS_AT": layout.columns_at * WORD,
+        "RESIDENCY_FIRST_OF_KERNEL": next(
+            (place for place, row in enumerate(kernel.rows) if row in KERNEL_ROWS), len(kernel.rows)
+        ),
         "RESIDENCY_HAS_CPUSET": has_cpuset,
         "RESIDENCY_OF_CPUSET": 0 if cpuset is None else cpuset.css,
         "RESIDENCY_ALLOWED_NODES": 0 if cpuset is None else cpuset.nodes.offset,
@@ -98,39 +110,42 @@ class ResidencyWalk:
         self._loaded = loaded
         self.layout = layout
         self._most = cgroups
-        size = (cgroups + 1) * layout.width * WORD
-        self._map = mmap.mmap(loaded.maps[_ROWS], -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
-        self._words = memoryview(self._map).cast("q")
+        self._head = _map(loaded.maps[_HEAD], 2 + 3 * _MOST_COLUMNS + _MOST_COUNTERS + _MOST_NODES)
+        self._rows = _map(loaded.maps[_ROWS], cgroups * layout.width)
         group = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._link = bpf.open_cgroup_iterator(loaded.programs[_PROGRAM], group)
-        except OSError:
-            self._unmap()
-            raise
         finally:
             os.close(group)
         self.seconds = 0.0
         """Upper bound of the time that the newest walk held the kernel's mutex of cgroups."""
 
-    def walk(self) -> Walked:
-        """Every cgroup now. Not for several threads. Raises OSError, MoreCgroups; Unavailable for unreadable memory."""
-        words, width = self._words, self.layout.width
-        words[0] = words[1] = 0
+    def walk(self, unused: Collection[str] = ()) -> Walked:
+        """Every cgroup now; the rows `unused` of memory.numa_stat add nothing to what the program works out.
+
+        Not for several threads. Raises OSError, MoreCgroups; Unavailable for unreadable memory.
+        """
+        head = self._head
+        head[0] = head[1] = 0
+        for column, (row, counter) in enumerate(self.layout.kernel.rows.items()):
+            at = 2 + 3 * column
+            head[at], head[at + 1], head[at + 2] = counter.index, counter.unit, 0 if row in unused else -1
         began = time.perf_counter()
         bpf.iterate(self._link)
         self.seconds = time.perf_counter() - began
-        count, failed = words[0], words[1]
+        count, failed = head[0], head[1]
         if count > self._most:
             raise MoreCgroups(count)
         if failed or not count:
             raise Unavailable(f"{failed} reads of the kernel's memory failed during a walk over {count} cgroups")
-        return Walked(words[width : (count + 1) * width].tobytes(), self.layout)
+        return Walked(self._rows[: count * self.layout.width].tobytes(), self.layout)
 
     def close(self) -> None:
         os.close(self._link)
-        self._unmap()
         self._loaded.close()
 
-    def _unmap(self) -> None:
-        self._words.release()
-        self._map.close()
+
+def _map(descriptor: int, words: int) -> memoryview:
+    """The first words of a map's values; it is unmapped with the last reference. Raises OSError."""
+    size = -(-words * WORD // mmap.PAGESIZE) * mmap.PAGESIZE
+    return memoryview(mmap.mmap(descriptor, size)).cast("q")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from made_btf import btf_of, described
+from made_rows import made_row
 from numaudit.containers.inventory import Census
 from numaudit.engine import cgroup_walks
 from numaudit.engine.cgroup_walks import CgroupWalks, WalkedNow
@@ -72,19 +73,16 @@ class Walk(ResidencyWalk):
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.layout, self.closed = kernel, LAYOUT, False
 
-    def walk(self) -> Walked:
+    def walk(self, unused: Collection[str] = ()) -> Walked:
         self.kernel.walks += 1
         self.seconds = self.kernel.seconds
         if self.kernel.failing:
             raise self.kernel.failing.pop()
         words = array("q")
         for id_, counters in self.kernel.counters.items():
-            row = [id_, 3, 0b11, 0b1111] + [0] * (LAYOUT.width - 4)
-            for name, value in counters.items():
-                for node in (0, 1):
-                    at = LAYOUT.counters_at + node * LAYOUT.kernel.length + LAYOUT.kernel.rows[name].index
-                    row[at] = self.kernel.walked(id_, name, value)
-            words.extend(row)
+            found = {name: self.kernel.walked(id_, name, value) for name, value in counters.items()}
+            nodes = {name: [size, size] for name, size in found.items()}
+            words.extend(made_row(LAYOUT, id_, nodes, masks=(0b11, 0b1111), unused=unused))
         return Walked(words.tobytes(), LAYOUT)
 
     def close(self) -> None:

@@ -101,6 +101,9 @@ CSS = {"pointer": {"struct": "cgroup_subsys_state", "size": 200}}
         (_as("lruvec_stats", "state", {"array": NUMBER, "length": 34}), "has 34 counters"),
         (_no_value("node_stat_item", "NR_VM_NODE_STAT_ITEMS"), "no NR_VM_NODE_STAT_ITEMS"),
         (_no_value("cgroup_subsys_id", "memory_cgrp_id"), "no memory_cgrp_id"),
+        (_without("cgroup_subsys_state", "flags"), "no cgroup_subsys_state.flags"),
+        (_as("cgroup_subsys_state", "flags", NUMBER), "cgroup_subsys_state.flags is of another type"),
+        (_no_value("", "CSS_VISIBLE"), "no CSS_VISIBLE"),
     ],
 )
 def test_a_type_that_is_gone_or_another_is_a_reason(kernel: str, change: Change, words: str) -> None:
@@ -117,6 +120,20 @@ def test_an_order_that_does_not_come_out_as_long_as_the_kernels_is_not_used(kern
     del types["enums"]["node_stat_item"][item]
     with pytest.raises(Unavailable, match="their order is not known"):
         _layout(types)
+
+
+def test_a_kernel_that_does_not_name_what_every_cgroup_has_is_a_reason() -> None:
+    types = copy.deepcopy(described("6.1"))
+    del types["enums"]["node_stat_item"]["NR_SHMEM"]
+    with pytest.raises(Unavailable, match="no NR_SHMEM"):
+        _layout(types)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_controller_that_is_switched_on_has_a_flag(kernel: str) -> None:
+    found = _layout(described(kernel))
+    assert found.visible == 8
+    assert found.flags in (76, 84)
 
 
 @pytest.mark.parametrize("kernel", ["6.12", "6.18"])

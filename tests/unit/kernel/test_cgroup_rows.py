@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 
 import pytest
 
 from made_btf import btf_of, described
+from made_rows import BOTH, made_row
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
-from numaudit.kernel.memory.cgroup_rows import Residents, RowLayout, Walked
+from numaudit.kernel.memory.cgroup_rows import AllowedSets, How, Residents, RowLayout, Walked
 from numaudit.kernel.memory.numa_stat import resident_v2
 from numaudit.kernel.tracing.btf import Btf
-from numaudit.snapshot import Allowed
+from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 NODES = (0, 1, 3)
-BOTH = 3
+MASKS = (0b1011, -1, 0b1)
 Counters = Mapping[int, Mapping[str, list[int]]]
 """Cgroup id -> row -> counters by node."""
 
@@ -26,17 +27,21 @@ def _layout(kernel: str = "6.12") -> RowLayout:
     return RowLayout.of(cgroup_layout(Btf(btf_of(described(kernel))), 4096), nodes=4, cpus=70)
 
 
-def _rows(layout: RowLayout, counters: Counters, found: int = BOTH) -> bytes:
+def _walked(
+    layout: RowLayout, counters: Counters, found: int = BOTH, unused: Collection[str] = (), masks: Sequence[int] = MASKS
+) -> Walked:
     words = array("q")
     for id_, rows in counters.items():
-        row = [0] * layout.width
-        row[:2] = [id_, found]
-        row[2:5] = [0b1011, -1, 0b1]
-        for name, values in rows.items():
-            for node, value in enumerate(values):
-                row[layout.counters_at + node * layout.kernel.length + layout.kernel.rows[name].index] = value
-        words.extend(row)
-    return words.tobytes()
+        words.extend(made_row(layout, id_, rows, masks=masks, found=found, unused=unused))
+    return Walked(words.tobytes(), layout)
+
+
+def _how(rows: Iterable[str], hugetlb: BytesByNode | None = None, zeros: Collection[str] = ()) -> How:
+    return How(tuple(rows), NODES, frozenset(zeros), hugetlb)
+
+
+def _decoded(walked: Walked, how: How) -> Mapping[int, Resident]:
+    return Residents().decode(walked, how)
 
 
 def _text(layout: RowLayout, rows: Mapping[str, list[int]]) -> bytes:
@@ -57,14 +62,14 @@ def _made_up(layout: RowLayout, random: Random, cgroups: int) -> dict[int, dict[
 def test_a_row_is_decoded_to_what_the_file_says(kernel: str) -> None:
     layout = _layout(kernel)
     counters = _made_up(layout, Random(kernel), 50)
-    found = Walked(_rows(layout, counters), layout).residents(list(layout.kernel.rows), (), NODES, None)
+    found = _decoded(_walked(layout, counters), _how(layout.kernel.rows))
     assert found == {id_: resident_v2(_text(layout, rows), None) for id_, rows in counters.items()}
 
 
 def test_what_the_kernel_does_not_count_is_none_and_what_is_0_everywhere_is_0() -> None:
     layout = _layout()
-    walked = Walked(_rows(layout, {7: {"anon": [1, 2, 3, 4], "shmem": [9, 9, 9, 9], "file": [5, 5, 5, 5]}}), layout)
-    found = walked.residents(["anon", "shmem", "file"], ["shmem"], NODES, {})[7]
+    counters = {7: {"anon": [1, 2, 3, 4], "shmem": [9, 9, 9, 9], "file": [5, 5, 5, 5]}}
+    found = _decoded(_walked(layout, counters, unused=["shmem"]), _how(["anon", "shmem", "file"], {}, ["shmem"]))[7]
     assert (found.kernel, found.mapped, found.hugetlb) == (None, None, {})
     assert (found.anon, found.shmem) == ({0: 4096, 1: 8192, 3: 16384}, {0: 0, 1: 0, 3: 0})
     assert found.file == {0: 20480, 1: 20480, 3: 20480}
@@ -72,11 +77,11 @@ def test_what_the_kernel_does_not_count_is_none_and_what_is_0_everywhere_is_0() 
 
 def test_a_cgroup_without_the_controllers_has_neither_memory_nor_a_cpuset() -> None:
     layout = _layout()
-    walked = Walked(_rows(layout, {7: {"anon": [1, 1, 1, 1]}}, found=0) + _rows(layout, {8: {}}, found=2), layout)
-    assert walked.residents(["anon", "shmem", "file"], (), NODES, None) == {}
-    assert walked.values("anon", 0) == [0, 0]
-    assert walked.allowed.keys() == {8}
-    assert walked.allowed[8] == Allowed(NodeSet.parse("0-1,3"), CpuSet.parse("0-64"))
+    rows = _walked(layout, {7: {"anon": [1, 1, 1, 1]}}, found=0).rows + _walked(layout, {8: {}}, found=2).rows
+    walked = Walked(rows, layout)
+    assert _decoded(walked, _how(["anon", "shmem", "file"])) == {}
+    assert not walked.has_memory(0)
+    assert AllowedSets().decode(walked) == {8: Allowed(NodeSet.parse("0-1,3"), CpuSet.parse("0-64"))}
 
 
 def test_a_kernel_that_does_not_say_where_its_cpusets_are_shows_none() -> None:
@@ -84,33 +89,44 @@ def test_a_kernel_that_does_not_say_where_its_cpusets_are_shows_none() -> None:
     del types["structs"]["cpuset"]["members"]["css"]
     layout = RowLayout.of(cgroup_layout(Btf(btf_of(types)), 4096), nodes=4, cpus=70)
     assert (layout.node_words, layout.cpu_words) == (0, 0)
-    rows = array("q", [7, BOTH, *[0] * (layout.width - 2)])
-    assert Walked(rows.tobytes(), layout).allowed == {}
+    assert AllowedSets().decode(_walked(layout, {7: {}}, found=1, masks=())) == {}
 
 
 def test_walk_after_walk_gives_what_each_alone_gives_and_the_same_values_for_unchanged_rows() -> None:
     layout, random, decode = _layout(), Random(1), Residents()
-    rows = list(layout.kernel.rows)
+    how = _how(layout.kernel.rows)
     counters = _made_up(layout, random, 40)
     for step in range(60):
-        walked = Walked(_rows(layout, counters, found=BOTH if step % 7 else 0), layout)
-        before = decode.decode(walked, rows, (), NODES, None)
-        assert before == walked.residents(rows, (), NODES, None)
-        again = decode.decode(
-            Walked(_rows(layout, counters, found=BOTH if step % 7 else 0), layout), rows, (), NODES, None
-        )
-        assert all(again[id_] is one for id_, one in before.items())
-        for id_ in random.sample(sorted(counters), 3):
+        found = BOTH if step % 7 else 0
+        walked = _walked(layout, counters, found)
+        before = decode.decode(walked, how)
+        assert before == _decoded(walked, how)
+        assert decode.decode(_walked(layout, counters, found), how) is before
+        changed = random.sample(sorted(counters), 3)
+        for id_ in changed:
             counters[id_]["anon"] = [random.randrange(999) for _ in range(4)]
+        again = decode.decode(_walked(layout, counters, found), how)
+        assert all(again[id_] is one for id_, one in before.items() if id_ not in changed)
         if step % 3:
             del counters[random.choice(sorted(counters))]
         if step % 4:
             counters[1000 + step] = {"file": [step] * 4}
 
 
+def test_cpusets_of_walk_after_walk_are_those_of_the_newest() -> None:
+    layout, decode = _layout(), AllowedSets()
+    first = decode.decode(_walked(layout, {7: {}, 8: {}}))
+    assert decode.decode(_walked(layout, {7: {"anon": [1, 1, 1, 1]}, 8: {}})) is first
+    narrow = decode.decode(_walked(layout, {7: {}, 8: {}}, masks=(0b1, 0b1, 0)))
+    assert narrow[8] == Allowed(NodeSet.of(0), CpuSet.of(0))
+    assert decode.decode(_walked(layout, {8: {}})).keys() == {8}
+    assert decode.decode(_walked(layout, {8: {}}, found=1)) == {}
+
+
 def test_zeros_that_are_proven_meanwhile_are_decoded_again() -> None:
     layout, decode = _layout(), Residents()
-    walked = Walked(_rows(layout, {7: {"shmem": [1, 1, 1, 1], "file": [1, 1, 1, 1]}}), layout)
+    counters = {7: {"shmem": [1, 1, 1, 1], "file": [1, 1, 1, 1]}}
     rows = ("anon", "shmem", "file")
-    assert decode.decode(walked, rows, ["shmem"], NODES, None)[7].shmem == dict.fromkeys(NODES, 0)
-    assert decode.decode(walked, rows, [], NODES, None)[7].shmem == dict.fromkeys(NODES, 4096)
+    unproven = decode.decode(_walked(layout, counters, unused=["shmem"]), _how(rows, zeros=["shmem"]))
+    assert unproven[7].shmem == dict.fromkeys(NODES, 0)
+    assert decode.decode(_walked(layout, counters), _how(rows))[7].shmem == dict.fromkeys(NODES, 4096)

@@ -165,8 +165,12 @@ def test_more_cgroups_than_rows_are_read_by_files_until_there_is_room(monkeypatc
             assert _walking(observer).residency.keys() == snapshot.residency.keys()
 
 
-def test_where_memory_is_not_counted_the_group_above_has_the_bytes() -> None:
+@pytest.mark.parametrize("handed_down", ["", "+io"])
+def test_where_memory_is_not_counted_the_group_above_has_the_bytes(handed_down: str) -> None:
+    """With `io`, which needs the memory controller, the kernel has that one without files."""
     with cgroup(f"{TOP}/plain") as parent, _observer() as observer:
+        for above in (CGROUPS, CGROUPS / "numaudit-lab", CGROUPS / TOP, parent.path):
+            (above / "cgroup.subtree_control").write_text(handed_down)
         child = parent.path / "uncounted"
         child.mkdir()
         try:

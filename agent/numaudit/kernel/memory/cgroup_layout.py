@@ -32,7 +32,10 @@ _ROWS = {
     "slab_reclaimable": "NR_SLAB_RECLAIMABLE_B",
     "slab_unreclaimable": "NR_SLAB_UNRECLAIMABLE_B",
 }
-"""Row of memory.numa_stat -> its counter."""
+"""Row of memory.numa_stat -> its counter. The order is that of the columns of a walk (bpf/residency.bpf.c)."""
+_REQUIRED = ("anon", "file", "shmem")
+KERNEL_ROWS = frozenset({"kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable"})
+"""Rows that are wanted as a sum: the last ones."""
 _IN_BYTES = ("slab_reclaimable", "slab_unreclaimable")
 _IN_KIB = ("kernel_stack",)
 _COMPACTED = (
@@ -89,6 +92,10 @@ class CgroupLayout:
     """struct cgroup: its directory."""
     id: int
     """struct kernfs_node: the directory's inode, which is the cgroup's id."""
+    flags: int
+    """struct cgroup_subsys_state, with which each controller's own structure begins."""
+    visible: int
+    """A bit of the flags: the controller is switched on here. Otherwise another one needs it, and it has no files."""
     memory: int
     """struct cgroup: its struct mem_cgroup, or NULL."""
     nodes: int
@@ -101,7 +108,7 @@ class CgroupLayout:
     length: int
     """Number of counters of a node."""
     rows: Mapping[str, KernelCounter]
-    """Row of memory.numa_stat -> its counter, as far as this kernel has it."""
+    """Row of memory.numa_stat -> its counter, as far as this kernel has it; anon, file and shmem are the first."""
     cpuset: CpusetLayout | None
     """None = this kernel has none, or does not say where."""
 
@@ -126,9 +133,10 @@ def cgroup_layout(btf: Btf, page_size: int) -> CgroupLayout:
     inode, number = _member(btf, "kernfs_node", "id")
     if (number.kind, number.size) != ("int", WORD):
         raise _other("kernfs_node.id")
+    flags, visible = _visible(btf)
     return CgroupLayout(
-        directory, inode, subsystems + memory, nodes, counters, stats.kind == "pointer", words, state.length,
-        _rows(btf, state.length, page_size), _cpuset(btf),
+        directory, inode, flags, visible, subsystems + memory, nodes, counters, stats.kind == "pointer", words,
+        state.length, _rows(btf, state.length, page_size), _cpuset(btf),
     )  # fmt: skip
 
 
@@ -148,11 +156,25 @@ def _rows(btf: Btf, length: int, page_size: int) -> dict[str, KernelCounter]:
             )
         place = {item: index for index, item in enumerate(order)}
         found = {row: place.get(item) for row, item in _ROWS.items()}
+    lacking = [_ROWS[row] for row in _REQUIRED if found[row] is None]
+    if lacking:
+        raise Unavailable(f"this kernel's BTF has no {lacking[0]} in enum {_ITEMS}")
     return {row: KernelCounter(index, _unit(row, page_size)) for row, index in found.items() if index is not None}
 
 
 def _unit(row: str, page_size: int) -> int:
     return 1 if row in _IN_BYTES else 1024 if row in _IN_KIB else page_size
+
+
+def _visible(btf: Btf) -> tuple[int, int]:
+    """Offset of the flags, and the flag."""
+    flags, number = _member(btf, "cgroup_subsys_state", "flags")
+    if (number.kind, number.size) != ("int", 4):
+        raise _other("cgroup_subsys_state.flags")
+    visible = btf.constant("CSS_VISIBLE")
+    if visible is None:
+        raise Unavailable("this kernel's BTF has no CSS_VISIBLE")
+    return flags, visible
 
 
 def _cpuset(btf: Btf) -> CpusetLayout | None:

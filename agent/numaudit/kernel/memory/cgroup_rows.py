@@ -1,16 +1,17 @@
 """Rows of 64-bit words, one for each cgroup, as the program of bpf/residency.bpf.c writes them. Pure.
 
-Columns are cut out of all rows at once, which takes a tenth of the time that row by row does.
+Rows are compared as bytes, and only those are decoded that are not as they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
-from operator import add
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from struct import Struct
+from typing import NamedTuple
 
-from numaudit.kernel.memory.cgroup_layout import WORD, CgroupLayout
+from numaudit.kernel.memory.cgroup_layout import KERNEL_ROWS, WORD, CgroupLayout
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -18,8 +19,8 @@ _MEMORY, _CPUSET = 1, 2
 _HEAD = 2
 """Words before the masks: the cgroup's id, and which parts were found."""
 _BITS = 64
-_KERNEL = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
-"""Rows wanted only as a sum."""
+_PLAIN_FILE, _KERNEL = "file without shmem", "kernel"
+"""Columns that the program works out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,21 @@ class RowLayout:
         return _HEAD + self.node_words
 
     @property
-    def counters_at(self) -> int:
+    def columns_at(self) -> int:
         return self.cpus_at + self.cpu_words
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Each has a word for every node: the rows of memory.numa_stat, and what the program works out."""
+        return (*self.kernel.rows, _PLAIN_FILE, _KERNEL)
+
+    @property
     def width(self) -> int:
-        return self.counters_at + self.nodes * self.kernel.length
+        return self.columns_at + self.nodes * len(self.columns)
+
+    def starts(self) -> dict[str, int]:
+        """Column -> where its words begin."""
+        return {column: self.columns_at + self.nodes * place for place, column in enumerate(self.columns)}
 
 
 class Walked:
@@ -60,164 +70,156 @@ class Walked:
 
     def __init__(self, rows: bytes, layout: RowLayout) -> None:
         """`rows`: a whole number of them."""
-        self._bytes = rows
-        self._words = memoryview(rows).cast("q")
+        self.rows = rows
         self.layout = layout
+        self._words = memoryview(rows).cast("q")
         self.ids: list[int] = self._words[:: layout.width].tolist()
 
     @cached_property
-    def row_of(self) -> dict[int, int]:
+    def place_of(self) -> dict[int, int]:
         """Cgroup id -> its place."""
         return {id_: place for place, id_ in enumerate(self.ids)}
 
-    @cached_property
-    def _found(self) -> list[int]:
-        found: list[int] = self._words[1 :: self.layout.width].tolist()
-        return found
+    def has_memory(self, place: int) -> bool:
+        """Is memory counted for this very cgroup?"""
+        return bool(self._words[place * self.layout.width + 1] & _MEMORY)
 
-    @cached_property
-    def _all_have_memory(self) -> bool:
-        return all(found & _MEMORY for found in self._found)
-
-    def values(self, row: str, node: int) -> list[int]:
-        """Bytes of a row of memory.numa_stat on one node, by place; the kernel shows what is below 0 as 0, too.
-
-        0 where memory is not counted. Raises KeyError when this kernel has no such counter.
-        """
-        counter, layout = self.layout.kernel.rows[row], self.layout
-        start = layout.counters_at + node * layout.kernel.length + counter.index
-        unit, numbers = counter.unit, self._words[start :: layout.width].tolist()
-        if not any(numbers):
-            return numbers
-        if not self._all_have_memory or min(numbers) < 0:
-            both = zip(numbers, self._found, strict=True)
-            return [number * unit if number > 0 and found & _MEMORY else 0 for number, found in both]
-        return numbers if unit == 1 else [number * unit for number in numbers]
+    def sizes(self, row: str) -> list[int]:
+        """Bytes of a row of memory.numa_stat on all nodes, by place; any number where memory is not counted."""
+        start, width = self.layout.starts()[row], self.layout.width
+        nodes = [self._words[start + node :: width].tolist() for node in range(self.layout.nodes)]
+        return [sum(cells) for cells in zip(*nodes, strict=True)]
 
     def of_cgroup(self, place: int, rows: Collection[str], nodes: Collection[int]) -> dict[str, dict[int, int]]:
         """Row -> node -> bytes of one cgroup."""
+        at, words = place * self.layout.width, self._words
+        starts = self.layout.starts()
+        return {row: {node: words[at + starts[row] + node] for node in nodes} for row in rows}
+
+    def each(self) -> list[bytes]:
+        """The rows."""
+        return [row for (row,) in Struct(f"{self.layout.width * WORD}s").iter_unpack(self.rows)]
+
+    def masks(self) -> list[tuple[int, bytes]]:
+        """The parts that were found, and the masks, by place."""
         layout = self.layout
-        start = place * layout.width + layout.counters_at
-        counters = layout.kernel.rows
-        return {
-            row: {
-                node: max(0, self._words[start + node * layout.kernel.length + counters[row].index])
-                * counters[row].unit
-                for node in nodes
-            }
-            for row in rows
-        }
-
-    def has_memory(self, place: int) -> bool:
-        """Is memory counted for this very cgroup?"""
-        return bool(self._found[place] & _MEMORY)
-
-    @cached_property
-    def allowed(self) -> dict[int, Allowed]:
-        """Cgroup id -> its effective cpuset, of those that have one of their own."""
-        layout, rows = self.layout, self._bytes
-        if not layout.node_words:
-            return {}
-        size, first, end = layout.width * WORD, _HEAD * WORD, layout.counters_at * WORD
-        each = zip(self.ids, self._found, range(0, len(rows), size), strict=True)
-        return {
-            id_: _allowed(rows[at + first : at + end], layout.node_words) for id_, found, at in each if found & _CPUSET
-        }
-
-    def residents(
-        self, rows: Sequence[str], zeros: Collection[str], nodes: Sequence[int], hugetlb: BytesByNode | None
-    ) -> dict[int, Resident]:
-        """Cgroup id -> its memory, as memory.numa_stat has it with these rows and nodes. `zeros` are 0 everywhere.
-
-        `hugetlb` is that of all cgroups, where it is not None.
-        """
-        columns = {row: self._columns([] if row in zeros else [row], nodes) for row in rows if row not in _KERNEL}
-        summed = [row for row in rows if row in _KERNEL]
-        shmem = columns["shmem"]
-        file = [_less(*pair) if any(pair[1]) else pair[0] for pair in zip(columns["file"], shmem, strict=True)]
-        kernel = self._columns([row for row in summed if row not in zeros], nodes) if summed else None
-        none = [None] * len(self.ids)
-
-        def by_node(lists: list[list[int]] | None) -> Sequence[BytesByNode | None]:
-            return none if lists is None else [dict(zip(nodes, one, strict=True)) for one in zip(*lists, strict=True)]
-
-        found = zip(
-            self.ids, self._found, by_node(columns["anon"]), by_node(shmem), by_node(file),
-            by_node(columns.get("hugetlb")) if hugetlb is None else [hugetlb] * len(self.ids),
-            by_node(kernel), by_node(columns.get("file_mapped")), strict=True,
-        )  # fmt: skip
-        return {
-            id_: Resident(anon, shmem, file, huge, kernel, None, mapped)
-            for id_, what, anon, shmem, file, huge, kernel, mapped in found
-            if what & _MEMORY
-        }
-
-    def unlike(self, earlier: Walked) -> Walked:
-        """The cgroups that are new, or whose row has changed."""
-        size = self.layout.width * WORD
-        now, before = self._bytes, earlier._bytes
-        if self.ids == earlier.ids:
-            pieces = [
-                now[at : at + size] for at in range(0, len(now), size) if now[at : at + size] != before[at : at + size]
-            ]
-        else:
-            place_of, pieces = earlier.row_of, []
-            for at, id_ in zip(range(0, len(now), size), self.ids, strict=True):
-                place = place_of.get(id_)
-                if place is None or now[at : at + size] != before[place * size : (place + 1) * size]:
-                    pieces.append(now[at : at + size])
-        return Walked(b"".join(pieces), self.layout)
-
-    def _columns(self, rows: Sequence[str], nodes: Sequence[int]) -> list[list[int]]:
-        """For each node, the sums of the rows by place."""
-        if not rows:
-            return [[0] * len(self.ids) for _ in nodes]
-        return [reduce(_sums, (self.values(row, node) for row in rows)) for node in nodes]
+        size, rest = (layout.columns_at - _HEAD) * WORD, (layout.width - layout.columns_at) * WORD
+        return list(Struct(f"=8xQ{size}s{rest}x").iter_unpack(self.rows))
 
 
-def _sums(some: list[int], others: list[int]) -> list[int]:
-    return list(map(add, some, others))
+@dataclass(frozen=True, slots=True)
+class How:
+    """Way to decode rows."""
 
-
-def _less(all_: list[int], part: list[int]) -> list[int]:
-    """The kernel's counters are read one after the other, so a part may be larger than all."""
-    return [size - taken if size > taken else 0 for size, taken in zip(all_, part, strict=True)]
+    rows: tuple[str, ...]
+    """Of memory.numa_stat, as this kernel has them."""
+    nodes: tuple[int, ...]
+    """That they have."""
+    zeros: frozenset[str]
+    """Rows that are 0 everywhere, whatever their columns have."""
+    hugetlb: BytesByNode | None
+    """Of each cgroup; None = as the row hugetlb has it."""
 
 
 @dataclass(slots=True)
 class Residents:
-    """Decodes walk after walk; a cgroup whose row is as before has the same value as before."""
+    """Decodes walk after walk; a cgroup whose row is as before has the very value of before."""
 
-    _earlier: tuple[object, Walked, dict[int, Resident]] | None = None
-    """Layout, walk and result of the previous decoding."""
+    _before: _Decoded | None = None
 
-    def decode(
-        self,
-        walked: Walked,
-        rows: Sequence[str],
-        zeros: Collection[str],
-        nodes: Sequence[int],
-        hugetlb: BytesByNode | None,
-    ) -> dict[int, Resident]:
-        """As `Walked.residents`."""
-        how = (walked.layout, tuple(rows), frozenset(zeros), tuple(nodes), hugetlb)
-        if self._earlier is None or self._earlier[0] != how:
-            found = walked.residents(rows, zeros, nodes, hugetlb)
-        else:
-            _, before, values = self._earlier
-            changed = walked.unlike(before)
-            found = dict(values)
-            for id_, one in changed.residents(rows, zeros, nodes, hugetlb).items():
-                if (
-                    found.get(id_) != one
-                ):  # what the same is stays the very same value, so that its judgement can be kept
-                    found[id_] = one
-            for id_ in found.keys() - walked.row_of.keys() | {
-                id_ for id_, place in changed.row_of.items() if not changed.has_memory(place)
-            }:
-                found.pop(id_, None)
-        self._earlier = how, walked, found
+    def decode(self, walked: Walked, how: How) -> Mapping[int, Resident]:
+        """Cgroup id -> its memory, as memory.numa_stat has it, descendants included."""
+        before = self._before
+        if before is None or (before.how, before.walked.layout) != (how, walked.layout):
+            nothing = Walked(b"", walked.layout)
+            before = _Decoded(how, _decoder(walked.layout, how), nothing, [], {})
+        if walked.rows != before.walked.rows:
+            before = before.then(walked)
+        self._before = before
+        return before.residents
+
+
+_Decode = Callable[[Mapping[int, bytes]], dict[int, Resident]]
+"""Cgroup id -> row, to cgroup id -> memory, of those that have some counted."""
+
+
+class _Decoded(NamedTuple):
+    how: How
+    decode: _Decode
+    walked: Walked
+    rows: list[bytes]
+    residents: dict[int, Resident]
+
+    def then(self, walked: Walked) -> _Decoded:
+        rows, before = walked.each(), self.rows
+        gone: Collection[int] = ()
+        if walked.ids != self.walked.ids:
+            row_of = dict(zip(self.walked.ids, before, strict=True))
+            before, gone = [row_of.get(id_, b"") for id_ in walked.ids], row_of.keys() - walked.place_of.keys()
+        unlike = {id_: row for id_, row, was in zip(walked.ids, rows, before, strict=True) if row != was}
+        fresh = self.decode(unlike)
+        residents = self.residents | fresh
+        for id_ in (*gone, *(unlike.keys() - fresh.keys())):
+            residents.pop(id_, None)
+        return self._replace(walked=walked, rows=rows, residents=residents)
+
+
+def _decoder(layout: RowLayout, how: How) -> _Decode:
+    """Compiled for these columns and nodes, as the methods of named tuples are.
+
+    A dict that is written out is made in a third of the time that one of its keys and values takes.
+    """
+    columns = {"anon": "anon", "shmem": "shmem", "file": _PLAIN_FILE, "mapped": "file_mapped"}
+    constants: dict[str, BytesByNode] = {"zeros": dict.fromkeys(how.nodes, 0)}
+    if how.hugetlb is None:
+        columns["hugetlb"] = "hugetlb"
+    else:
+        constants["hugetlb"] = how.hugetlb
+    if not KERNEL_ROWS.isdisjoint(how.rows):
+        columns["kernel"] = _KERNEL
+    there = [column for column in columns.values() if column in {*how.rows, _PLAIN_FILE, _KERNEL}]
+    form, written = f"=8xQ{(layout.columns_at - _HEAD) * WORD}x", {}
+    names: list[str] = []
+    for number, column in enumerate(layout.columns):
+        is_decoded = column in there and column not in how.zeros
+        cells = {node: f"c{number}n{node}" for node in how.nodes} if is_decoded else {}
+        form += "".join("q" if node in cells else "8x" for node in range(layout.nodes))
+        names += cells.values()
+        written[column] = "{" + ", ".join(f"{node}: {cell}" for node, cell in cells.items()) + "}" if cells else "zeros"
+    fields = {field: written[column] for field, column in columns.items() if column in there}
+    fields.update({name: name for name in constants if name != "zeros"})
+    made = ", ".join(f"{field}={value}" for field, value in fields.items())
+    text = (
+        f"lambda ids, rows: {{id_: Resident({made}) "
+        f"for id_, (found, {', '.join(names)}) in zip(ids, rows) if found & {_MEMORY}}}"
+    )
+    decode = eval(text, {"Resident": Resident, **constants})  # noqa: S307 -- of numbers and our own names
+    unpack = Struct(form).iter_unpack
+
+    def of_rows(rows: Mapping[int, bytes]) -> dict[int, Resident]:
+        found: dict[int, Resident] = decode(rows, unpack(b"".join(rows.values())))
         return found
+
+    return of_rows
+
+
+@dataclass(slots=True)
+class AllowedSets:
+    """Decodes the cpusets of walk after walk, which are seldom different."""
+
+    _walked: Walked | None = None
+    _masks: list[tuple[int, bytes]] = field(default_factory=list)
+    _found: dict[int, Allowed] = field(default_factory=dict)
+
+    def decode(self, walked: Walked) -> Mapping[int, Allowed]:
+        """Cgroup id -> its effective cpuset, of those that have one of their own."""
+        if walked is not self._walked:
+            node_words, masks = walked.layout.node_words, walked.masks()
+            if self._walked is None or (walked.ids, masks) != (self._walked.ids, self._masks):
+                each = zip(walked.ids, masks, strict=True)
+                self._found = {id_: _allowed(mask, node_words) for id_, (parts, mask) in each if parts & _CPUSET}
+            self._walked, self._masks = walked, masks
+        return self._found
 
 
 @lru_cache(maxsize=1024)

@@ -150,6 +150,16 @@ class Btf:
                     return self._words[at + 1]
         return None
 
+    def constant(self, name: str) -> int | None:
+        """A value of any enumeration without a name, as 32 bits without a sign."""
+        offsets = self._offsets(name)
+        for start in self._starts[1:] if offsets else ():
+            if self._words[start] == 0 and self._kind(start) == _ENUM:
+                for at in self._each(start, _ENUM):
+                    if self._words[at] in offsets:
+                        return self._words[at + 1]
+        return None
+
     def _find_starts(self) -> array[int]:
         """Number of a type -> where it begins, in words; type 0 is void."""
         words, starts, at = self._words, array("I", [0]), 0
