@@ -11,6 +11,7 @@ from numaudit.errors import printable
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
+from numaudit.report.sums.kinds import count_kinds
 from numaudit.report.values import ContainerReport, NodeReport, Summary
 from numaudit.topology.sizes import in_units
 
@@ -27,6 +28,7 @@ def summarize(
     summary = Summary(
         text="",
         containers=len(containers),
+        kinds=count_kinds(containers),
         promised=sum(_is_promised(one) for one in judged),
         misaligned=sum(counts[name] for name in MISALIGNED),
         split=counts["split"],

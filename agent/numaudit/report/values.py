@@ -225,7 +225,9 @@ class Summary(Value, frozen=True):
     text: str
     """The sentence."""
     containers: int
-    """All that it is about; options such as --top leave out rows, and nothing of this."""
+    """All rows that it is about, cgroups included; options such as --top leave out rows, and nothing of this."""
+    kinds: Mapping[Kind, int]
+    """Number of these rows of each kind that occurs: container, and apart from it sandbox, pod, slice and so on."""
     promised: int
     """Containers that are known to have a promise."""
     misaligned: int

@@ -16,6 +16,7 @@ from numaudit.views.top.news import TickFigures
 from reports import container, report
 from top_screen import Screen, Told, captured, screen
 
+ROWS = "10 containers; 8 sandboxes, 8 pods, 4 other cgroups"
 DRIFTED, CPU_REMOTE = "default/gu-init-numanode/app", "default/gu-small-numanode/app"
 
 
@@ -39,7 +40,7 @@ def node(fixtures: Path) -> Path:
 def test_the_screen_begins_with_the_sentence_and_the_worst_container(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         lines = shown.lines()
-        assert lines[0] == "numaudit top  captured; it never changes  captured-tree"
+        assert lines[0] == f"numaudit top  captured; it never changes  captured-tree  {ROWS}"
         assert lines[1].startswith("2 of 8 promised containers are misaligned; worst: default/gu-init-numanode/app")
         assert shown.chosen() == DRIFTED
         assert "1 of 30" in lines[-1]
@@ -189,7 +190,7 @@ def test_ctrl_c_ends_it_also_while_a_filter_is_typed(node: Path) -> None:
 def test_a_captured_tree_has_no_pause_and_no_interval(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("p", "plus", "minus", "space")
-        assert shown.lines()[0] == "numaudit top  captured; it never changes  captured-tree"
+        assert shown.lines()[0] == f"numaudit top  captured; it never changes  captured-tree  {ROWS}"
 
     _on(node, steps)
 

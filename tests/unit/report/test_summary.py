@@ -18,8 +18,9 @@ from numaudit.evaluation.findings import Finding
 from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
 from numaudit.report.build import build
 from numaudit.report.summary import summarize
+from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.report.values import Report
-from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, Kind, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -145,6 +146,25 @@ def test_rows_that_are_left_out_are_still_in_the_summary(capsys: pytest.CaptureF
 
 def test_the_table_begins_with_the_summary(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
     assert call(["report", "--root", str(fixtures / "misaligned-node")]) == 0
-    first, blank, *_ = capsys.readouterr().out.splitlines()
+    first, rows, blank, *_ = capsys.readouterr().out.splitlines()
     assert first.startswith("2 of 8 promised containers are misaligned; worst: default/gu-init-numanode/app, drifted: ")
+    assert rows == "10 containers; 8 sandboxes, 8 pods, 4 other cgroups"
     assert blank == ""
+
+
+def test_containers_are_counted_apart_from_cgroups_of_other_kinds() -> None:
+    rows = _host({"a": ("0", 1, 0), "b": ("0", 1, 0), "c": ("0", 1, 0), "d": ("0", 1, 0), "e": ("0", 1, 0)}).containers
+    kinds: tuple[Kind, ...] = ("container", "sandbox", "slice", "container", "slice")
+    of_kinds = [replace_struct(row, kind=kind) for row, kind in zip(rows, kinds, strict=True)]
+    summary = summarize(of_kinds, (), (), 0)
+    assert (summary.containers, summary.kinds) == (5, {"container": 2, "sandbox": 1, "slice": 2})
+    assert kinds_in_words(summary.kinds) == "2 containers; 1 sandbox, 2 slices"
+
+
+@pytest.mark.parametrize(("counts", "words"), [
+    ({}, "no containers"),
+    ({"container": 1}, "1 container"),
+    ({"service": 2, "scope": 1, "group": 3}, "2 services, 1 scope, 3 other cgroups"),
+])  # fmt: skip
+def test_kinds_that_do_not_occur_are_not_named(counts: Mapping[Kind, int], words: str) -> None:
+    assert kinds_in_words(counts) == words

@@ -66,7 +66,7 @@ def printed(snapshot: Snapshot) -> list[str]:
 
 def test_the_worst_verdict_is_the_first_row_though_others_hold_as_much() -> None:
     lines = printed(node({"aa": "0", "bb": None, "cc": "1", "dd": "0"}))
-    assert [line.split()[0] for line in lines[3:7]] == ["prod/cc/app", "prod/bb/app", "prod/aa/app", "prod/dd/app"]
+    assert [line.split()[0] for line in lines[4:8]] == ["prod/cc/app", "prod/bb/app", "prod/aa/app", "prod/dd/app"]
 
 
 def test_a_remedy_comes_once_after_all_that_it_is_for() -> None:

@@ -10,6 +10,7 @@ from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.report.kubelet import CheckpointReport
 from numaudit.report.names import display_name
+from numaudit.report.sums.kinds import count_kinds, kinds_in_words
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
 from numaudit.views.page.markup import Markup, element, short
@@ -43,7 +44,7 @@ def _verdicts(containers: Iterable[ContainerReport]) -> Iterator[Markup]:
         if one.verdict is not None and (one.verdict.name in (*MISALIGNED, *_SHOWN) or one.verdict.causes):
             groups.setdefault((one.verdict.name, one.verdict.remedy), []).append((one, one.verdict))
     for (name, remedy), judged in groups.items():
-        number = "1 container" if len(judged) == 1 else f"{len(judged)} containers"
+        number = kinds_in_words(count_kinds(one for one, _ in judged))
         items = _by_reason(judged) if name in _SHOWN else _by_container(judged)
         yield _group(f"{name}: {number}", items, remedy)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from numaudit.report.kubelet import KubeletReport
+from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.report.values import Report
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.frame import Frame, frame
@@ -35,6 +36,7 @@ def report_content(report: Report) -> Markup:
         "header",
         element("h1", "numaudit report"),
         element("p", report.summary.text, class_="summary"),
+        element("p", f"Rows: {kinds_in_words(report.summary.kinds)}", class_="facts"),
         element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts"),
         links(parts),
     )

@@ -12,6 +12,7 @@ from numaudit.errors import printable
 from numaudit.report.columns import placed
 from numaudit.report.names import display_name
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
+from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.report.sums.pairs import Pair, given, moved, sampled
 from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
@@ -33,6 +34,7 @@ _LINE = 120
 def print_report(report: Report, out: Console, *, wide: bool = False, of: int | None = None) -> None:
     """The summary, the containers, the nodes, and what is not known. `of`: containers before any were left out."""
     print_note(report.summary.text, out, "bold")
+    print_note(kinds_in_words(report.summary.kinds), out)
     out.print()
     shown = [one for one in report.containers if wide or not is_small_remainder(one)]
     table, columns = container_table(report, shown, wide, out.width)

@@ -19,6 +19,7 @@ from textual.widgets import Input, Static
 
 from numaudit.api.ordering import KEYS, ordered
 from numaudit.api.selection import with_words
+from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.views.top import head, keys
 from numaudit.views.top.columns import container_grid, node_grid
 from numaudit.views.top.lines import Lines, Rows, in_ascii
@@ -132,7 +133,8 @@ class Top(App[bool]):
         match message.news:
             case TickFigures() as news:
                 self._news, self._measured_at = news, time.monotonic()
-                self.status = replace(self.status, taken_at=news.whole.taken_at, failure=None, stale=False)
+                rows = kinds_in_words(news.report.summary.kinds)
+                self.status = replace(self.status, taken_at=news.whole.taken_at, failure=None, stale=False, rows=rows)
             case Failed(reason):
                 self.status = replace(self.status, failure=reason)
             case Ended(error):

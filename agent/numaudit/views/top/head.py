@@ -37,10 +37,12 @@ class Status:
     stale: bool = False
     failure: str | None = None
     """Of the last tick."""
+    rows: str = ""
+    """Numbers of rows by kind; empty = no tick is done yet."""
 
 
 def title(status: Status) -> Text:
-    """`numaudit top  12:00:05, every 5 s  PAUSED  node-1`, which is cut off where there is no room."""
+    """`numaudit top  12:00:05, every 5 s  PAUSED  node-1  5 containers`, which is cut off where there is no room."""
     line = Text(no_wrap=True, end="")
     line.append("numaudit top  ", "bold")
     if status.captured:
@@ -54,6 +56,7 @@ def title(status: Status) -> Text:
     if status.stale:
         line.append("  STALE", "bold red")
     line.append(f"  {printable(status.where)}")
+    line.append(f"  {status.rows}" if status.rows else "", "dim")
     return line
 
 

@@ -23,6 +23,7 @@ def test_the_title_says_when_how_often_and_in_which_state() -> None:
     assert head.title(_status(stale=True)).plain == f"numaudit top  {at}, every 5 s  STALE  node-1"
     assert head.title(_status(taken_at=None)).plain == "numaudit top  measuring ...  node-1"
     assert "captured; it never changes" in head.title(_status(captured=True)).plain
+    assert head.title(_status(rows="2 containers; 1 pod")).plain.endswith("  node-1  2 containers; 1 pod")
 
 
 def test_a_failure_says_why_and_from_when_the_figures_are() -> None:
