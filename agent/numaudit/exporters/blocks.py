@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from operator import attrgetter, is_not
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from numaudit.exporters.catalogue import CONTAINER_METRICS
-from numaudit.exporters.metric import Columns, Metric, Number
+from numaudit.exporters.metric import NO_VALUES, Columns, Metric, Number
 from numaudit.exporters.series import Key, Labels, Series
 
 _READ = tuple(sorted({name for row in CONTAINER_METRICS for name in row.reads}))
 _read = attrgetter(*_READ)
-_Points = tuple[tuple[Labels, ...], tuple[Number, ...]]
+_Change = tuple[tuple[bool, ...], tuple[str, ...]]
+"""A changed value of a series: whether each of the fields that gauges read is another value now, and the counters whose
+counts are. Many series have the same change."""
 
 
-class SeriesBlock(NamedTuple):
+class SeriesBlock(Struct, frozen=True, gc=False):
     """The points of one container in one family; without a container (key None), all of the family."""
 
     key: Key | None
@@ -25,13 +29,20 @@ class SeriesBlock(NamedTuple):
     numbers: tuple[Number, ...]
 
 
-class _Change(NamedTuple):
-    """A changed value of one series. Many series have the same change."""
+class Column(Struct, frozen=True):
+    """The blocks of one family."""
 
-    differs: tuple[bool, ...]
-    """For each of the fields that gauges read, True when it differs."""
-    counters: tuple[str, ...]
-    """Those that it has or had."""
+    places: Sequence[SeriesBlock | None] = ()
+    """That of each series; None = it has no points there."""
+    blocks: tuple[SeriesBlock, ...] = ()
+    """The same without None."""
+    points: int = 0
+    """The points of all."""
+
+    @classmethod
+    def of(cls, places: Sequence[SeriesBlock | None]) -> Column:
+        blocks = tuple(filter(None, places))
+        return cls(places, blocks, sum([len(block.numbers) for block in blocks]))
 
 
 class Evaluated(NamedTuple):
@@ -39,11 +50,11 @@ class Evaluated(NamedTuple):
 
     series: Mapping[Key, Series]
     """In the order in which they are exported."""
-    columns: tuple[Sequence[SeriesBlock | None], ...]
-    """For each family of the catalogue the block of each series; None = it has no points there."""
+    columns: tuple[Column, ...]
+    """Of each family of the catalogue."""
 
 
-NOTHING = Evaluated({}, ((),) * len(CONTAINER_METRICS))
+NOTHING = Evaluated({}, (Column(),) * len(CONTAINER_METRICS))
 
 
 def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
@@ -58,81 +69,72 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
         }
         come = [None] * len(now.keys() - places.keys())
         stay = [places[key] for key in now if key in places]
-        columns = tuple([[*[column[place] for place in stay], *come] for column in columns])
+        columns = tuple([Column.of([*[column.places[place] for place in stay], *come]) for column in columns])
     else:
         now = {key: now[key] for key in last.series}
-    changed: dict[_Change, list[tuple[int, Series]]] = {}
-    for place, (key, one) in enumerate(now.items()):
-        before = last.series.get(key)
-        if one is not before:
-            changed.setdefault(_change(one, before), []).append((place, one))
-    for change, which in changed.items():
-        rows = _rows(change)
-        columns = tuple(
+    stale: dict[int, list[tuple[int, Series]]] = {}
+    for change, which in _changes(now, last.series).items():
+        for row in _rows(change):
+            stale.setdefault(row, []).extend(which)
+    return Evaluated(
+        now,
+        tuple(
             [
-                _column(row, column, which) if place in rows else column
+                _column(row, column, stale[place]) if place in stale else column
                 for place, (row, column) in enumerate(zip(CONTAINER_METRICS, columns, strict=True))
             ]
-        )
-    return Evaluated(now, columns)
+        ),
+    )
 
 
-def _column(
-    row: Metric[Any], column: Sequence[SeriesBlock | None], stale: Sequence[tuple[int, Series]]
-) -> Sequence[SeriesBlock | None]:
+def _changes(now: Mapping[Key, Series], before: Mapping[Key, Series]) -> dict[_Change, list[tuple[int, Series]]]:
+    """The series that changed, with their places."""
+    found: dict[_Change, list[tuple[int, Series]]] = {}
+    for place, (key, one) in enumerate(now.items()):
+        last = before.get(key)
+        if one is not last:
+            found.setdefault(_change(one, last), []).append((place, one))
+    return found
+
+
+def _column(row: Metric[Any], column: Column, stale: Sequence[tuple[int, Series]]) -> Column:
     """With the blocks of those that changed; the same value when they turn out to be as they were."""
-    points = _of_counter(row.name) if row.is_counter else _of_gauge(row)
-    found: list[SeriesBlock | None] | None = None
-    for place, one in stale:
-        labels, numbers = points(one)
-        last = column[place]
+    name, values = row.name, row.values
+    if row.is_counter:
+        now = [one.totals.get(name, NO_VALUES) for _, one in stale]
+    else:
+        now = [Columns.of(values(one.report)) for _, one in stale]
+    places: list[SeriesBlock | None] | None = None
+    for (place, one), found in zip(stale, now, strict=True):
+        labels, numbers = found.labels, found.numbers
+        last = column.places[place]
         if last is not None and last.labels == labels:
             if last.numbers == numbers:
                 continue
             labels = last.labels
         elif last is None and not numbers:
             continue
-        found = [*column] if found is None else found
-        found[place] = SeriesBlock(one.key, labels, numbers) if numbers else None
-    return column if found is None else found
-
-
-def _of_counter(name: str) -> Callable[[Series], _Points]:
-    def points(one: Series) -> _Points:
-        counts = one.totals.get(name, {})
-        return tuple(counts), tuple(counts.values())
-
-    return points
-
-
-def _of_gauge(row: Metric[Any]) -> Callable[[Series], _Points]:
-    values = row.values
-
-    def points(one: Series) -> _Points:
-        found = values(one.report)
-        return (found.labels, found.numbers) if isinstance(found, Columns) else _columns(found)
-
-    return points
-
-
-def _columns(found: Iterable[tuple[Labels, Number]]) -> _Points:
-    labels, numbers = tuple(zip(*found, strict=True)) or ((), ())
-    return labels, numbers
+        places = [*column.places] if places is None else places
+        places[place] = SeriesBlock(one.key, labels, numbers) if numbers else None
+    return column if places is None else Column.of(places)
 
 
 def _change(now: Series, before: Series | None) -> _Change:
     if before is None:
-        return _Change((True,) * len(_READ), tuple(now.totals))
-    differs = tuple(map(is_not, _read(now.report), _read(before.report)))
-    return _Change(differs, (*now.totals, *[name for name in before.totals if name not in now.totals]))
+        return (True,) * len(_READ), tuple(now.totals)
+    counted = before.totals
+    counters = [name for name, counts in now.totals.items() if counts is not counted.get(name)]
+    counters += counted.keys() - now.totals.keys()
+    return tuple(map(is_not, _read(now.report), _read(before.report))), tuple(counters)
 
 
 @lru_cache(maxsize=1024)
-def _rows(change: _Change) -> frozenset[int]:
+def _rows(change: _Change) -> tuple[int, ...]:
     """Places in the catalogue: of gauges that read a field that is another value now, or any field; of counters."""
-    changed = set(compress(_READ, change.differs))
-    return frozenset(
+    differs, counters = change
+    changed = set(compress(_READ, differs))
+    return tuple(
         place
         for place, row in enumerate(CONTAINER_METRICS)
-        if (row.name in change.counters if row.is_counter else not row.reads or not changed.isdisjoint(row.reads))
+        if (row.name in counters if row.is_counter else not row.reads or not changed.isdisjoint(row.reads))
     )

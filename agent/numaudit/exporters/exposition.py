@@ -25,15 +25,22 @@ class MetricFamily:
 
     metric: Metric[Any]
     blocks: Sequence[SeriesBlock]
+    size: int
+    """The number of its points."""
+
+    @classmethod
+    def of(cls, metric: Metric[Any], blocks: Sequence[SeriesBlock]) -> MetricFamily:
+        """Count its points."""
+        return cls(metric, blocks, sum([len(block.numbers) for block in blocks]))
 
     @property
     def points(self) -> Iterator[Point]:
-        for key, labels, numbers in self.blocks:
-            for own, number in zip(labels, numbers, strict=True):
-                yield key, own, number
+        for block in self.blocks:
+            for own, number in zip(block.labels, block.numbers, strict=True):
+                yield block.key, own, number
 
     def __len__(self) -> int:
-        return sum([len(block.numbers) for block in self.blocks])
+        return self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ def evaluate_containers(
     """
     evaluated = evaluate(series, last)
     columns = zip(CONTAINER_METRICS, evaluated.columns, strict=True)
-    families = [MetricFamily(row, tuple(filter(None, column))) for row, column in columns]
+    families = [MetricFamily(row, column.blocks, column.points) for row, column in columns]
     created = {one.key: one.created for one in series}
     if set(kept_labels) != set(IDENTITY):
         shorten = _shortener(kept_labels)
@@ -99,7 +106,7 @@ def evaluate_live(live: Live, started_at: float) -> Exposition:
 
 def _own_family(metric: Metric[Any], subject: ExportedTick | Live) -> MetricFamily:
     columns = tuple(zip(*metric.values(subject), strict=True))
-    return MetricFamily(metric, (SeriesBlock(None, *columns),) if columns else ())
+    return MetricFamily.of(metric, (SeriesBlock(None, *columns),) if columns else ())
 
 
 def _shortener(kept_labels: Sequence[str]) -> Callable[[Key], Key]:
@@ -118,7 +125,7 @@ def _merge(family: MetricFamily, shorten: Callable[[Key], Key]) -> MetricFamily:
     for key, labels, value in family.points:
         row = merged.setdefault(None if key is None else shorten(key), {})
         row[labels] = join(row[labels], value) if labels in row else value
-    return MetricFamily(
+    return MetricFamily.of(
         family.metric, [SeriesBlock(key, tuple(row), tuple(row.values())) for key, row in merged.items()]
     )
 
@@ -134,9 +141,9 @@ def _earliest(created: Mapping[Key, float], shorten: Callable[[Key], Key]) -> di
 def _counts(families: Iterable[MetricFamily]) -> Counter[Key]:
     counts: Counter[Key] = Counter()
     for family in families:
-        for key, _, numbers in family.blocks:
-            if key is not None:
-                counts[key] += len(numbers)
+        for block in family.blocks:
+            if block.key is not None:
+                counts[block.key] += len(block.numbers)
     return counts
 
 
@@ -149,5 +156,5 @@ def _limited(
     if not omitted.containers:
         return families, omitted
     return [
-        MetricFamily(one.metric, [block for block in one.blocks if block.key in chosen]) for one in families
+        MetricFamily.of(one.metric, [block for block in one.blocks if block.key in chosen]) for one in families
     ], omitted

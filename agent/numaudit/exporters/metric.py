@@ -22,13 +22,24 @@ Since = Literal["container", "boot", "agent"]
 
 
 class Columns(Struct, frozen=True, gc=False):
-    """Values kept as two columns, where label values are the same in every tick and for many subjects."""
+    """Values kept as two columns: label values are the same in every tick and for many subjects."""
 
-    labels: tuple[tuple[str, ...], ...]
-    numbers: tuple[Number, ...]
+    labels: tuple[tuple[str, ...], ...] = ()
+    numbers: tuple[Number, ...] = ()
+
+    @classmethod
+    def of(cls, values: Values) -> Columns:
+        """The values themselves where they are columns already."""
+        if isinstance(values, Columns):
+            return values
+        columns = tuple(zip(*values, strict=True))
+        return cls(*columns) if columns else NO_VALUES
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], Number]]:
         return zip(self.labels, self.numbers, strict=True)
+
+
+NO_VALUES = Columns()
 
 
 _UCUM = {"bytes": "By", "seconds": "s", "ratio": "1"}

@@ -11,9 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
@@ -25,6 +25,8 @@ from numaudit.exporters.series import Key, Labels
 
 Format = Literal["text", "openmetrics"]
 
+_FRACTIONS = ("seconds", "ratio")
+"""Units of numbers that may be no whole ones."""
 _SCRAPES = 64
 REMEMBERED_FOR = 300.0
 """Seconds that a form is rendered ahead of scrapes after the last one asked for it."""
@@ -63,27 +65,21 @@ def render(exposition: Exposition, format_: Format, created: bool = True, before
 
 def _texts(exposition: Exposition, format_: Format, created: bool, before: Rendered | None) -> list[bytes]:
     """That of each family."""
-    known = {} if before is None else before.copy()
-    now: Rendered = {} if before is None else before
-    now.clear()
+    rendered = Rendered() if before is None else before
+    identities, known = rendered.identities, rendered.families
+    rendered.identities = {key: identities.get(key) or _labels_text(IDENTITY, key) for key in exposition.created}
+    rendered.families = {}
     for family in exposition.families:
         name = family.metric.full_name
         counts = created and format_ == "openmetrics" and family.metric.is_counter
-        now[name] = _render_family(family, format_, _Since.of(exposition, family.metric, counts), known.get(name))
-    return [one.text for one in now.values()]
+        since = _Since.of(exposition, family.metric, counts)
+        rendered.families[name] = _render_family(family, format_, since, rendered.identities, known.get(name))
+    return [one.text for one in rendered.families.values()]
 
 
 def end_of(format_: Format) -> bytes:
     """Bytes that must come last."""
     return b"# EOF\n" if format_ == "openmetrics" else b""
-
-
-class _Template(NamedTuple):
-    """The lines of a block, with a gap for each number. Nothing else of them changes from tick to tick."""
-
-    labels: tuple[Labels, ...]
-    created: float | None
-    lines: str
 
 
 class _Since(NamedTuple):
@@ -99,8 +95,13 @@ class _Since(NamedTuple):
         is_container = metric.since == "container"
         return cls(exposition.created if is_container else {}, exposition.created_at(metric, None))
 
-    def at(self, key: Key | None) -> float | None:
-        return self.others if key is None else self.container.get(key, self.others)
+
+class _RenderedBlock(Struct, frozen=True):
+    """The lines of a block, and what they were made of."""
+
+    block: SeriesBlock
+    created: float | None
+    text: bytes
 
 
 class _RenderedFamily(NamedTuple):
@@ -108,66 +109,96 @@ class _RenderedFamily(NamedTuple):
 
     blocks: Sequence[SeriesBlock]
     text: bytes
-    templates: Mapping[Key | None, _Template]
+    by_key: Mapping[Key | None, _RenderedBlock]
     since: _Since
 
 
-Rendered = dict[str, _RenderedFamily]
-"""By name of the family."""
+@dataclass(slots=True)
+class Rendered:
+    """Parts of a rendering that the next one takes over."""
+
+    families: dict[str, _RenderedFamily] = field(default_factory=dict)
+    """By name."""
+    identities: dict[Key, bytes] = field(default_factory=dict)
+    """The labels of each container as text."""
 
 
 def _render_family(
-    family: MetricFamily, format_: Format, since: _Since, before: _RenderedFamily | None
+    family: MetricFamily,
+    format_: Format,
+    since: _Since,
+    identities: Mapping[Key, bytes],
+    before: _RenderedFamily | None,
 ) -> _RenderedFamily:
     # Facts and verdicts hardly ever change from tick to tick.
     if before is not None and before.blocks == family.blocks and before.since == since:
         return before
-    known: Mapping[Key | None, _Template] = {} if before is None else before.templates
-    templates: dict[Key | None, _Template] = {}
-    has_fractions = family.metric.unit in ("seconds", "ratio")
-    texts = [_head(family, format_)]
-    for key, labels, numbers in family.blocks:
-        created = since.at(key)
-        template = known.get(key)
-        if template is None or template.labels != labels or template.created != created:
-            template = _Template(labels, created, _lines(family.metric, key, labels, created))
-        templates[key] = template
-        texts.append(template.lines % (tuple(map(floatToGoString, numbers)) if has_fractions else numbers))
-    # Names are printable already where they are read; one that is not must not cost the others their values.
-    return _RenderedFamily(family.blocks, "".join(texts).encode("utf-8", "backslashreplace"), templates, since)
+    known: Mapping[Key | None, _RenderedBlock] = {} if before is None else before.by_key
+    has_fractions = family.metric.unit in _FRACTIONS
+    templates: dict[tuple[Labels, ...], bytes] = {}
+    by_key: dict[Key | None, _RenderedBlock] = {}
+    for block in family.blocks:
+        key, labels = block.key, block.labels
+        created = since.others if key is None else since.container.get(key, since.others)
+        last = known.get(key)
+        if last is not None and last.block is block and last.created == created:
+            by_key[key] = last
+            continue
+        lines = templates.get(labels)
+        if lines is None:  # few differ
+            lines = templates[labels] = _lines(family.metric, key is not None, labels, created is not None)
+        if created is not None:
+            lines = lines.replace(_CREATED, _go_float(created))
+        if key is not None:
+            lines = lines.replace(_IDENTITY, identities.get(key) or _labels_text(IDENTITY, key))
+        numbers = tuple(map(_go_float, block.numbers)) if has_fractions else block.numbers
+        by_key[key] = _RenderedBlock(block, created, lines % numbers)
+    text = b"".join((_head(family, format_), *[one.text for one in by_key.values()]))
+    return _RenderedFamily(family.blocks, text, by_key, since)
 
 
-def _lines(metric: Metric[Any], key: Key | None, labels: Sequence[Labels], created: float | None) -> str:
-    identity = "" if key is None else _labels_text(IDENTITY, key)
-    end = "" if created is None else f" {floatToGoString(created)}\n"
+_IDENTITY, _CREATED = b"\0", b"\1"
+"""Gaps of a template. No label has them, for what cannot be printed stands in names as an escape."""
+
+
+def _lines(metric: Metric[Any], has_identity: bool, labels: Sequence[Labels], has_created: bool) -> bytes:
+    """The lines of a block, with a gap for each number and for what only this container has.
+
+    Bytes, for these are filled in half the time of a text.
+    """
+    identity = _IDENTITY if has_identity else b""
+    name, family = metric.full_name.encode(), metric.family.encode()
+    gap = b"%b" if metric.unit in _FRACTIONS else b"%a"
     lines = []
     for values in labels:
-        own = _own_labels_text(metric.labels, values)
-        inside = f"{identity},{own}" if identity and own else identity or own
-        braces = f"{{{inside}}}" if inside else ""
-        lines.append(f"{metric.full_name}{braces} %s\n")
-        if end:
-            lines.append(f"{metric.family}_created{braces}{end}")
-    return "".join(lines)
+        own = _labels_text(metric.labels, values)
+        inside = b"%b,%b" % (identity, own) if identity and own else identity or own
+        braces = b"{%b}" % inside if inside else b""
+        lines.append(b"%b%b %b\n" % (name, braces, gap))
+        if has_created:
+            lines.append(b"%b_created%b %b\n" % (family, braces, _CREATED))
+    return b"".join(lines)
 
 
-def _head(family: MetricFamily, format_: Format) -> str:
+def _go_float(number: float) -> bytes:
+    text: str = floatToGoString(number)
+    return text.encode()
+
+
+def _head(family: MetricFamily, format_: Format) -> bytes:
     metric = family.metric
     kind = "counter" if metric.is_counter else "gauge"
     if format_ == "text":
-        return f"# HELP {metric.full_name} {metric.help}\n# TYPE {metric.full_name} {kind}\n"
+        return f"# HELP {metric.full_name} {metric.help}\n# TYPE {metric.full_name} {kind}\n".encode()
     unit = f"# UNIT {metric.family} {metric.unit}\n" if metric.unit else ""
-    return f"# HELP {metric.family} {metric.help}\n# TYPE {metric.family} {kind}\n{unit}"
+    return f"# HELP {metric.family} {metric.help}\n# TYPE {metric.family} {kind}\n{unit}".encode()
 
 
-def _labels_text(names: tuple[str, ...], values: Labels) -> str:
+def _labels_text(names: tuple[str, ...], values: Labels) -> bytes:
     """Of a template, so a percent sign is doubled."""
     text = ",".join([f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True)])
-    return text.replace("%", "%%")
-
-
-# Few differ. Those of containers do, and would only make the agent grow.
-_own_labels_text = lru_cache(maxsize=512)(_labels_text)
+    # Names are printable already where they are read; one that is not must not cost the others their values.
+    return text.replace("%", "%%").encode("utf-8", "backslashreplace")
 
 
 def _escape(value: str) -> str:
@@ -221,7 +252,7 @@ class MetricPages:
             self._asked = {form: at for form, at in self._asked.items() if at >= oldest}
             forms = list(self._asked)
         texts = {
-            name: _texts(exposition, name, self.created, self._before.setdefault(name, {}))
+            name: _texts(exposition, name, self.created, self._before.setdefault(name, Rendered()))
             for name in dict.fromkeys(form.format for form in forms)
         }
         rendered = {

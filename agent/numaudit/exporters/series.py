@@ -6,19 +6,20 @@ A container that ended is kept until the next two scrapes have seen its last val
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, lt
+from typing import Any
 
 from msgspec import Struct
 
 from numaudit.exporters.catalogue import CONTAINER_METRICS
-from numaudit.exporters.metric import Metric, Number
+from numaudit.exporters.metric import Columns, Metric, Number, Values
 from numaudit.report.values import ContainerReport
 
 Key = tuple[str, str, str]
 """namespace, pod, container."""
 Labels = tuple[str, ...]
-Totals = Mapping[Labels, Number]
 Instance = tuple[int, str]
 """cgroup id and path: an id may come again, but not for the same cgroup. (0, "") = it does not run now."""
 
@@ -40,8 +41,9 @@ class Series(Struct, frozen=True):
     key: Key
     report: ContainerReport
     """The newest instance's."""
-    totals: Mapping[str, Totals]
-    """Counter's name -> label values -> count of all instances so far."""
+    totals: Mapping[str, Columns]
+    """Counter's name -> counts of all instances so far by label values; the very value of the last tick where they are
+    the same."""
     created: float
     """Since when the counters count, in seconds since the epoch."""
     ended: bool
@@ -51,7 +53,7 @@ class Series(Struct, frozen=True):
 class _Entry:
     created: float
     report: ContainerReport
-    instances: dict[Instance, dict[str, dict[Labels, Number]]] = field(default_factory=dict)
+    instances: dict[Instance, dict[str, Columns]] = field(default_factory=dict)
     """The last counts of each instance that lives."""
     carried: dict[str, dict[Labels, Number]] = field(default_factory=dict)
     """The last counts of those that ended."""
@@ -92,9 +94,11 @@ class SeriesTracker:
     None = with the tick that first saw it."""
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _ticks: int = 0
+    _rows: Sequence[tuple[str, attrgetter[Any] | None, Callable[[ContainerReport], Values]]] = field(init=False)
     _bounded: Sequence[tuple[Metric[ContainerReport], int]] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._rows = [(row.name, attrgetter(*row.reads) if row.reads else None, row.values) for row in self.counters]
         self._bounded = [(row, row.largest) for row in self.counters if row.largest is not None]
 
     def update(
@@ -139,21 +143,21 @@ class SeriesTracker:
 
     def _made(self, key: Key, entry: _Entry) -> Series:
         if len(entry.instances) == 1 and not entry.carried:
-            (totals,) = entry.instances.values()
-            totals = dict(totals)
+            (counts,) = entry.instances.values()
+            totals = counts.copy()
         else:
-            totals = {}
-            _carry(totals, entry.carried)
+            sums = {name: dict(by_labels) for name, by_labels in entry.carried.items()}
             for counts in entry.instances.values():
-                _carry(totals, counts)
+                _carry(sums, counts)
+            totals = {name: Columns.of(by_labels.items()) for name, by_labels in sums.items()}
         for row, most in self._bounded:
             counted = totals.get(row.name)
             if counted is None:
                 continue
-            if len(counted) > most:
-                totals[row.name] = _largest(row, most, counted, entry.largest)
-            elif len(counted) != len(entry.largest.get(row.name, ())):
-                entry.largest[row.name] = frozenset(counted)
+            if len(counted.labels) > most:
+                totals[row.name] = Columns.of(_largest(row, most, dict(counted), entry.largest).items())
+            elif len(counted.labels) != len(entry.largest.get(row.name, ())):
+                entry.largest[row.name] = frozenset(counted.labels)
         return Series(key, entry.report, totals, entry.created, entry.ended_at is not None)
 
     def _take_in(self, entry: _Entry, now: Mapping[Instance, ContainerReport]) -> None:
@@ -167,20 +171,24 @@ class SeriesTracker:
         for instance, one in now.items():
             self._count(entry, entry.instances[instance], one)
 
-    def _count(self, entry: _Entry, last: dict[str, dict[Labels, Number]], one: ContainerReport) -> None:
-        for row in self.counters:
-            if row.reads and all(getattr(one, name) is None for name in row.reads):
+    def _count(self, entry: _Entry, last: dict[str, Columns], one: ContainerReport) -> None:
+        for name, read, values in self._rows:
+            if read is not None and read(one) is None:
                 continue  # it is not measured
-            counts = dict(row.values(one))
-            if not counts:
-                continue
-            before = last.get(row.name, counts)
-            if before != counts:
-                fell = {labels: had for labels, had in before.items() if counts.get(labels, had) < had}
-                if fell:  # its source began again at 0; what it had counted stays counted
-                    _carry(entry.carried, {row.name: fell})
-                counts = before | counts
-            last[row.name] = counts
+            counts = Columns.of(values(one))
+            before = last.get(name)
+            if before is None:
+                if counts.labels:
+                    last[name] = counts
+            elif counts.labels == before.labels:
+                if counts.numbers == before.numbers:
+                    continue
+                if any(map(lt, counts.numbers, before.numbers)):
+                    _carry_what_fell(entry.carried, name, before, counts)
+                last[name] = Columns(before.labels, counts.numbers)
+            elif counts.labels:
+                _carry_what_fell(entry.carried, name, before, counts)
+                last[name] = Columns.of({**dict(before), **dict(counts)}.items())
 
     def _end(self, alive: Mapping[Key, object], living: set[Instance], fetches: Sequence[int]) -> None:
         """Mark what ended, and forget what was kept long enough."""
@@ -225,11 +233,19 @@ def _newest(now: Mapping[Instance, ContainerReport], entry: _Entry) -> Container
     return now[max(now, key=lambda instance: (instance not in entry.instances, instance))]
 
 
-def _carry(carried: dict[str, dict[Labels, Number]], counts: Mapping[str, Totals]) -> None:
-    for name, by_labels in counts.items():
+def _carry(carried: dict[str, dict[Labels, Number]], counts: Mapping[str, Columns]) -> None:
+    for name, columns in counts.items():
         sums = carried.setdefault(name, {})
-        for labels, count in by_labels.items():
+        for labels, count in columns:
             sums[labels] = sums.get(labels, 0) + count
+
+
+def _carry_what_fell(carried: dict[str, dict[Labels, Number]], name: str, before: Columns, counts: Columns) -> None:
+    """The source of what fell began again at 0; what it had counted stays counted."""
+    now = dict(counts)
+    fell = {labels: had for labels, had in before if now.get(labels, had) < had}
+    if fell:
+        _carry(carried, {name: Columns.of(fell.items())})
 
 
 def _largest(

@@ -56,9 +56,9 @@ def _series_of(published: Published, keys: set[Key]) -> float:
     """Mean number of series of some containers."""
     counts: Counter[Key] = Counter()
     for family in published.exposition.families:
-        for key, _, numbers in family.blocks:
-            if key in keys:
-                counts[key] += len(numbers)
+        for block in family.blocks:
+            if block.key in keys:
+                counts[block.key] += len(block.numbers)
     return sum(counts.values()) / len(keys)
 
 
@@ -81,7 +81,8 @@ def test_a_container_stays_within_its_budget_on_any_machine(tmp_path: Path, node
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
     tree.fill(8)
     published = _busy(tree.root)
-    keys = {key for family in published.exposition.families for key, *_ in family.blocks if key is not None}
+    blocks = [block for family in published.exposition.families for block in family.blocks]
+    keys = {block.key for block in blocks if block.key is not None}
     named = {key for key in keys if key[1]}
     assert len(named) == 8
     assert 15 < _series_of(published, named) <= budget

@@ -130,7 +130,7 @@ def test_any_tick_exports_what_it_would_with_nothing_kept(
     ticks: Sequence[Sequence[tuple[int, dict[str, object] | None]]], labels: Sequence[str]
 ) -> None:
     tracker, evaluated = SeriesTracker(), NOTHING
-    before: dict[Format, Rendered] = {"text": {}, "openmetrics": {}}
+    before: dict[Format, Rendered] = {"text": Rendered(), "openmetrics": Rendered()}
     pages = MetricPages(lambda: evaluate_live(LIVE, STARTED))
     pages.publish(Exposition())
     forms = [Form(format_, is_packed) for format_ in before for is_packed in (True, False)]

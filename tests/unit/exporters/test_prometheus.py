@@ -75,7 +75,7 @@ def test_label_values_come_back_as_they_were() -> None:
 def test_a_percent_sign_in_a_label_is_a_percent_sign() -> None:
     odd = exposition(report(container(1, pod="100%s", name="50%")))
     for _ in range(2):
-        assert b'pod="100%s",container="50%"' in render(odd, "text", before={})
+        assert b'pod="100%s",container="50%"' in render(odd, "text", before=Rendered())
 
 
 def test_created_series_can_be_switched_off() -> None:
@@ -132,14 +132,14 @@ def test_what_changes_between_ticks_is_fresh_in_every_answer_while_the_tick_is_r
 
 
 def test_a_family_that_is_as_before_keeps_its_text_and_a_changed_one_does_not() -> None:
-    before: Rendered = {}
+    before = Rendered()
     first = render(exposition(TWO), "text", before=before)
-    kept = dict(before)
+    kept = before.families
     assert render(exposition(TWO), "text", before=before) == first
     more = exposition(report(container(1), container(2, pod=None), anon={0: 1, 1: 2}))
     assert render(more, "text", before=before) == render(more, "text")
-    assert before["numaudit_container_info"][1] is kept["numaudit_container_info"][1]
-    assert before["numaudit_container_judged_bytes"][1] != kept["numaudit_container_judged_bytes"][1]
+    assert before.families["numaudit_container_info"].text is kept["numaudit_container_info"].text
+    assert before.families["numaudit_container_judged_bytes"].text != kept["numaudit_container_judged_bytes"].text
 
 
 class _Slow(tuple[MetricFamily, ...]):

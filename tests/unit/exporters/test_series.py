@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from numaudit.exporters.metric import Metric
@@ -47,8 +45,7 @@ def _update(
 
 def _total(series: list[Series], event: str = "fault") -> float:
     (one,) = series
-    totals: Mapping[tuple[str, ...], float] = one.totals["container_test_total"]
-    return totals[event,]
+    return dict(one.totals["container_test_total"])[event,]
 
 
 def test_a_plain_cgroup_goes_by_its_path() -> None:
@@ -192,7 +189,7 @@ def bounded(source: Source) -> SeriesTracker:
 
 
 def _pairs(series: list[Series]) -> dict[str, float]:
-    return {" ".join(labels): count for labels, count in series[0].totals["container_test_total"].items()}
+    return {" ".join(labels): count for labels, count in series[0].totals["container_test_total"]}
 
 
 def test_of_many_pairs_the_largest_have_series_and_the_others_are_added_up(

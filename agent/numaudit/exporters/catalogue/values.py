@@ -21,6 +21,7 @@ from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES
 from numaudit.topology.nodeset import NodeSet
 
 _ONE = (1,)
+_LOCALITIES = (("local",), ("remote",))
 
 
 def info(container: ContainerReport) -> Values:
@@ -115,39 +116,56 @@ _judged_types = attrgetter(*JUDGED_TYPES)
 
 
 def cpu_seconds(container: Counters) -> Values:
-    return [((str(on.numa_node),), on.seconds) for on in container.cpu_seconds or ()]
-
-
-def allocated(container: Counters) -> Values:
-    for pair in container.allocated or ():
-        if pair.bytes:
-            yield _pair_labels(pair.cpu_numa_node, pair.numa_node), pair.bytes
+    on = container.cpu_seconds or ()
+    return Columns(_node_labels(tuple([one.numa_node for one in on])), tuple([one.seconds for one in on]))
 
 
 @lru_cache(maxsize=4096)
-def _pair_labels(cpu_node: int, node: int | None) -> tuple[str, str, str]:
-    if node is None:
-        return str(cpu_node), "unknown", "unknown"
-    return str(cpu_node), str(node), "local" if cpu_node == node else "remote"
+def _node_labels(nodes: tuple[int, ...]) -> tuple[tuple[str], ...]:
+    return tuple([(str(node),) for node in nodes])
+
+
+def allocated(container: Counters) -> Values:
+    pairs = [pair for pair in container.allocated or () if pair.bytes]
+    labels = _pair_labels(tuple([(pair.cpu_numa_node, pair.numa_node) for pair in pairs]))
+    return Columns(labels, tuple([pair.bytes for pair in pairs]))
+
+
+@lru_cache(maxsize=4096)
+def _pair_labels(pairs: tuple[tuple[int, int | None], ...]) -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        [
+            (str(cpu), "unknown", "unknown")
+            if node is None
+            else (str(cpu), str(node), "local" if cpu == node else "remote")
+            for cpu, node in pairs
+        ]
+    )
 
 
 def remote_ratios(container: ContainerReport) -> Values:
     # Pages are no accesses, and where a page is first used says nothing about later uses.
-    return [
-        ((access.source,), access.remote_ratio)
+    found = {
+        access.source: access.remote_ratio
         for access in container.accesses
         if access.remote_ratio is not None and access.of in ("accesses", "expectation")
-    ]
+    }
+    return Columns(_source_labels(*found), tuple(found.values()))
 
 
 def remote_lower(container: ContainerReport) -> Values:
     found = container.measured
-    return () if found is None else [((found.source,), found.lower)]
+    return () if found is None else Columns(_source_labels(found.source), (found.lower,))
+
+
+@lru_cache(maxsize=64)
+def _source_labels(*sources: str) -> tuple[tuple[str], ...]:
+    return tuple([(source,) for source in sources])
 
 
 def sampled_page_bytes(container: ContainerReport) -> Values:
     pages = sampled_pages(container)
-    return () if pages is None else [(("local",), pages.local_bytes), (("remote",), pages.remote_bytes)]
+    return () if pages is None else Columns(_LOCALITIES, (pages.local_bytes, pages.remote_bytes))
 
 
 def sampled_page_coverage(container: ContainerReport) -> float | None:
@@ -182,11 +200,16 @@ def access_samples(container: ContainerReport) -> Values:
 
 
 def hint_faults(container: Counters) -> Values:
-    sums: dict[tuple[str, ...], int] = {}
+    sums: dict[tuple[int, int, str], int] = {}
     for kind in container.hint_faults or ():
-        labels = (str(kind.cpu_numa_node), str(kind.numa_node), kind.locality)
-        sums[labels] = sums.get(labels, 0) + kind.pages
-    return sums.items()
+        pair = kind.cpu_numa_node, kind.numa_node, kind.locality
+        sums[pair] = sums.get(pair, 0) + kind.pages
+    return Columns(_fault_labels(tuple(sums)), tuple(sums.values()))
+
+
+@lru_cache(maxsize=4096)
+def _fault_labels(pairs: tuple[tuple[int, int, str], ...]) -> tuple[tuple[str, str, str], ...]:
+    return tuple([(str(cpu), str(node), locality) for cpu, node, locality in pairs])
 
 
 def hint_outcome(container: ContainerReport) -> Values:
