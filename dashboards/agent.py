@@ -33,6 +33,11 @@ def _of(name: str, *matchers: str, **labels: str) -> str:
     return series(f"numaudit_{name}", NODES, *matchers, **labels)
 
 
+def _of_process(promql: str) -> str:
+    """Of agents alone: every exporter has metrics of these names."""
+    return f"{promql} and on (job, instance) {_AGENTS}"
+
+
 def _rate(name: str) -> str:
     return f"rate({_of(name)}[$__rate_interval])"
 
@@ -191,13 +196,13 @@ _COST = Section(
         _by_node(
             "CPU time of an agent",
             "An agent keeps this number of CPUs busy: 0.01 is one hundredth of a CPU.",
-            _rate("process_cpu_seconds_total"),
+            _of_process(f"rate({series('process_cpu_seconds_total', NODES)}[$__rate_interval])"),
             "none",
         ),
         _by_node(
             "Memory of an agent",
             "An agent has this much resident memory.",
-            _of("process_resident_memory_bytes"),
+            _of_process(series("process_resident_memory_bytes", NODES)),
             "bytes",
         ),
         _by_node(
@@ -226,7 +231,7 @@ _COST = Section(
         _by_node(
             "Open files",
             "An agent has this number of open descriptors. It must not grow.",
-            _of("process_open_files"),
+            _of_process(series("process_open_fds", NODES)),
             "none",
         ),
         _by_node("Threads", "An agent has this number of threads. It must not grow.", _of("process_threads"), "none"),

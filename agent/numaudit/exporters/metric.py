@@ -71,7 +71,7 @@ class Metric(Generic[Subject]):
     """Fields of a container's report that its values are made of: while these stay, its points do. Empty = any."""
 
     is_standard: bool = False
-    """A name that every exporter of Prometheus gives the same thing, without our prefix: not for OpenTelemetry."""
+    """A name that every exporter of Prometheus gives the same thing, without our prefix; pushed if it has `otel`."""
 
     @property
     def full_name(self) -> str:
@@ -81,6 +81,16 @@ class Metric(Generic[Subject]):
     @property
     def is_counter(self) -> bool:
         return self.since is not None
+
+    @property
+    def is_info(self) -> bool:
+        """Are these facts, whose number is always 1? OpenMetrics has a type for them."""
+        return self.name.endswith("_info")
+
+    @property
+    def is_pushed(self) -> bool:
+        """Does OpenTelemetry have it, too?"""
+        return not self.is_standard or bool(self.otel)
 
     def rest(self, labels: tuple[str, ...]) -> tuple[str, ...]:
         """The labels of the series that a point is added to when it is none of the largest."""
@@ -101,8 +111,8 @@ class Metric(Generic[Subject]):
 
     @property
     def family(self) -> str:
-        """The name that OpenMetrics gives the family: without a counter's `_total`."""
-        return self.full_name.removesuffix("_total")
+        """The name that OpenMetrics gives the family: without a counter's `_total` and the `_info` of facts."""
+        return self.full_name.removesuffix("_total").removesuffix("_info")
 
     @property
     def instrument(self) -> str:
@@ -124,6 +134,11 @@ class Label:
     attribute: str
     help: str
     integer: bool = False
+
+
+def word(name: str) -> str:
+    """A name of a closed set as the value of a label: without blanks, which queries would have to quote and escape."""
+    return name.replace(" ", "-")
 
 
 _NO_LABELS = ((),)

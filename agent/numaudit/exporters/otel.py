@@ -112,7 +112,7 @@ def points(expositions: Sequence[Exposition]) -> int:
 
 
 def _sent(exposition: Exposition) -> Iterator[MetricFamily]:
-    return (family for family in exposition.families if not family.metric.is_standard)
+    return (family for family in exposition.families if family.metric.is_pushed)
 
 
 def attributes(labels: Mapping[str, str]) -> dict[str, str | int]:
@@ -151,7 +151,11 @@ def _points(
 
 
 def _start(row: Metric[Any], exposition: Exposition, key: Key | None, at: int) -> int:
-    since = exposition.created_at(row, key)
+    """Time when the counting began; of a sum that may fall, when its series did. 0 = not known, as for a gauge."""
+    if row.adds_up:
+        since = exposition.created.get(key) if key is not None else exposition.since.get("agent")
+    else:
+        since = exposition.created_at(row, key)
     # A clock that was set back must not make a counter begin in the future: receivers refuse such points.
     return 0 if since is None else min(int(since * 1e9), at)
 

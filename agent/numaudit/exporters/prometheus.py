@@ -188,6 +188,8 @@ def _go_float(number: float) -> bytes:
 def _head(family: MetricFamily, format_: Format) -> bytes:
     metric = family.metric
     kind = "counter" if metric.is_counter else "gauge"
+    if format_ == "openmetrics" and metric.is_info:
+        kind = "info"
     if format_ == "text":
         return f"# HELP {metric.full_name} {metric.help}\n# TYPE {metric.full_name} {kind}\n".encode()
     unit = f"# UNIT {metric.family} {metric.unit}\n" if metric.unit else ""

@@ -96,7 +96,8 @@ def test_metrics_lists_the_catalogue(capfd: Captured) -> None:
         "name": "numaudit_container_resident_bytes",
         "type": "gauge",
         "unit": "bytes",
-        "help": "Resident bytes by node and type; each byte has one type, and zeros are left out.",
+        "help": "Resident bytes by node and type; each byte has one type. "
+        "Zeros and kernel memory below a page are left out.",
         "labels": ["namespace", "pod", "container", "numa_node", "type"],
         "instrument": "numaudit.container.resident",
     }

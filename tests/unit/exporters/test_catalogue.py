@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from opentelemetry.semconv._incubating.metrics import process_metrics
 
 from numaudit.exporters.catalogue import METRICS
+from numaudit.exporters.metric import Metric
 
-SENT = [metric for metric in METRICS if not metric.is_standard]
+SENT = [metric for metric in METRICS if metric.is_pushed]
 
 
 def test_units_are_of_ucum_and_never_empty() -> None:
@@ -24,6 +28,27 @@ def test_no_instrument_is_the_namespace_of_another() -> None:
     names = [metric.instrument for metric in SENT]
     assert len(set(names)) == len(names)
     assert [(one, other) for one in names for other in names if other.startswith(f"{one}.")] == []
+
+
+def test_a_pushed_metric_has_the_name_that_is_scraped() -> None:
+    """By the rules of OpenTelemetry's compatibility page; tests/integration compares them with a real database."""
+    ours = [metric for metric in SENT if not metric.instrument.startswith("process.")]
+    assert len(ours) > 80
+    assert {metric.full_name: _in_prometheus(metric) for metric in ours} == {
+        metric.full_name: metric.full_name for metric in ours
+    }
+
+
+def _in_prometheus(metric: Metric[Any]) -> str:
+    """Dots become underscores; unit and `total` come last, unless the name has them."""
+    words = re.split(r"[._]", metric.instrument)
+    unit = {"By": "bytes", "s": "seconds", "1": "" if metric.is_counter else "ratio"}.get(metric.ucum, "")
+    return "_".join([*words, *[end for end in (unit, "total" * metric.is_counter) if end and end not in words]])
+
+
+def test_nothing_of_the_process_is_there_twice() -> None:
+    ours = [metric.name for metric in METRICS if metric.name.startswith("process_") and not metric.is_standard]
+    assert ours == ["process_threads"]
 
 
 def test_what_the_conventions_name_has_their_name_and_unit() -> None:

@@ -6,13 +6,34 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from numaudit.counted import Overhead
 from numaudit.doctor.checks import examine
-from numaudit.exporters.facts import Feature
+from numaudit.engine.observer import Observer
+from numaudit.engine.overhead.budget import STEPS
+from numaudit.exporters.catalogue import TICK_METRICS
+from numaudit.exporters.facts import ExportedTick, Feature
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
+from numaudit.report.build import build
+from numaudit.report.kubelet import RestartReport
 
 _WORD = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def test_no_name_of_a_closed_set_has_a_blank_where_it_is_a_label(fixtures: Path) -> None:
+    report = build(Observer.of(Host.under(fixtures / "kubernetes-four-nodes")).observe())
+    steps = tuple(step.name for step in STEPS)
+    report = replace(
+        report, overhead=Overhead(0.02, 0.01, steps, 0.25, ()), restarts=(RestartReport(True, "at risk", None, None),)
+    )
+    tick = ExportedTick(report, "0", "3", 1.0)
+    labels = {
+        f"{metric.name}: {value}" for metric in TICK_METRICS for labels, _ in metric.values(tick) for value in labels
+    }
+    assert {"collector_success: memory-checkpoint", "restart_starts: at-risk", "overhead_step: watch-list"} <= labels
+    assert [one for one in labels if " " in one.partition(": ")[2]] == []
 
 
 @pytest.mark.parametrize("host", ["kubernetes-four-nodes", "cgroup-v1", "misaligned-node"])

@@ -10,6 +10,7 @@ from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers
 from numaudit.exporters.limit import Omitted, SeriesLimit
 from numaudit.exporters.series import Series, SeriesTracker
+from numaudit.report.values import NodeBytes
 from numaudit.snapshot import Container
 from reports import container, exposition, report
 
@@ -77,13 +78,22 @@ def test_over_the_limit_the_least_interesting_containers_are_left_out_whole_and_
     assert (cut.series, cut.omitted) == (4 * each, Omitted(6 * each, 6))
 
 
+def test_kernel_memory_below_a_page_has_no_series() -> None:
+    (one,) = _series(container())
+    home = NodeBytes(0, anon=1, shmem=0, file=0, hugetlb=None, kernel=4096, unevictable=0)
+    foreign = NodeBytes(1, anon=0, shmem=0, file=1, hugetlb=None, kernel=4095, unevictable=0)
+    found = evaluate_containers([replace(one, report=replace(one.report, resident=(home, foreign)))])[0]
+    sizes = {labels[-2:]: size for labels, size in _values(found, "container_resident_bytes").items()}
+    assert sizes == {("0", "anon"): 1, ("0", "kernel"): 4096, ("1", "file"): 1}
+
+
 def test_a_container_on_two_nodes_has_no_more_series_than_budgeted() -> None:
     assert evaluate_containers(_series(container()))[0].series <= 25
 
 
 def test_every_row_of_the_catalogue_has_a_name_and_instrument_of_its_own() -> None:
     assert len({metric.full_name for metric in METRICS}) == len(METRICS)
-    ours = [metric.instrument for metric in METRICS if not metric.is_standard]
+    ours = [metric.instrument for metric in METRICS if metric.is_pushed]
     assert len(set(ours)) == len(ours)
 
 

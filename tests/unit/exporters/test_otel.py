@@ -45,7 +45,7 @@ def _of_otel(parts: Iterable[PushPart]) -> list[Point]:
             metric.name,
             frozenset((one.key, getattr(one.value, one.value.WhichOneof("value") or "")) for one in point.attributes),
             point.as_int if point.HasField("as_int") else point.as_double,
-            round(point.start_time_unix_nano / 1e9, 3) or None,
+            round(point.start_time_unix_nano / 1e9, 3) if metric.sum.is_monotonic else None,
         )
         for metric in _metrics(parts)
         for point in _points(metric)
@@ -53,7 +53,7 @@ def _of_otel(parts: Iterable[PushPart]) -> list[Point]:
 
 
 def _of_prometheus(numbers: list[Exposition]) -> set[Point]:
-    instruments = {metric.full_name: metric.instrument for metric in METRICS if not metric.is_standard}
+    instruments = {metric.full_name: metric.instrument for metric in METRICS if metric.is_pushed}
     text = b"".join(render(one, "openmetrics") for one in numbers) + end_of("openmetrics")
     samples = [one for family in text_string_to_metric_families(text.decode()) for one in family.samples]
     created = {
@@ -101,6 +101,18 @@ def test_what_adds_up_is_a_sum_and_what_does_not_is_a_gauge(numbers: list[Exposi
     for name in ("numaudit.node.distance", "numaudit.build.info", "numaudit.snapshot.age"):
         assert kinds[name] == "gauge"
     assert kinds["numaudit.node.memory"] == (False, 2)
+
+
+def test_every_sum_says_since_when_and_no_gauge_does(numbers: list[Exposition]) -> None:
+    starts = {
+        (metric.name, metric.HasField("sum"), point.start_time_unix_nano / 1e9)
+        for metric in _metrics(requests(numbers, SENDER, NOW))
+        for point in _points(metric)
+    }
+    assert [name for name, is_sum, start in starts if is_sum != bool(start)] == []
+    assert ("numaudit.node.memory", True, STARTED) in starts
+    begun = {start for name, _, start in starts if name == "numaudit.container.resident"}
+    assert begun == {start for name, _, start in starts if name == "numaudit.container.cpu"}
 
 
 def test_a_counter_does_not_begin_in_the_future(numbers: list[Exposition]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
@@ -26,21 +26,33 @@ TWO = report(container(1), container(2, pod=None))
 class Oracle(Collector):
     """The same numbers through prometheus-client's own classes."""
 
-    def __init__(self, of: Exposition) -> None:
+    def __init__(self, of: Exposition, format_: Format) -> None:
         self.of = of
+        self.format = format_
 
     def collect(self) -> Iterator[Metric]:
         for family in self.of.families:
             row = family.metric
             names = labels_of(row)
+            if row.is_info and self.format == "openmetrics":
+                yield self._facts(family)
+                continue
             make = CounterMetricFamily if row.is_counter else GaugeMetricFamily
-            metric = make(row.family, row.help, labels=names, unit=row.unit)
+            name = row.family if row.is_counter else row.full_name
+            metric = make(name, row.help, labels=names, unit=row.unit)
             for key, labels, value in family.points:
                 if isinstance(metric, CounterMetricFamily):
                     metric.add_metric((*(key or ()), *labels), value, created=self.of.created_at(row, key))
                 else:
                     metric.add_metric((*(key or ()), *labels), value)
             yield metric
+
+    def _facts(self, family: MetricFamily) -> Metric:
+        metric = InfoMetricFamily(family.metric.family, family.metric.help)
+        for key, labels, value in family.points:
+            assert value == 1
+            metric.add_metric((), dict(zip(labels_of(family.metric), (*(key or ()), *labels), strict=True)))
+        return metric
 
 
 def _parsed(text: str, format_: Format) -> list[tuple[str, str, str, str, list[object]]]:
@@ -54,13 +66,22 @@ def _parsed(text: str, format_: Format) -> list[tuple[str, str, str, str, list[o
 @pytest.mark.parametrize("of", [exposition(TWO), evaluate_live(LIVE, STARTED)], ids=["tick", "live"])
 def test_both_formats_say_what_the_client_library_would(of: Exposition) -> None:
     registry = CollectorRegistry()
-    registry.register(Oracle(of))
+    registry.register(Oracle(of, "openmetrics"))
     ours = render(of, "openmetrics").decode() + "# EOF\n"
     assert _parsed(ours, "openmetrics") == _parsed(generate_openmetrics(registry).decode(), "openmetrics")
     # In the older format the library adds `_created` as gauges of their own, which doubles every counter.
+    registry = CollectorRegistry()
+    registry.register(Oracle(of, "text"))
     text = generate_latest(registry).decode()
     theirs = [one for one in _parsed(text, "text") if not one[0].endswith("_created")]
     assert _parsed(render(of, "text").decode(), "text") == theirs
+
+
+def test_facts_are_of_the_type_info_in_openmetrics_and_keep_their_name() -> None:
+    families = parse_openmetrics(render(exposition(TWO), "openmetrics").decode() + "# EOF\n")
+    facts = {one.name: {sample.name for sample in one.samples} for one in families if one.type == "info"}
+    assert facts["numaudit_container"] == {"numaudit_container_info"}
+    assert set(facts) >= {"numaudit_build", "numaudit_feature_problem"}
 
 
 def test_label_values_come_back_as_they_were() -> None:

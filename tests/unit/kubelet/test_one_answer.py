@@ -18,6 +18,7 @@ from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.exporters.catalogue import METRICS
+from numaudit.exporters.metric import word
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import examine_files, forecast_on
 from numaudit.kubelet.questions.starting import Asked
@@ -62,7 +63,7 @@ def check(host: Host) -> tuple[str, str]:
             assert answer != "no"
             continue
         assert forecast.starts == answer
-        assert (str(bool(later)).lower(), answer) in metric("restart_starts", report)
+        assert (str(bool(later)).lower(), word(answer)) in metric("restart_starts", report)
         if answer == "no":
             refuses_as_verified(forecast, files, later=bool(later))
     return answers

@@ -49,7 +49,7 @@ def _row(metric: Metric[Any]) -> document.MetricRow:
 
 
 def _instrument(metric: Metric[Any]) -> str | None:
-    return None if metric.is_standard else metric.instrument
+    return metric.instrument if metric.is_pushed else None
 
 
 def _type(metric: Metric[Any]) -> str:
@@ -89,5 +89,5 @@ that short-lived containers are seen."""
 
 def _markdown(metric: Metric[Any]) -> str:
     labels = ", ".join(f"`{label}`" for label in metric.labels)
-    instrument = "" if metric.is_standard else f"`{metric.instrument}`"
+    instrument = f"`{metric.instrument}`" if metric.is_pushed else ""
     return f"| `{metric.full_name}` | {instrument} | {labels} | {metric.help} |"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numaudit.checkpoints.start.findings import CONFIGURATION_REFUSED, MAKES_A_RESTART_UNSAFE, StateFinding
 from numaudit.exporters.facts import ExportedTick
-from numaudit.exporters.metric import Values
+from numaudit.exporters.metric import Values, word
 from numaudit.report.kubelet import CheckpointReport
 
 CONFIGURATION = "configuration"
@@ -50,7 +50,7 @@ def problems(tick: ExportedTick) -> Values:
 def restart_starts(tick: ExportedTick) -> Values:
     """The answer of `numaudit forecast`, of which `restart_safe` is the part of each file."""
     for one in tick.report.restarts:
-        yield (str(one.reboot).lower(), one.starts), 1
+        yield (str(one.reboot).lower(), word(one.starts)), 1
 
 
 def refused_pods(tick: ExportedTick) -> Values:

@@ -59,11 +59,12 @@ LABELS = {
     ),
     "kubernetes_version": Label("numaudit.kubelet.version", "The kubelet's version, such as v1.36.2; empty if unknown"),
     "event": Label("numaudit.kernel.event", "The kernel's counter: numa_hit, numa_hint_faults, ..."),
-    "step": Label(
-        "numaudit.overhead.step", "Step in force: page_alloc off, watch list, first_touch off, hint_faults off, pmu off"
-    ),
+    "step": Label("numaudit.overhead.step", "Step in force: page_alloc-off, watch-list, first_touch-off, ..."),
     "probe": Label("numaudit.probe", "Probe: page_alloc, cpu_time, pmu, hint_faults, migrations or first_touch"),
-    "collector": Label("numaudit.collector", "Collector, named after the question that it answers"),
+    "collector": Label(
+        "numaudit.collector",
+        "Collector, named after the question that it answers, or source of the kubelet, such as memory-checkpoint",
+    ),
     "feature": Label("numaudit.feature", "Feature, named as in `numaudit doctor`"),
     "reason": Label(
         "numaudit.reason",
@@ -87,7 +88,7 @@ LABELS = {
     ),
     "starts": Label(
         "numaudit.restart.starts",
-        "Answer whether the kubelet starts: yes, no, at risk (chance or the next boot decides), once (but not again) "
+        "Answer whether the kubelet starts: yes, no, at-risk (chance or the next boot decides), once (but not again) "
         "or unknown",
     ),
 }

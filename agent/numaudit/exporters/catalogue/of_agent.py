@@ -41,28 +41,16 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.longest_walk_seconds),
     ),
     Metric(
-        "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
-        (), one(lambda live: live.cpu_seconds), since="agent", otel="process.cpu.time",
-    ),
-    Metric(
-        "process_resident_memory_bytes", "bytes", "Resident memory of the agent.",
-        (), one(lambda live: live.resident_bytes), otel="process.memory.usage",
-    ),
-    Metric(
-        "process_open_files", "", "Open file descriptors of the agent.",
-        (), one(lambda live: live.open_files), item="file_descriptor", otel="process.unix.file_descriptor.count",
-    ),
-    Metric(
         "process_threads", "", "Threads of the agent.",
         (), one(lambda live: live.threads), item="thread", otel="process.thread.count",
     ),
     Metric(
         "process_cpu_seconds_total", "seconds", "CPU time of the agent, user and system.",
-        (), one(lambda live: live.cpu_seconds), since="agent", is_standard=True,
+        (), one(lambda live: live.cpu_seconds), since="agent", is_standard=True, otel="process.cpu.time",
     ),
     Metric(
         "process_resident_memory_bytes", "bytes", "Resident memory of the agent.",
-        (), one(lambda live: live.resident_bytes), is_standard=True,
+        (), one(lambda live: live.resident_bytes), is_standard=True, otel="process.memory.usage",
     ),
     Metric(
         "process_virtual_memory_bytes", "bytes", "Virtual memory of the agent.",
@@ -71,6 +59,7 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
     Metric(
         "process_open_fds", "", "Open file descriptors of the agent.",
         (), one(lambda live: live.open_files), is_standard=True,
+        item="file_descriptor", otel="process.unix.file_descriptor.count",
     ),
     Metric(
         "process_max_fds", "", "Maximum number of open file descriptors of the agent.",

@@ -35,7 +35,7 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
     ),
     Metric(
         "container_resident_bytes", "bytes",
-        "Resident bytes by node and type; each byte has one type, and zeros are left out.",
+        "Resident bytes by node and type; each byte has one type. Zeros and kernel memory below a page are left out.",
         ("numa_node", "type"), values.resident,
         reads=("resident",),
     ),

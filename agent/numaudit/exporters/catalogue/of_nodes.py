@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numaudit.exporters.catalogue import kubelet_values, own_values, values
 from numaudit.exporters.facts import ExportedTick
-from numaudit.exporters.metric import Metric, one
+from numaudit.exporters.metric import Metric, one, word
 from numaudit.exporters.rejections import MOST_WORKLOADS
 
 TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
@@ -55,7 +55,7 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     Metric(
         "memory_manager_bytes", "bytes",
         "The Memory Manager's memory map: reserved or free memory.",
-        ("numa_node", "type", "state"), own_values.manager_bytes, otel="numaudit.memory_manager.memory",
+        ("numa_node", "type", "state"), own_values.manager_bytes, otel="numaudit.memory_manager.bytes",
     ),
     Metric(
         "memory_manager_total_bytes", "bytes", "Memory map: total size of a node's memory.",
@@ -143,22 +143,28 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         "are still used; absent where the host has nothing to collect.",
         ("collector",),
         lambda tick: [
-            ((asked.source,), int(asked.state in ("ok", "partial") and not asked.old))
+            ((word(asked.source),), int(asked.state in ("ok", "partial") and not asked.old))
             for asked in tick.report.sources
             if asked.state != "absent"
         ],
     ),
     Metric(
         "collector_age_seconds", "seconds", "Age of the values in use, by source of the kubelet.", ("collector",),
-        lambda tick: [((one.source,), one.age_seconds) for one in tick.report.sources if one.age_seconds is not None],
+        lambda tick: [
+            ((word(asked.source),), asked.age_seconds)
+            for asked in tick.report.sources
+            if asked.age_seconds is not None
+        ],
     ),
     Metric(
         "collector_duration_seconds", "seconds", "Wall-clock time of the collector in the newest tick.", ("collector",),
-        lambda tick: [((asked.source,), asked.seconds) for asked in tick.report.sources if asked.seconds is not None],
+        lambda tick: [
+            ((word(asked.source),), asked.seconds) for asked in tick.report.sources if asked.seconds is not None
+        ],
     ),
     Metric(
         "collector_skipped", "", "Items that vanished or could not be read in the newest tick.", ("collector",),
-        lambda tick: [((asked.source,), asked.skipped) for asked in tick.report.sources],
+        lambda tick: [((word(asked.source),), asked.skipped) for asked in tick.report.sources],
         item="item",
     ),
     Metric(
@@ -167,7 +173,7 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     ),
     Metric(
         "overhead_step", "", "1 for each step that keeps the probes within their CPU budget.", ("step",),
-        lambda tick: [((step,), 1) for step in (tick.report.overhead.steps if tick.report.overhead else ())],
+        lambda tick: [((word(step),), 1) for step in (tick.report.overhead.steps if tick.report.overhead else ())],
     ),
     Metric(
         "overhead_coverage_ratio", "ratio", "Share of the containers whose accesses are watched; absent if all are.",
