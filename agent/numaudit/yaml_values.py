@@ -40,12 +40,21 @@ class YamlLimits:
 def read(body: bytes, name: str, limits: YamlLimits) -> object:
     """The values of one document; None = it is empty. `name` is the file's, for messages.
 
+    Raises InputError as `read_all`, and where another document begins.
+    """
+    found = read_all(body, name, limits, most=1)
+    return found[0] if found else None
+
+
+def read_all(body: bytes, name: str, limits: YamlLimits, most: int | None = None) -> list[object]:
+    """The values of every document of a file, None for an empty one; `most`: so many may begin.
+
     Raises InputError when it is no YAML, is over a limit, refers to itself, names a key twice or has a tag.
     """
     if len(body) > limits.size:
         raise InputError(f"{name}: larger than {limits.size} bytes")
     try:
-        return _Values(name).of(events(body, name, limits))
+        return _Values(name).of(events(body, name, limits), most)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise not_yaml(name, error) from error
 
@@ -102,11 +111,11 @@ class _Values:
         self._name = name
         self._open: list[_Open] = []
 
-    def of(self, events: Iterator[Event]) -> object:
-        """The one document; None = there is none. Raises InputError, YAMLError, ValueError."""
+    def of(self, events: Iterator[Event], most: int | None) -> list[object]:
+        """All documents. Raises InputError, YAMLError, ValueError."""
         found: list[object] = []
         for event in events:
-            if isinstance(event, yaml.DocumentStartEvent) and found:
+            if isinstance(event, yaml.DocumentStartEvent) and len(found) == most:
                 raise InputError(f"{self._at(event)}: not YAML: another document begins; give one")
             if isinstance(event, yaml.CollectionEndEvent):
                 done = self._open.pop().value
@@ -117,7 +126,7 @@ class _Values:
                 value = self._take(event)
                 if is_whole and isinstance(event, yaml.ScalarEvent):
                     found.append(value)
-        return found[0] if found else None
+        return found
 
     def _take(self, event: Event) -> object:
         """A scalar, or the beginning of a collection, at its place in the one around it."""

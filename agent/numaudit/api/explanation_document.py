@@ -131,6 +131,15 @@ class Explanation(Value, frozen=True):
     """Notices about the answer."""
     make_room: MakeRoom | None
     """null = that was not asked."""
+    owner: str | None = None
+    """The workload whose pod template it is, such as `Deployment web`; null = the file has the pod itself."""
+
+
+class ExplanationList(Value, frozen=True):
+    """Several pods of one file, each on the node as it is now, without the others."""
+
+    items: list[Explanation]
+    """In the order of the file."""
 
 
 def explanation(
@@ -140,6 +149,7 @@ def explanation(
     room: MakeRoom | None = None,
     doubt: Doubt | None = None,
     not_added_up: str | None = None,
+    owner: str | None = None,
 ) -> Explanation:
     """`policy` is the Topology Manager's."""
     admission = found.admission
@@ -160,6 +170,7 @@ def explanation(
         doubt=doubt,
         notices=list(notices),
         make_room=room,
+        owner=owner,
     )
 
 

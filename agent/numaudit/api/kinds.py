@@ -26,6 +26,7 @@ KINDS: dict[str, type] = {
     "RestartForecast": Forecast,
     "Headroom": MemoryManagerReport,
     "Explanation": explanation_document.Explanation,
+    "ExplanationList": explanation_document.ExplanationList,
     "PlacementList": PlacementList,
     "Simulation": simulation_document.Simulation,
     "FleetReport": FleetReport,

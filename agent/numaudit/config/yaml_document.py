@@ -5,7 +5,10 @@ Lines are looked up in the file again, when a message needs one.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -13,6 +16,7 @@ import yaml
 from numaudit import yaml_values
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
+from numaudit.kernel.host import STANDARD_INPUT
 from numaudit.scenario.document import Document
 from numaudit.yaml_values import Event, YamlLimits, line_of
 
@@ -29,14 +33,40 @@ def read(path: Path, what: str) -> Document:
     value = yaml_values.read(body, str(path), LIMITS)
     if value is None:
         raise InputError(f"{path}: it is empty")
-    return Document(str(path), value, lambda place: _line_of(body, path, place))
+    return Document(str(path), value, partial(_line_of, body, str(path)))
 
 
-def _line_of(body: bytes, path: Path, place: str) -> int:
-    """The line of a place such as `steps[2].admit`, or of the nearest thing around it. Keys may hold dots."""
+def read_all(path: Path, what: str) -> list[Document]:
+    """Every document of a file that is not empty; `-` is the standard input. Raises InputError as `read`."""
+    body = _standard_input(what) if path == STANDARD_INPUT else yaml_file.read_whole(path, what, LIMITS.size)
+    name = "the standard input" if path == STANDARD_INPUT else str(path)
+    found = [
+        Document(name, value, partial(_line_of, body, name, number=number))
+        for number, value in enumerate(yaml_values.read_all(body, name, LIMITS))
+        if value is not None
+    ]
+    if not found:
+        raise InputError(f"{name}: it is empty")
+    return found
+
+
+def _standard_input(what: str) -> bytes:
+    if sys.stdin is None:
+        raise InputError(f"cannot read {what} from the standard input: it is closed")
+    try:
+        return sys.stdin.buffer.read(LIMITS.size + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {what} from the standard input: {error.strerror}") from None
+
+
+def _line_of(body: bytes, name: str, place: str, number: int = 0) -> int:
+    """The line of a place such as `steps[2].admit`, or of the nearest thing around it. Keys may hold dots.
+
+    `number`: of the document in the file, from 0.
+    """
     best, line = place, 1
     around: list[_Around] = []
-    for event in yaml_values.events(body, str(path), LIMITS):
+    for event in _events_of(number, yaml_values.events(body, name, LIMITS)):
         if isinstance(event, yaml.CollectionEndEvent):
             around.pop()
         if not isinstance(event, yaml.NodeEvent):
@@ -49,6 +79,15 @@ def _line_of(body: bytes, path: Path, place: str) -> int:
         if isinstance(event, yaml.CollectionStartEvent):
             around.append(_Around(left, isinstance(event, yaml.SequenceStartEvent)))
     return line
+
+
+def _events_of(number: int, events: Iterator[Event]) -> Iterator[Event]:
+    """Those from the document of this number on."""
+    begun = -1
+    for event in events:
+        begun += isinstance(event, yaml.DocumentStartEvent)
+        if begun >= number:
+            yield event
 
 
 @dataclass(slots=True)

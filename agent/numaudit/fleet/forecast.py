@@ -25,7 +25,7 @@ from numaudit.fleet.sentences import notices_of, plural, reporting_sentence
 from numaudit.memorymanager.api import Admission, KubeletHangs, Pod, admit, qos
 from numaudit.scenario.admitting_changes import find_admitting_changes
 from numaudit.scenario.explanation import sentence_of
-from numaudit.scenario.reading import unknown_devices
+from numaudit.scenario.manifests import unknown_devices
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp
 

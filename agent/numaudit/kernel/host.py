@@ -13,6 +13,8 @@ from typing import Self
 from numaudit.errors import InputError
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+STANDARD_INPUT = Path("-")
+"""As a file on the command line."""
 LARGEST_FILE = 16 << 20
 _CHUNK, _LARGE_CHUNK = 16 << 10, 1 << 20
 """No file we read is larger; a larger one is a mistake or an attack, not an interface."""

@@ -14,7 +14,7 @@ from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent import StartOutlook
 from numaudit.kernel.cgroup import find_hierarchies
-from numaudit.kernel.host import LARGEST_FILE, Host, is_named_pipe, is_pipe
+from numaudit.kernel.host import LARGEST_FILE, STANDARD_INPUT, Host, is_named_pipe, is_pipe
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, decode
 from numaudit.kubelet.questions.examination import ExaminedFile, examine, examine_absent
 from numaudit.kubelet.questions.forecasting import forecast_here
@@ -27,8 +27,6 @@ from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast
-
-STANDARD_INPUT = Path("-")
 
 
 def poll_once(poller: KubeletPoller) -> KubeletReadings | None:

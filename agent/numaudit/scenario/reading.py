@@ -6,21 +6,18 @@ from collections.abc import Callable, Mapping
 
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.plain import read_mapping, shown
-from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.versions import KNOWN_GATES, LATEST, parse_version
 from numaudit.errors import InputError, nearest
 from numaudit.scenario.document import Document
 from numaudit.scenario.files import STATE, Files, read_files, starting_state
-from numaudit.scenario.machine import Devices, check_devices, read_devices, read_machine
-from numaudit.scenario.manifest_fields import check_pod_fields
+from numaudit.scenario.machine import read_devices, read_machine
+from numaudit.scenario.manifests import read_manifests
 from numaudit.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
 
 OpenFile = Callable[[str, str], Document]
 """(name of a file, what it is) -> its content; a name is taken from the folder of the scenario. Raises InputError."""
 
-MOST_CONTAINERS = 1000
-"""App or init containers; a pod of as many is hardly smaller than the 1.5 MiB that an API server keeps of one."""
 _SCENARIO = ("apiVersion", "kind", "kubernetesVersion", "featureGates", "machine", "kubelet", "state", "steps")
 _KUBELET = (
     "memoryManagerPolicy",
@@ -51,9 +48,9 @@ def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
         state = starting_state(setup.kubelet, read_state_files(document.part("state"), open_file), setup.devices)
     _check_state_devices(state.devices, document.part("state"))
     reader = _Steps(setup, open_file, {pod.full_name: pod for pod in state.pods.values()})
-    places = list(document.part("steps").elements())
-    steps = tuple(reader.read(one) for one in places)
-    return Scenario(setup, state, steps, tuple(str(one.error("")).removesuffix(": ") for one in places))
+    steps = [(step, place) for place in document.part("steps").elements() for step in reader.read(place)]
+    places = tuple(str(place.error("")).removesuffix(": ") for _, place in steps)
+    return Scenario(setup, state, tuple(step for step, _ in steps), places)
 
 
 def read_setup(document: Document, open_file: OpenFile, before: Setup | None = None) -> Setup:
@@ -149,7 +146,8 @@ class _Steps:
     def __init__(self, setup: Setup, open_file: OpenFile, known: dict[str, Pod]) -> None:
         self._setup, self._open_file, self._known = setup, open_file, known
 
-    def read(self, place: Document) -> Step:
+    def read(self, place: Document) -> tuple[Step, ...]:
+        """One step, or one for each pod of a list."""
         fields = place.fields(_STEPS)
         if len(fields) != 1:
             raise place.error(f"a step is one of {', '.join(_STEPS)}, not {len(fields)} of them")
@@ -158,24 +156,24 @@ class _Steps:
         if name == "admit":
             return self._admit(part)
         if name == "restart":
-            return self._restart(part)
+            return (self._restart(part),)
         given = part.fields(("pod", "container"))
         pod = self._pod(part.part("pod"))
         container = given.get("container")
         if container is None and name == "remove":
-            return Remove(pod.full_name)
+            return (Remove(pod.full_name),)
         with part.part("container").located():
             if not isinstance(container, str):
                 raise InputError(f"name the container as text, not {shown(container)}")
             pod.container(container)
         kind = Start if name == "start" else Remove
-        return kind(pod.full_name, container)
+        return (kind(pod.full_name, container),)
 
-    def _admit(self, part: Document) -> Admit:
+    def _admit(self, part: Document) -> tuple[Admit, ...]:
         manifest = _opened(part, self._open_file, "the pod")
-        pod = read_manifest(manifest, self._setup.devices)
-        self._known[pod.full_name] = pod
-        return Admit(pod)
+        pods = [one.pod for one in read_manifests([manifest], self._setup.devices)]
+        self._known.update({pod.full_name: pod for pod in pods})
+        return tuple(Admit(pod) for pod in pods)
 
     def _restart(self, part: Document) -> Restart:
         if part.value is None:
@@ -198,36 +196,3 @@ class _Steps:
         names = [*self._known, *(pod.name for pod in self._known.values())]
         known = nearest(place.value, names, f"; there is {', '.join(self._known) or 'none'}")
         raise place.error(f"no earlier step admits a pod {place.value!r}{known}")
-
-
-def read_manifest(manifest: Document, devices: Devices | None = None) -> Pod:
-    """A v1 Pod. Raises InputError that names the place; `devices`: also for one that the machine does not have."""
-    _check_size(manifest.part("spec"))
-    check_pod_fields(manifest)
-    with manifest.located():
-        pod = read_pod(manifest.value)
-    if devices is not None:
-        for container in pod.all_containers:
-            wanted = {name: 1 for name in container.resources.limits if _is_extended(name)}
-            check_devices(wanted, devices, manifest)
-    return pod
-
-
-def _check_size(spec: Document) -> None:
-    """The kubelet asks each manager for each container of the whole pod, so an admission takes the square of them."""
-    for name in ("initContainers", "containers"):
-        part = spec.part(name)
-        if isinstance(part.value, list) and len(part.value) > MOST_CONTAINERS:
-            raise part.error(f"at most {MOST_CONTAINERS} containers can be simulated, not {len(part.value)}")
-
-
-def unknown_devices(pod: Pod, devices: Devices) -> tuple[str, ...]:
-    """Resources of device plugins that the pod asks for and no plugin has registered; a kubelet ignores them."""
-    asked = dict.fromkeys(name for one in pod.all_containers for name in one.resources.limits)
-    return tuple(name for name in asked if _is_extended(name) and name not in devices)
-
-
-def _is_extended(resource: str) -> bool:
-    """Is this a resource of a device plugin, by its name?"""
-    domain, slash, _ = resource.partition("/")
-    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")

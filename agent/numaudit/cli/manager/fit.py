@@ -8,6 +8,7 @@ from numaudit.cli import options
 from numaudit.containermanager.versions import POD_LEVEL_GATE
 
 _FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
+_POD_FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True)
 
 
 @click.command(
@@ -15,6 +16,7 @@ _FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
 Examples:
   numaudit fit -f pod.yaml
   numaudit fit -f pod.yaml --make-room
+  kubectl get deployment web -o yaml | numaudit fit -f -
   numaudit fit -f pod.yaml -o json --root ./captured
   numaudit fit -f pod.yaml --machine machine.json --config kubelet.yaml
   numaudit fit -f pod.yaml --scenario docs/examples/walk-through.yaml
@@ -22,7 +24,15 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
 5 with --fail-on-reject when pods in the checkpoints may be gone, so the outcome is unknown.
 """
 )
-@click.option("-f", "--file", "pod", type=_FILE, required=True, help="File with the pod (v1 Pod), in YAML or JSON.")
+@click.option(
+    "-f",
+    "--file",
+    "pod",
+    type=_POD_FILE,
+    required=True,
+    metavar="FILE|-",
+    help="File with v1 Pods or workloads, in YAML or JSON, as from `kubectl get -o yaml`; - reads standard input.",
+)
 @options.output("table", "json")
 @click.option("--scenario", type=_FILE, help="Scenario at whose end the pod is admitted, as for `numaudit simulate`.")
 @click.option(
@@ -46,6 +56,9 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
 @options.root
 def command(**given: options.Given) -> None:
     """Show whether a kubelet would admit a pod, why not, and what would let it in.
+
+    A workload such as a Deployment or a Job is answered for one pod of its template. A file may have several documents
+    and lists; each pod in it is asked for by itself, and objects without pods are passed over.
 
     The node is this host, a captured one (--root), the end of a --scenario, or described by files. A node from
     --machine has only the pods in its state files.

@@ -10,6 +10,7 @@ from typing import Self
 import click
 
 from numaudit.api import explanation_document
+from numaudit.api.explanation_document import Explanation, ExplanationList
 from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.manager.scenario_files import ScenarioFiles
@@ -30,7 +31,8 @@ from numaudit.scenario.explanation import depends_on, explain
 from numaudit.scenario.files import Files
 from numaudit.scenario.holdings import who_may_leave
 from numaudit.scenario.make_room import MakeRoom, make_room
-from numaudit.scenario.reading import read_manifest, read_scenario, read_setup, read_state_files, unknown_devices
+from numaudit.scenario.manifests import Manifest, read_manifests, unknown_devices
+from numaudit.scenario.reading import read_scenario, read_setup, read_state_files
 from numaudit.scenario.simulation import simulate
 from numaudit.scenario.values import Setup
 from numaudit.topology.quantity import ZERO
@@ -87,33 +89,47 @@ def run(
         )
         host = None if len(head) == len(changes) else options.host(root)
         node = _described(asked) if host is None else _here(host, asked)
-    manifest = read_manifest(yaml_document.read(pod, "the pod"))
-    found = explain(node.setup, node.state, manifest)
-    doubt = _doubt(node, found.admission)
-    room = _room(node, manifest) if with_room else None
+    manifests = read_manifests(yaml_document.read_all(pod, "the pod"))
+    found = [_explained(node, one, with_room=with_room) for one in manifests]
+    for notice in dict.fromkeys(notice for one in found for notice in one.notices):
+        click.echo(f"numaudit: {notice}", err=True)
+    _print(found, output, host)
+    if fail_on_reject and any(one.doubt is not None and one.doubt.decides for one in found):
+        click.get_current_context().exit(EXIT_INCONCLUSIVE)
+    if fail_on_reject and not all(one.admitted for one in found):
+        click.get_current_context().exit(EXIT_FINDINGS)
+
+
+def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanation:
+    """The pod on the node as it is: those beside it in its file are not there."""
+    pod = manifest.pod
+    found = explain(node.setup, node.state, pod)
     ignored = [
         f"no device plugin has registered {name} there, so it does not count"
-        for name in unknown_devices(manifest, node.setup.devices)
+        for name in unknown_devices(pod, node.setup.devices)
     ]
-    notices = (*node.setup.started[1], *node.notices, *ignored)
-    for notice in notices:
-        click.echo(f"numaudit: {notice}", err=True)
-    shown = explanation_document.explanation(
-        found, node.setup.kubelet.topology.policy, notices, room, doubt, _not_added_up(node, manifest)
+    return explanation_document.explanation(
+        found,
+        node.setup.kubelet.topology.policy,
+        (*node.setup.started[1], *node.notices, *ignored),
+        _room(node, pod) if with_room else None,
+        _doubt(node, found.admission),
+        _not_added_up(node, pod),
+        manifest.owner,
     )
-    if output == "json":
-        if host is None:
-            json_output.of_no_host("Explanation", shown)
-        else:
-            json_output.of_host("Explanation", shown, host)
-    else:
-        from numaudit.views.terminal import explanation_tables, terminal
 
-        explanation_tables.print_explanation(shown, terminal.console())
-    if fail_on_reject and doubt is not None and doubt.decides:
-        click.get_current_context().exit(EXIT_INCONCLUSIVE)
-    if fail_on_reject and not found.admission.admitted:
-        click.get_current_context().exit(EXIT_FINDINGS)
+
+def _print(found: list[Explanation], output: str, host: Host | None) -> None:
+    if output == "json":
+        kind, value = ("Explanation", found[0]) if len(found) == 1 else ("ExplanationList", ExplanationList(found))
+        if host is None:
+            json_output.of_no_host(kind, value)
+        else:
+            json_output.of_host(kind, value, host)
+        return
+    from numaudit.views.terminal import explanation_tables, terminal
+
+    explanation_tables.print_explanations(found, terminal.console())
 
 
 def _doubt(node: _Node, admission: Admission) -> explanation_document.Doubt | None:

@@ -18,7 +18,7 @@ from numaudit.fleet.prometheus import connected
 from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import what_is_missing
-from numaudit.scenario.reading import read_manifest
+from numaudit.scenario.manifests import read_manifest
 from numaudit.value import Origin
 
 

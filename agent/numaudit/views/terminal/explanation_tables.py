@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from numaudit.api.explanation_document import ExplainedMerge, Explanation, Merge
+from numaudit.api.explanation_document import Candidate, ExplainedMerge, Explanation, Merge
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import printable
 from numaudit.scenario.make_room import MakeRoom
@@ -16,13 +17,34 @@ from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _ABSENT = "-"
 _MOST_SETS = 8
+_MOST_ROWS = 8
+"""Of more sets of nodes than these, those of one size and verdict are one row."""
+_OF_SEVERAL = {
+    "too-small": "they could not hold it even when empty",
+    "in-a-group": "each serves containers together with other nodes",
+    "breaks-a-group": "some of their nodes serve containers alone or in another group",
+    "not-free": "too little memory is free",
+}
+"""Meaning of a verdict for several sets of nodes."""
 
 
-def print_explanation(found: Explanation, out: Console) -> None:
+def print_explanations(found: Sequence[Explanation], out: Console) -> None:
+    """Each pod of a file; of several, how many would be admitted comes first."""
+    if len(found) > 1:
+        admitted = sum(one.admitted for one in found)
+        print_note(f"{admitted} of {len(found)} pods would be admitted, each by itself", out, "bold")
+    for number, one in enumerate(found):
+        if number or len(found) > 1:
+            out.print()
+        _print_explanation(one, out)
+
+
+def _print_explanation(found: Explanation, out: Console) -> None:
     """All of it; `-o json` has every hint."""
     is_open = found.doubt is not None and found.doubt.decides
     color = "yellow" if is_open else "green" if found.admitted else "red"
-    print_note(printable(f"{found.pod}: {_verdict(found, is_open=is_open)}"), out, color)
+    owner = f" (pod of {found.owner})" if found.owner is not None else ""
+    print_note(printable(f"{found.pod}{owner}: {_verdict(found, is_open=is_open)}"), out, color)
     for line in _limits(found):
         print_note(printable(line), out, "yellow")
     print_note(printable(found.sentence), out)
@@ -30,8 +52,6 @@ def print_explanation(found: Explanation, out: Console) -> None:
         print_note(printable(f"{found.reason}: {found.message}"), out)
     for name, place in found.containers.items():
         print_note(printable(f"{name}: {place_line(place)}"), out)
-    for one in found.decisions:
-        _print_merge(one, out)
     if found.admitting_changes or not found.admitted:
         out.print()
         for line in change_lines(found.admitting_changes, admitted=found.admitted):
@@ -39,6 +59,8 @@ def print_explanation(found: Explanation, out: Console) -> None:
     if found.make_room is not None:
         out.print()
         _print_room(found.make_room, out)
+    for one in found.decisions:
+        _print_merge(one, out)
 
 
 def _verdict(found: Explanation, *, is_open: bool) -> str:
@@ -126,18 +148,37 @@ def _print_merge(one: ExplainedMerge, out: Console) -> None:
 def _print_candidates(
     one: ExplainedMerge, asked: dict[tuple[str, str], Sequence[TopologyHint] | None], out: Console
 ) -> None:
-    """A row for each set of nodes: the Memory Manager's verdict, and the hints of the other providers."""
+    """A row for each set of nodes, or for those of a kind: the Memory Manager's verdict, and the others' hints."""
     others = {resource: hints for (provider, resource), hints in asked.items() if provider != "memory" and hints}
     sets = [tuple(each.nodes) for each in one.candidates] or sorted(
         {tuple(hint.affinity or ()) for hints in others.values() for hint in hints}, key=lambda each: (len(each), each)
     )
-    memory = {tuple(each.nodes): each.explanation for each in one.candidates}
-    table = new_table("NODES", *(printable(name).upper() for name in others), *(["MEMORY"] if memory else []))
+    memory = {tuple(each.nodes): each for each in one.candidates}
     by_set = {name: {tuple(hint.affinity or ()): hint for hint in hints} for name, hints in others.items()}
+    rows: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
     for each in sets:
-        row = [_hint_in_words(by_set[name].get(each)) for name in others]
-        table.add_row(str(NodeSet.from_ids(each)), *row, *([memory[each]] if memory else []))
+        hinted = [_hint_in_words(by_set[name].get(each)) for name in others]
+        kind = [] if each not in memory else [memory[each].verdict, str(memory[each].preferred)]
+        alone = [] if len(sets) <= _MOST_ROWS or len(each) == 1 else [str(len(each))]
+        rows.setdefault((*hinted, *kind, *(alone or each)), []).append(each)
+    counts = Counter(map(len, sets))
+    table = new_table("NODES", *(printable(name).upper() for name in others), *(["MEMORY"] if memory else []))
+    for key, alike in rows.items():
+        said = [_memory_in_words(memory[alike[0]], len(alike))] if memory else []
+        table.add_row(_sets_of_a_row(alike, counts[len(alike[0])]), *key[: len(others)], *said)
     print_table(table, out)
+
+
+def _sets_of_a_row(alike: Sequence[tuple[int, ...]], of_size: int) -> str:
+    """0-1; all 28 pairs; 24 of 28 pairs"""
+    if len(alike) == 1:
+        return str(NodeSet.from_ids(alike[0]))
+    size = "pairs" if len(alike[0]) == 2 else f"sets of {len(alike[0])}"
+    return f"all {of_size} {size}" if len(alike) == of_size else f"{len(alike)} of {of_size} {size}"
+
+
+def _memory_in_words(one: Candidate, sets: int) -> str:
+    return one.explanation if sets == 1 or one.verdict == "kept" else f"{one.verdict}: {_OF_SEVERAL[one.verdict]}"
 
 
 def _hint_in_words(hint: TopologyHint | None) -> str:

@@ -1,0 +1,136 @@
+"""What `numaudit fit -f` and a scenario take for a pod: workloads, lists, several documents, the standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from numaudit.cli.main import call
+from scenarios import Plain, machine, play, pod, scenario
+from schemas import validate
+
+Capture = pytest.CaptureFixture[str]
+POD = pod("a", "1Gi")
+SPEC = POD["spec"]
+OWNED = {"metadata": {"labels": {"app": "web"}}, "spec": SPEC}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}
+
+
+def workload(kind: str, spec: Plain) -> Plain:
+    return {"kind": kind, "metadata": {"name": "web", "namespace": "prod"}, "spec": spec}
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> tuple[str, str]:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(yaml.safe_dump(scenario(machine("4Gi", "4Gi"), [])))
+    return ("--scenario", str(path))
+
+
+def fits(capsys: Capture, path: Path, where: tuple[str, str], *documents: object) -> list[dict[str, Any]]:
+    path.write_text(yaml.safe_dump_all(documents, sort_keys=False))
+    assert call(["fit", "-f", str(path), *where, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    validate(found, found["kind"])
+    return list(found["items"]) if found["kind"] == "ExplanationList" else [found]
+
+
+@pytest.mark.parametrize(
+    ("document", "owner"),
+    [
+        (workload("Deployment", {"replicas": 3, "template": OWNED}), "Deployment web"),
+        (workload("StatefulSet", {"template": OWNED}), "StatefulSet web"),
+        (workload("DaemonSet", {"template": OWNED}), "DaemonSet web"),
+        (workload("Job", {"template": OWNED}), "Job web"),
+        (workload("CronJob", {"jobTemplate": {"spec": {"template": OWNED}}}), "CronJob web"),
+        (workload("Rollout", {"template": OWNED}), "Rollout web"),
+        (
+            {"kind": "PodTemplate", "metadata": {"name": "web", "namespace": "prod"}, "template": OWNED},
+            "PodTemplate web",
+        ),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_workload_is_answered_for_a_pod_of_its_template(
+    capsys: Capture, tmp_path: Path, where: tuple[str, str], document: Plain, owner: str
+) -> None:
+    (found,) = fits(capsys, tmp_path / "web.yaml", where, document)
+    (alone,) = fits(capsys, tmp_path / "pod.yaml", where, POD)
+    assert (found["pod"], found["owner"], alone["owner"]) == ("prod/web", owner, None)
+    assert (found["admitted"], found["containers"]) == (True, alone["containers"])
+
+
+def test_lists_and_documents_are_taken_apart_and_what_has_no_pods_is_passed_over(
+    capsys: Capture, tmp_path: Path, where: tuple[str, str]
+) -> None:
+    items = [{"metadata": {"generateName": "one-"}, "spec": SPEC}, pod("b", "1Gi")]
+    listed = {"kind": "PodList", "apiVersion": "v1", "items": items}
+    nested = {"kind": "List", "items": [SERVICE, {"kind": "List", "items": [pod("c", "9Gi")]}]}
+    found = fits(capsys, tmp_path / "all.yaml", where, SERVICE, listed, None, nested)
+    assert [(one["pod"], one["admitted"]) for one in found] == [
+        ("default/one", True),
+        ("default/b", True),
+        ("default/c", False),
+    ]
+
+
+def test_several_pods_begin_with_how_many_fit(capsys: Capture, tmp_path: Path, where: tuple[str, str]) -> None:
+    path = tmp_path / "pods.yaml"
+    path.write_text(yaml.safe_dump_all([POD, pod("b", "9Gi")]))
+    assert call(["fit", "-f", str(path), *where]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "1 of 2 pods would be admitted, each by itself"
+    assert call(["fit", "-f", str(path), *where, "--fail-on-reject"]) == 1
+
+
+def test_each_pod_of_a_file_is_asked_for_without_the_others(
+    capsys: Capture, tmp_path: Path, where: tuple[str, str]
+) -> None:
+    """Either takes a node for itself; together with a third they would not fit."""
+    found = fits(capsys, tmp_path / "pods.yaml", where, *(pod(name, "3Gi") for name in "abc"))
+    assert [one["admitted"] for one in found] == [True] * 3
+
+
+def test_a_dash_is_the_standard_input(capsys: Capture, where: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(POD).encode())))
+    assert call(["fit", "-f", "-", *where]) == 0
+    assert capsys.readouterr().out.startswith("default/a: fits here")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kind: Service\nmetadata: {name: web}", "FILE:1: there is no pod in it, only Service web; give a v1 Pod"),
+        ("kind: List\nitems: []", "FILE:1: there is no pod in it, only an empty list"),
+        ("--- \n---\n", "FILE: it is empty"),
+        (
+            "kind: Service\n---\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [\n{nam: a}]}}}",
+            "FILE:6: spec.template.spec.containers[0].nam: unknown field; did you mean name?",
+        ),
+        (
+            "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a}\n"
+            "  spec:\n    containers:\n    - {name: b, resources: {limits: {memory: x}}}",
+            "FILE:7: items[0].spec.containers[0].resources.limits.memory:",
+        ),
+        ("kind: Job\nspec: {template: {spec: {containers: [{name: a}]}}}", "FILE:2: spec.template.metadata.name:"),
+        ("kind: List\nitems: {a: 1}", "FILE:2: items: must be a list, not dict"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_line(
+    capsys: Capture, tmp_path: Path, where: tuple[str, str], text: str, message: str
+) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(text)
+    assert call(["fit", "-f", str(path), *where]) == 2
+    assert capsys.readouterr().err.startswith(f"numaudit: {message.replace('FILE', str(path))}")
+
+
+def test_a_scenario_admits_the_pods_of_a_workload_and_of_a_list() -> None:
+    steps = [{"admit": workload("Deployment", {"template": OWNED})}, {"admit": {"kind": "List", "items": [POD]}}]
+    played = play(scenario(machine("4Gi", "4Gi"), steps))
+    assert sorted(one.full_name for one in played.state.pods.values()) == ["default/a", "prod/web"]
