@@ -186,7 +186,8 @@ def test_rows_that_are_to_be_added_up_are_added_by_node_at_every_read() -> None:
 @pytest.mark.parametrize(
     "later",
     ["anon N0=5 N1=6\n", "file N0=3\nanon N0=5\n", "anon N0=5\nfile N0=3\nanon N0=7\n", "anon=9 N0=5\nfile N0=3\n",
-     "anon N0=5 \nfile N0=3", "anon N0=5\nanon_thp N0=8\nfile N0=3\n"],
+     "anon N0=5 \nfile N0=3", "anon N0=5\nanon_thp N0=8\nfile N0=3\n",
+     "anon N0=007\nfile N0=3\n"],
 )  # fmt: skip
 def test_a_text_of_another_layout_is_parsed_line_by_line(later: str) -> None:
     rows = Rows(("anon",), ("file",))

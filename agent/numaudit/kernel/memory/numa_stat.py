@@ -7,11 +7,14 @@ Source: the kernel's mm/memcontrol.c, mm/memcontrol-v1.c, mm/hugetlb_cgroup.c.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
+
+import msgspec
 
 from numaudit.errors import ParseError
 from numaudit.snapshot import BytesByNode, Resident
@@ -20,6 +23,8 @@ _FIELD = re.compile(r" N(\d{1,4})=(\d{1,19})", re.ASCII)
 _WRAPPED = re.compile(rb"(?<==)\d{20}(?!\d)")
 _TOO_MANY = b"%d" % (2**63 - 1)
 _NAME = re.compile(rb"[^ =\n]*")
+_decode_numbers = msgspec.json.Decoder(list[int]).decode
+"""From an array of JSON, which is faster than to make an int of each text."""
 
 
 @dataclass(slots=True)
@@ -42,12 +47,15 @@ class Rows:
         match = None if layout is None else layout.pattern.fullmatch(text)
         if layout is None or match is None:
             return self._take_apart(text)
-        numbers = [*map(int, match.groups())]
+        try:
+            numbers = _decode_numbers(b"[%b]" % b",".join(match.groups()))
+        except msgspec.DecodeError:  # such as 007, which no kernel writes
+            return self._take_apart(text)
         found: dict[str, BytesByNode] = {
-            row: dict(zip(nodes, numbers[first:], strict=False)) for row, nodes, first in layout.places
+            row: dict(zip(nodes, numbers[first:end], strict=True)) for row, nodes, first, end in layout.places
         }
         if layout.summed:
-            found["sum"] = {node: sum([numbers[place] for place in places]) for node, places in layout.summed}
+            found["sum"] = {node: sum(added(numbers)) for node, added in layout.summed}
         return found
 
     def _take_apart(self, text: bytes) -> Mapping[str, BytesByNode]:
@@ -70,10 +78,10 @@ class Rows:
 class _Layout(NamedTuple):
     pattern: re.Pattern[bytes]
     """Matches a whole text; a group for each number of a wanted row."""
-    places: tuple[tuple[str, tuple[int, ...], int], ...]
-    """Row, its nodes, and which of the pattern's groups is its first."""
-    summed: tuple[tuple[int, tuple[int, ...]], ...]
-    """Node, and which of the groups are to be added up for it."""
+    places: tuple[tuple[str, tuple[int, ...], int, int], ...]
+    """Row, its nodes, and which of the pattern's groups are its first and the one behind its last."""
+    summed: tuple[tuple[int, Callable[[Sequence[int]], Iterable[int]]], ...]
+    """Node, and how to get those of the groups' numbers that are to be added up for it."""
 
     @classmethod
     def of(cls, text: bytes, rows: Mapping[str, BytesByNode], summed: Collection[str]) -> _Layout:
@@ -85,20 +93,32 @@ class _Layout(NamedTuple):
             start = b"" if name is None else name[0]
             row = start.decode("ascii", "replace")
             if row not in rows:
-                lines.append(re.escape(start) + rb"(?![\w.]).*\n")
+                after = line[len(start) : len(start) + 1]
+                lines.append(re.escape(start + after) + (rb".*\n" if after else rb"\n"))
                 continue
             fields = b"".join(rb" N%d=(\d{1,19})" % node for node in rows[row])
-            lines.append(re.escape(start) + rb"(?:=\d{1,19})?" + fields + rb" ?\n")
+            total = rb"=\d{1,19}" if line.startswith(start + b"=") else b""
+            lines.append(re.escape(start) + total + fields + (b" \n" if line.endswith(b" ") else b"\n"))
             first_of[row] = count  # of a row that is there twice, the last counts
             count += len(rows[row])
         added: dict[int, list[int]] = {}
         for row in summed:
             for place, node in enumerate(rows.get(row, ()), first_of.get(row, 0)):
                 added.setdefault(node, []).append(place)
-        places = [(row, tuple(rows[row]), first) for row, first in first_of.items() if row not in summed]
-        return cls(
-            re.compile(b"".join(lines)), tuple(places), tuple((node, tuple(where)) for node, where in added.items())
-        )
+        places = [
+            (row, tuple(rows[row]), first, first + len(rows[row]))
+            for row, first in first_of.items()
+            if row not in summed
+        ]
+        sums = [(node, _at(where)) for node, where in added.items()]
+        return cls(re.compile(b"".join(lines)), tuple(places), tuple(sums))
+
+
+def _at(places: Sequence[int]) -> Callable[[Sequence[int]], Iterable[int]]:
+    """Those of a sequence, at these places."""
+    if len(places) == 1:
+        return lambda numbers: (numbers[places[0]],)
+    return itemgetter(*places)
 
 
 _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
