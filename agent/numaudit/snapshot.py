@@ -86,7 +86,9 @@ class Resident(Struct, frozen=True, dict=True):
         sums: dict[int, int] = {}
         for kind in types:
             by_node: BytesByNode | None = getattr(self, kind)
-            if by_node:
+            if not sums:
+                sums = dict(by_node or {})
+            elif by_node:
                 for node, size in by_node.items():
                     sums[node] = sums.get(node, 0) + size
         return sums

@@ -151,12 +151,13 @@ class _Judging:
         evidence = _gather(snapshot, container, history, self.earlier, thresholds, measures_cpu=grown is not None)
         if evidence.spill is not None:
             self.spills[id_] = evidence.spill
-        name, reason, remedy = conclude(snapshot, evidence, thresholds)
+        conclusion = conclude(snapshot, evidence, thresholds)
+        name, remedy = conclusion.name, conclusion.remedy
         causes = self.explained.of(container, intended, drifted=name == "drifted")
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
         since = _since(name, id_, snapshot.taken_at, self.earlier)
-        self.verdicts[id_] = Verdict(name, reason, timestamp(since), causes, remedy)
+        self.verdicts[id_] = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
         return history
 
     def _left_as_it_was(self, id_: ContainerId) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from numaudit.evaluation.access_reasons import said_of, why_still
 from numaudit.evaluation.causes import remedies
@@ -21,7 +21,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import in_units
 
 
-class Conclusion(NamedTuple):
+class Conclusion(Struct, frozen=True):
     """Conclusion about a container now, with its evidence."""
 
     name: VerdictName
@@ -30,7 +30,7 @@ class Conclusion(NamedTuple):
     """None = that of the verdict."""
 
 
-class ContainerEvidence(NamedTuple):
+class ContainerEvidence(Struct, frozen=True):
     """All that is known of one container. None = not known."""
 
     container: Container

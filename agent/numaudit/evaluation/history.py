@@ -7,7 +7,6 @@ containers hardly run in a tick. Where a rate was past its limit stays known unt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,14 +25,14 @@ _NO_MOVES: Window[str] = Window()
 _MOVES = ("failed", "moved")
 
 
-class RanElsewhere(NamedTuple):
+class RanElsewhere(Struct, frozen=True):
     """The share of CPU time on other nodes than the promised ones, when it was measured last."""
 
     share: float
     is_past: bool
 
 
-class UsedElsewhere(NamedTuple):
+class UsedElsewhere(Struct, frozen=True):
     """The newest measurement of the use of other nodes' memory."""
 
     share: Measured
@@ -42,7 +41,7 @@ class UsedElsewhere(NamedTuple):
     is_past: bool
 
 
-class Moves(NamedTuple):
+class Moves(Struct, frozen=True):
     """Pages that NUMA balancing wanted to bring to the CPUs that use them, lately."""
 
     amounts: Window[str]
@@ -116,6 +115,8 @@ class History(Struct, frozen=True):
     def moved(self, moves: tuple[int, int] | None, taken_at: float, thresholds: Thresholds) -> History:
         """With the pages since the previous tick that could not be moved and that could. None = not measured."""
         known = self.moves
+        if known is None and moves is None:
+            return self
         window = _NO_MOVES if known is None else known.amounts
         added = {} if moves is None else {kind: pages for kind, pages in zip(_MOVES, moves, strict=True) if pages}
         window = window.after(added, taken_at, thresholds.window)

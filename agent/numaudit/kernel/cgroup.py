@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from msgspec import Struct
+
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import TOO_MANY_FILES, Host, read_bytes, read_text
 from numaudit.kernel.memory import numa_stat
@@ -140,7 +142,7 @@ def read_inodes(host: Host) -> dict[str, int]:
     return inodes
 
 
-class ReadResident(NamedTuple):
+class ReadResident(Struct, frozen=True):
     """Contents of a group's files when they were read last, and the value made of them."""
 
     digest: int | None

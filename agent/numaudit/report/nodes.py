@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from operator import attrgetter
 
 from numaudit.report.values import NodeBytes, NodeReport, Residual
@@ -14,7 +15,8 @@ def by_node(resident: Resident, always: Iterable[int] = ()) -> tuple[NodeBytes, 
     """A row for each node that any type names and for those of `always`, ascending."""
     columns: tuple[BytesByNode | None, ...] = _columns(resident)
     nodes = sorted(set().union(always, *filter(None, columns)))
-    return tuple([NodeBytes(node, *[None if by is None else by.get(node, 0) for by in columns]) for node in nodes])
+    sizes = [repeat(None) if by is None else map(by.get, nodes, repeat(0)) for by in columns]
+    return tuple([NodeBytes(*row) for row in zip(nodes, *sizes, strict=False)])
 
 
 _columns = attrgetter(*NodeBytes.__struct_fields__[1:])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.thresholds import Thresholds
@@ -17,7 +19,7 @@ NO_PAIRS: Mapping[Pair, float] = {}
 EMPTY: Window[Pair] = Window()
 
 
-class AccessEvidence(NamedTuple):
+class AccessEvidence(Struct, frozen=True):
     """Evidence by which one container is judged."""
 
     snapshot: Snapshot
@@ -31,7 +33,7 @@ class AccessEvidence(NamedTuple):
     """CPU seconds by node since the previous tick; None = not measured."""
 
 
-class Said(NamedTuple):
+class Said(Struct, frozen=True):
     """Result of a source, with the state that the next tick needs."""
 
     access: Access | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.sources.base import EMPTY, AccessEvidence, AccessSource, Pair
@@ -21,7 +22,7 @@ Windows = Mapping[Source, Window[Pair]]
 """State of each source."""
 
 
-class EvaluatedSources(NamedTuple):
+class EvaluatedSources(Struct, frozen=True):
     """Results about a container's accesses, with the state that the next tick needs."""
 
     accesses: tuple[Access, ...]
@@ -39,11 +40,11 @@ def evaluate_sources(sources: Sequence[AccessSource], evidence: AccessEvidence, 
     found: list[Access] = []
     windows = dict(past)
     for source in sources:
-        access, window = source.say(evidence, past.get(source.name, EMPTY))
-        if access is not None:
-            found.append(access)
-        if window.amounts:
-            windows[source.name] = window
+        said = source.say(evidence, past.get(source.name, EMPTY))
+        if said.access is not None:
+            found.append(said.access)
+        if said.window.amounts:
+            windows[source.name] = said.window
         else:
             windows.pop(source.name, None)
     return EvaluatedSources(tuple(found), windows if windows or past else past)
