@@ -52,7 +52,7 @@ def read_all(body: bytes, name: str, limits: YamlLimits, most: int | None = None
     Raises InputError when it is no YAML, is over a limit, refers to itself, names a key twice or has a tag.
     """
     if len(body) > limits.size:
-        raise InputError(f"{name}: larger than {limits.size} bytes")
+        raise InputError(f"{name}: the file has more than {limits.size} bytes; give a smaller one")
     try:
         return _Values(name).of(events(body, name, limits), most)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

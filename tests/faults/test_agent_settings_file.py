@@ -26,14 +26,14 @@ def test_a_changed_config_map_is_taken_over_without_a_signal(tree: NodeTree, tmp
         volume.swap("interval: 2s\nmetrics: {labels: [namespace]}\nprobes: []\n")
         assert eventually(lambda: agent.value("numaudit_container_judged_bytes", container="") is not None)
         assert "the settings were read again; changed: interval, metrics.labels" in agent.log()
-        assert agent.log().count("probes: takes effect at the next start") == 1
+        assert agent.log().count("these changed settings take effect at the next start: probes") == 1
         assert (agent.value("numaudit_config_reload_success_timestamp_seconds") or 0) > begun
 
         volume.swap("interval: never\n")
         assert eventually(lambda: agent.value("numaudit_config_reload_success") == 0)
         ticks = agent.value("numaudit_ticks_total") or 0
         assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) > ticks + 3)
-        assert agent.log().count("the settings were read again and are wrong") == 1
+        assert agent.log().count("the changed settings are invalid") == 1
         assert f"{volume.path}:1: interval must be" in agent.log()
         assert agent.value("numaudit_container_judged_bytes", container="") is not None  # those before stay
 

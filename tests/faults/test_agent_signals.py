@@ -120,7 +120,7 @@ def test_a_signal_has_the_settings_read_again_and_says_what_waits_for_the_next_s
         path.write_text("interval: 1h\nmetrics: {labels: [namespace]}\nprobes: []\notlp: {endpoint: 'http://x'}\n")
         agent.process.send_signal(signal.SIGHUP)
         assert eventually(lambda: "the settings were read again; changed: interval, metrics.labels" in agent.log())
-        assert "probes, otlp.endpoint: takes effect at the next start" in agent.log()
+        assert "these changed settings take effect at the next start: probes, otlp.endpoint" in agent.log()
         assert (agent.value("numaudit_config_reload_success_timestamp_seconds") or 0) > begun
 
         path.write_text("interval: 1s\nlog: {format: json}\nmetrics: {labels: [namespace]}\n")
@@ -130,7 +130,7 @@ def test_a_signal_has_the_settings_read_again_and_says_what_waits_for_the_next_s
         path.write_text("interval: never\nlog: {format: text}\n")
         agent.process.send_signal(signal.SIGHUP)
         assert eventually(lambda: agent.value("numaudit_config_reload_success") == 0)
-        assert '"message": "the settings were read again and are wrong' in agent.log()
+        assert '"message": "the changed settings are invalid' in agent.log()
         ticks = agent.value("numaudit_ticks_total") or 0
         assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) > ticks + 1)
 

@@ -106,7 +106,7 @@ def test_a_proxy_of_the_environment_is_not_used(
         otlp = _set(endpoint=receiver.url)
         with running_agent("--root", str(tree.root), *otlp, log=tmp_path / "log") as agent:
             assert eventually(lambda: _delivered(agent) >= 1)
-            assert "http_proxy do nothing for it" in agent.log()
+            assert "these variables have no effect on it: http_proxy" in agent.log()
 
 
 def test_an_agent_that_was_restarted_is_the_same_instance_with_counters_that_begin_later(

@@ -62,7 +62,7 @@ def unpacked(archive: Path) -> Iterator[Path]:
             with archive.open("rb") as file:
                 _unpack(file, root)
         except _Refused as why:
-            raise InputError(f"--root {archive}: {why}") from None
+            raise InputError(f"--root {archive}: {why}; give what `numaudit capture` wrote") from None
         except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError) as error:
             raise InputError(f"--root {archive}: the archive is damaged ({error}); copy it again") from error
         except OSError as error:
@@ -75,7 +75,7 @@ def _unpack(file: BinaryIO, folder: Path) -> None:
     if not start:
         raise _Refused("the file is empty")
     if start != _MAGIC:
-        raise _Refused(f"is neither a folder nor a {SUFFIX} archive; give what `numaudit capture` wrote")
+        raise _Refused(f"is neither a folder nor a {SUFFIX} archive")
     stream = _Decompressed(file, start)
     unpacking = _Unpacking(folder)
     with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|", tarinfo=_Entry) as archive:

@@ -38,7 +38,7 @@ def url() -> KindOf:
 
     def parse(value: object) -> str | None:
         if not isinstance(value, str):
-            raise ValueError("it is no text")
+            raise ValueError("it is not text; put it in quotes")
         if value:
             parse_url(value)
         return value or None
@@ -155,11 +155,11 @@ def file() -> KindOf:
 
     def parse(value: object) -> Path | None:
         if not isinstance(value, str):
-            raise ValueError("it is no text")
+            raise ValueError("it is not text; put it in quotes")
         if "\0" in value:
             raise ValueError("a path cannot have a NUL in it")
         if not may_be_a_file(value):
-            raise ValueError("it is like a URL with a password; write ./ before the name of a file")
+            raise ValueError("it looks like a URL with a password; write ./ before the name of a file")
         return Path(value) if value else None
 
     return KindOf("a path", parse, lambda value: "" if value is None else str(value), private=True)
@@ -194,14 +194,14 @@ def mapping() -> KindOf:
         if isinstance(value, str):
             pairs = [part.partition("=") for part in value.split(",") if part.strip()]
             if not all(equals for _, equals, _ in pairs):
-                raise ValueError("a part of it has no =")
+                raise ValueError("a part of it has no =; write NAME=VALUE,NAME=VALUE")
             value = {name.strip(): what.strip() for name, _, what in pairs}
         if not isinstance(value, Mapping):
-            raise ValueError("it has no names")
+            raise ValueError("it is not a list of NAME=VALUE")
         if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in value):
             raise ValueError("a name in it is empty, or has a blank, a colon, ? or @")
         if not all(isinstance(what, str | int | float) for what in value.values()):
-            raise ValueError("what a name stands for must be text")
+            raise ValueError("the value of a name must be text; put it in quotes")
         return tuple((name, str(what)) for name, what in value.items())
 
     return KindOf(

@@ -38,7 +38,7 @@ class Inbox:
             error = outcome.get(timeout=seconds)
         except Empty:
             raise Unavailable(
-                "the agent is still busy with a tick; it will do this afterwards, and its log says what came of it"
+                "the agent is still busy with a tick; it will do this afterwards, and its log reports the result"
             ) from None
         if error is not None:
             raise error

@@ -91,7 +91,7 @@ class Loading:
         try:
             self.costs |= calibrate(loaded)
         except (NumauditError, OSError) as error:
-            _log.warning("the cost of the probes is assumed, for it cannot be measured: %s", error)
+            _log.warning("the cost of the probes is assumed, because it cannot be measured: %s", error)
         self._report(loaded.probes)
 
     def _report(self, loaded: Mapping[str, Probe[Reading] | ProbeRefusal]) -> None:

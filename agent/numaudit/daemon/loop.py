@@ -136,5 +136,5 @@ class Loop:
 
 def _leave() -> None:
     """End at once. There is nothing to save, and the kernel unloads BPF programs with their descriptors."""
-    _log.warning("not everything ended in %g s; leaving anyway", _MOST_TO_STOP)
+    _log.warning("some threads did not end within %g s; the agent exits without them", _MOST_TO_STOP)
     os._exit(0)

@@ -49,14 +49,14 @@ class Reload:
             outcome = reloaded(self.loaded, self.read())
         except InputError as error:
             self.succeeded = False
-            _log.error("the settings were read again and are wrong, those before stay in force: %s", error)
+            _log.error("the changed settings are invalid, so the previous ones stay in force: %s", error)
             raise
         self.loaded, self.succeeded, self.succeeded_at = outcome.loaded, True, time.time()
         for warning in outcome.loaded.warnings:
             _log.warning("%s", warning)
         _log.info("the settings were read again; changed: %s", ", ".join(outcome.changed) or "none")
         if outcome.waiting:
-            _log.warning("of the changed settings, %s: takes effect at the next start", ", ".join(outcome.waiting))
+            _log.warning("these changed settings take effect at the next start: %s", ", ".join(outcome.waiting))
         return outcome.loaded.settings
 
 

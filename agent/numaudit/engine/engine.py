@@ -77,7 +77,7 @@ class Engine:
         try:
             return replace(snapshot, overhead=self.limiter.after_tick(snapshot, judgements, readings))
         except (NumauditError, OSError) as error:
-            _log.warning("the probes cannot be kept to their budget: %s", error)
+            _log.warning("cannot limit the probes to their CPU budget: %s", error)
             return snapshot
 
 

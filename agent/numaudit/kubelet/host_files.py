@@ -93,7 +93,7 @@ def read_given(file: Path) -> bytes:
     if file != STANDARD_INPUT and not is_pipe(file):
         data = state_files.read(file)
         if data is None:
-            raise InputError(f"{file} is gone")
+            raise InputError(f"{file} does not exist any more; give another file")
         return data
     if file == STANDARD_INPUT and sys.stdin is None:
         raise Unavailable("cannot read the standard input: it is closed")
@@ -103,7 +103,7 @@ def read_given(file: Path) -> bytes:
     except OSError as error:
         raise Unavailable(f"cannot read {file}: {error.strerror or error}") from None
     if len(data) > LARGEST_FILE:
-        raise Unavailable(f"cannot read {file}: more than {LARGEST_FILE} bytes come out of it")
+        raise Unavailable(f"cannot read {file}: it gives more than {LARGEST_FILE} bytes, which no checkpoint has")
     return data
 
 

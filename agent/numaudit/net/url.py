@@ -19,7 +19,7 @@ def parse_url(text: str) -> SplitResult:
     try:
         parts = urlsplit(text)
     except ValueError:
-        raise ValueError("its host is not one") from None
+        raise ValueError("its host is not a host name or an IP address") from None
     if parts.scheme not in ("http", "https") or "://" not in text:
         raise ValueError("it does not begin with http:// or https://")
     try:
@@ -27,7 +27,7 @@ def parse_url(text: str) -> SplitResult:
     except ValueError:
         port = 0
     if port == 0:
-        raise ValueError(f"its port is no number from 1 to {_LAST_PORT}")
+        raise ValueError(f"its port is not a number from 1 to {_LAST_PORT}")
     if not parts.hostname:
         raise ValueError("it has no host")
     try:

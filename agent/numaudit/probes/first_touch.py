@@ -207,7 +207,7 @@ def decode(bodies: Iterable[bytes]) -> list[tuple[int, int]]:
     try:
         return [_BODY.unpack(body) for body in bodies]
     except struct.error:
-        raise ParseError(f"a sample has not the {_BODY.size} bytes that were asked for") from None
+        raise ParseError(f"a sample does not have the {_BODY.size} bytes that were requested") from None
 
 
 def node_of_block(block: int, blocks: MemoryBlocks) -> int | None:

@@ -154,7 +154,7 @@ def _data(name: str, place: Document) -> bytes | None:
     except (TypeError, ValueError) as error:
         raise place.error(f"not a {_KINDS[name]}: {error}") from None
     if checkpoint.unknown:
-        raise place.error(f"unknown field {checkpoint.unknown[0]}; take it out, a kubelet does not know it")
+        raise place.error(f"unknown field {checkpoint.unknown[0]}; remove it, because a kubelet does not know it")
     if has_none:
         return checkpoints.write(_sealed(checkpoint))
     if not checkpoints.verify(checkpoint).is_valid:

@@ -203,11 +203,11 @@ def _id(place: Document) -> int:
 
 def _size(place: Document) -> int:
     if place.value is None:
-        raise place.error("must be a quantity such as 64Gi, not absent")
+        raise place.error("is missing; give a quantity such as 64Gi")
     with place.located():
         size = read_quantity(place.value, "").value
     if size >= _LARGEST:
-        raise place.error("no machine has so much memory")
+        raise place.error("is more memory than any machine has")
     return size
 
 

@@ -150,7 +150,7 @@ class _Steps:
         """One step, or one for each pod of a list."""
         fields = place.fields(_STEPS)
         if len(fields) != 1:
-            raise place.error(f"a step is one of {', '.join(_STEPS)}, not {len(fields)} of them")
+            raise place.error(f"a step has exactly one of {', '.join(_STEPS)}; this one has {len(fields)}")
         name = next(iter(fields))
         part = place.part(name)
         if name == "admit":

@@ -76,7 +76,7 @@ class AccessRules:
                 rules = read_next_rules(path, self._rules)
             except InputError as error:
                 self._read_as, self.valid = state, False
-                _log.error("the web-config file is wrong, the one read before stays in force: %s", error)
+                _log.error("the changed web-config file is invalid, so the previous one stays in force: %s", error)
             else:
                 self._rules, self._read_as, self.valid = rules, state_of(rules.files), True
                 _log.info("the web-config file %s was read again", path)

@@ -201,8 +201,8 @@ def _check_head(received: bytes) -> None:
             HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"request line and headers have more than {MOST_HEAD} bytes"
         )
     if head.count(b"\n") > MOST_HEADERS:
-        raise _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"there are more than {MOST_HEADERS} headers")
+        raise _Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request has more than {MOST_HEADERS} headers")
     if head.lower().count(b"\ncontent-length:") > 1:
-        raise _Refused(HTTPStatus.BAD_REQUEST, "there is more than one Content-Length")
+        raise _Refused(HTTPStatus.BAD_REQUEST, "the request has more than one Content-Length")
     if b"\n " in head or b"\n\t" in head:
-        raise _Refused(HTTPStatus.BAD_REQUEST, "a header goes on in the next line")
+        raise _Refused(HTTPStatus.BAD_REQUEST, "a header is continued on the next line")

@@ -93,7 +93,7 @@ def read_next_rules(path: Path, before: Rules) -> Rules:
     rules = read_rules(path)
     if lost := rules.without_saying_so(before):
         raise InputError(
-            f"{path}: would remove protection, for it no longer has {', '.join(lost)}; "
+            f"{path}: the change would remove protection, because the file no longer has {', '.join(lost)}; "
             f"to remove it on purpose, write {', '.join(f'`{key}: {_HOW_TO_DROP[key]}`' for key in lost)}"
         )
     return rules

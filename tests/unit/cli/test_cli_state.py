@@ -270,7 +270,7 @@ def test_a_pipe_without_an_end_is_given_up(capsys: Capture) -> None:
         assert endless.stdout is not None
         assert call(["state", "verify", f"/dev/fd/{endless.stdout.fileno()}"]) == 3
         endless.kill()
-    assert "more than 16777216 bytes come out of it" in capsys.readouterr().err
+    assert "it gives more than 16777216 bytes" in capsys.readouterr().err
 
 
 def test_a_file_of_another_name_is_known_by_its_keys(capsys: Capture, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no version": ({"kubernetesVersion": "new"}, "kubernetesVersion: not a Kubernetes version"),
     "no machine": ({"machine": None}, "a scenario needs a machine"),
     "no nodes": ({"machine": {"nodes": []}}, "machine.nodes: a machine needs at least one node"),
-    "a node without memory": ({"machine": {"nodes": [{"id": 0}]}}, "machine.nodes[0].memory: must be a quantity"),
+    "a node without memory": ({"machine": {"nodes": [{"id": 0}]}}, "machine.nodes[0].memory: is missing; give a"),
     "a node twice": (
         {"machine": {"nodes": [*machine("1Gi")["nodes"], *machine("1Gi")["nodes"]]}},
         "node 0 is given twice",
@@ -165,7 +165,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         "the machine has no device vendor.example/nic",
     ),
     "an unknown step": ({"steps": [{"delete": {"pod": "a"}}]}, "steps[0].delete: unknown field; it has admit, start"),
-    "two steps in one": ({"steps": [{"admit": pod("a"), "remove": {"pod": "a"}}]}, "a step is one of admit"),
+    "two steps in one": ({"steps": [{"admit": pod("a"), "remove": {"pod": "a"}}]}, "a step has exactly one of admit"),
     "an unknown pod": (
         {"steps": [{"admit": pod("alpha")}, {"remove": {"pod": "alpa"}}]},
         "steps[1].remove.pod: no earlier step admits a pod 'alpa'; did you mean alpha",

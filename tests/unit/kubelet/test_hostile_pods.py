@@ -89,8 +89,8 @@ def test_the_densest_list_that_is_read_costs_little() -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (_keys(LARGEST_POD // 10), "larger than 4 MiB, as no pod can be"),
-        (_keys(MOST_VALUES_OF_ONE), "more than 100000 values, as no pod has"),
+        (_keys(LARGEST_POD // 10), "larger than 4 MiB, which no pod can be"),
+        (_keys(MOST_VALUES_OF_ONE), "more than 100000 values, which no pod has"),
     ],
     ids=["large", "dense"],
 )

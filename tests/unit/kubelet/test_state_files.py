@@ -82,7 +82,7 @@ def test_a_write_that_the_disk_refuses_half_way_leaves_the_old_file(tmp_path: Pa
     def write_under_a_limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
-        with pytest.raises(Unavailable, match="File too large; the file is as it was"):
+        with pytest.raises(Unavailable, match="File too large; the file is unchanged"):
             state_files.write(path, NEW)
 
     assert in_child(write_under_a_limit) == 0

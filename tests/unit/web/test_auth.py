@@ -180,7 +180,7 @@ def test_a_refused_reload_says_what_would_be_lost_and_how_to_remove_it(
     _config(tmp_path, "")
     access.now()
     assert access.valid is False
-    assert "would remove protection, for it no longer has tls_server_config, " in caplog.text
+    assert "would remove protection, because the file no longer has tls_server_config, " in caplog.text
     assert "`tls_server_config: {}`" in caplog.text
     assert "`basic_auth_users: {}`" in caplog.text
 

@@ -106,7 +106,7 @@ def _check_writable(junit: Path | None) -> None:
     try:
         junit.open("ab").close()
     except OSError as error:
-        raise InputError(f"--junit {junit}: {error.strerror}") from None
+        raise InputError(f"--junit {junit}: cannot write it: {error.strerror}; give another file") from None
 
 
 def _write(junit: Path | None, checks: Sequence[GateCheck], failed: str | None = None) -> None:

@@ -20,7 +20,7 @@ Exit codes: 0 all checks pass, 1 one fails, 2 usage, 3 none could be tried, 5 in
 )
 @options.output("table", "json")
 def command(output: str) -> int:
-    """Test whether numaudit tells near from far memory on this host.
+    """Test whether numaudit distinguishes near and far memory on this host.
 
     It runs two small processes that use near and far memory, in two cgroups of its own, for some seconds. It needs
     root.

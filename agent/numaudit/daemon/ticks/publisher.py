@@ -91,7 +91,11 @@ class Publisher:
         self._dropped["max_series"] += omitted.series
         self._dropped["max_ended"] = self._tracker.forgotten
         if self._changes.is_news("max_series", omitted.series > 0, usual=False):
-            _log.warning("max_series = %d: %d series are left out", limits.max_series, omitted.series)
+            _log.warning(
+                "metrics.max_series is %d, so %d series are left out; raise it or use metrics.exclude",
+                limits.max_series,
+                omitted.series,
+            )
         tick = ExportedTick(
             report=report,
             version=__version__,

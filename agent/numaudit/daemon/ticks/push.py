@@ -73,7 +73,10 @@ def _build(
     receiver = otlp_delivery.Receiver(of.endpoint or "", of.timeout, of.compression, of.ca_file, dict(of.headers))
     ignored = without_effect(os.environ)
     if ignored:
-        _log.info("the OTLP push goes by the settings otlp.* alone: %s do nothing for it", ", ".join(ignored))
+        _log.info(
+            "only the settings otlp.* configure the OTLP push; these variables have no effect on it: %s",
+            ", ".join(ignored),
+        )
     node = node_name(os.environ)
     instance = otel.instance_id(machine_id(host), node, settings.listen)
     resource = otel.resource(node, dict(of.resource), instance)

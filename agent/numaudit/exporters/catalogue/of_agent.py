@@ -37,7 +37,7 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.walk_seconds),
     ),
     Metric(
-        "cgroup_walk_longest_seconds", "seconds", "The same of the longest walk since the agent's start.",
+        "cgroup_walk_longest_seconds", "seconds", "Longest time for which a walk held that mutex since its start.",
         (), one(lambda live: live.longest_walk_seconds),
     ),
     Metric(

@@ -52,7 +52,7 @@ def read_vmstat(host: Host) -> dict[str, int]:
         return parse(read_text(host.proc / "vmstat"))
     except FileNotFoundError:
         why = "/proc is mounted with subset=pid" if host.is_live else "the captured tree was made without it"
-        raise Unavailable(f"there is no /proc/vmstat: {why}") from None
+        raise Unavailable(f"/proc/vmstat does not exist: {why}") from None
 
 
 def parse(text: str) -> dict[str, int]:

@@ -83,12 +83,12 @@ class Btf:
             magic, _, _, header = struct.unpack_from("=HBBI", data)
             types, types_size, strings, strings_size = struct.unpack_from("=4I", data, 8)
         except struct.error:
-            raise ParseError("BTF without a whole header") from None
+            raise ParseError("the header of the BTF is incomplete") from None
         if magic != _MAGIC:
             raise ParseError(f"BTF begins with {magic:#06x}, not with {_MAGIC:#06x} in this machine's byte order")
         first, start = header + types, header + strings
         if types_size % 4 or first + types_size > len(data) or start + strings_size > len(data):
-            raise ParseError("BTF whose sections do not fit into it")
+            raise ParseError("the sections of the BTF go beyond its end")
         self._words = memoryview(data[first : first + types_size]).cast("I")
         self._strings = data[start : start + strings_size]
         self._starts = self._find_starts()
@@ -174,7 +174,7 @@ class Btf:
                 raise ParseError(f"BTF type {len(starts) - 1} is of the unknown kind {kind}")
             at += 3 + after[kind] + for_each[kind] * (info & 0xFFFF)
         if at != size:
-            raise ParseError("BTF whose last type is not whole")
+            raise ParseError("the last type of the BTF is cut off")
         return starts
 
     def _find(self, kind: int, name: str) -> int | None:
@@ -200,7 +200,7 @@ class Btf:
 
     def _start(self, type_: int) -> int:
         if not 0 < type_ < len(self._starts):
-            raise ParseError(f"BTF names the type {type_}, which it has not")
+            raise ParseError(f"the BTF refers to type {type_}, which it does not have")
         return self._starts[type_]
 
     def _kind(self, start: int) -> int:

@@ -171,7 +171,7 @@ def parse_file(body: bytes, name: str) -> Document:
 def parse_configz(body: bytes) -> Document:
     """The kubelet's answer to /configz: what is in force, defaults included. Raises ParseError."""
     if len(body) > LIMITS.size or sum(map(body.count, _BEGINNINGS)) > LIMITS.values:
-        raise ParseError(f"larger than {LIMITS.size} bytes or {LIMITS.values} values, as no configuration is")
+        raise ParseError(f"larger than {LIMITS.size} bytes or {LIMITS.values} values, which no configuration has")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -157,9 +157,9 @@ def _decode(raw: msgspec.Raw) -> object:
     """The values of one pod. Raises ParseError."""
     text = bytes(raw)
     if len(text) > LARGEST_POD:
-        raise ParseError(f"larger than {LARGEST_POD >> 20} MiB, as no pod can be")
+        raise ParseError(f"larger than {LARGEST_POD >> 20} MiB, which no pod can be")
     if sum(map(text.count, _BEGINNINGS)) > MOST_VALUES_OF_ONE:
-        raise ParseError(f"more than {MOST_VALUES_OF_ONE} values, as no pod has")
+        raise ParseError(f"more than {MOST_VALUES_OF_ONE} values, which no pod has")
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -79,7 +79,7 @@ def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:
     except OSError as error:
         return Flags(), explain(error, f"/proc/{pid}/cmdline")
     except ParseError as error:
-        raise Unavailable(f"the kubelet's command line is not understood: {error}") from None
+        raise Unavailable(f"cannot parse the kubelet's command line: {error}") from None
 
 
 def config_files(host: Host) -> tuple[Path, ...]:

@@ -51,7 +51,7 @@ def write(path: Path, checkpoint: Checkpoint) -> None:
     try:
         replace_file(path, checkpoints.write(checkpoint))
     except OSError as error:
-        raise Unavailable(f"cannot write {path}: {error.strerror}; the file is as it was") from None
+        raise Unavailable(f"cannot write {path}: {error.strerror}; the file is unchanged") from None
 
 
 def _refuse_corrupt(path: Path, checkpoint: Checkpoint) -> None:

@@ -27,7 +27,7 @@ class Shortfalls:
         """A check that compares nothing must not pass: raises Unavailable when none failed and some are not known."""
         if self.unknown and not self.failed:
             which = "a container" if self.unknown == 1 else f"{self.unknown} containers"
-            raise Unavailable(f"--fail-below: {which} cannot be compared; see above what is not known of each")
+            raise Unavailable(f"--fail-below: {which} cannot be compared with the limit; the reasons are above")
 
 
 def shortfalls(report: Report, ratio: float) -> Shortfalls:
