@@ -59,11 +59,26 @@ class Topology(Value, frozen=True):
     """The CPUs of each socket, likewise."""
 
 
+class DoctorQuestion(Value, frozen=True):
+    """One link of the chain of evidence."""
+
+    link: str
+    """promised, allowed, resident or accessed."""
+    question: str
+    """The question in words."""
+    answered: bool
+    """Can it be answered here?"""
+    checks: list[str]
+    """Names of the checks that are about it."""
+
+
 class Doctor(Value, frozen=True):
     """Sources of figures on this host."""
 
     checks: tuple[Check, ...]
     """Each thing that can be measured, or not."""
+    questions: tuple[DoctorQuestion, ...]
+    """Questions that they answer, in the order of the chain of evidence."""
 
 
 class MetricRow(Value, frozen=True):

@@ -34,7 +34,7 @@ def _document(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[st
     return found
 
 
-VERBS = (("report",), ("doctor",), ("topology",), ("explain", "default/*"), ("headroom"), ("state", "verify"))
+VERBS = (("report",), ("doctor",), ("topology",), ("explain", "default/*"), ("headroom",), ("state", "verify"))
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)

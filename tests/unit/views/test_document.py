@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
-from numaudit.api.document import API_VERSION, Doctor, encode
+from numaudit.api.document import API_VERSION, encode
 from numaudit.api.kinds import KINDS
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
+from numaudit.doctor.questions import doctor
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Check
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -50,7 +51,7 @@ def test_a_document_is_valid_by_its_schema(
 
 
 def test_a_document_ends_its_last_line(captured: CapturedHost) -> None:
-    text = encode("Doctor", Doctor(examine(captured("eight-nodes"))), ORIGIN)
+    text = encode("Doctor", doctor(examine(captured("eight-nodes"))), ORIGIN)
     head = b'{\n  "apiVersion": "numaudit/v1",\n  "kind": "Doctor",\n  "host": "node-1",\n  "generator": {\n'
     assert text.startswith(head)
     assert text.endswith(b"}\n")
@@ -73,6 +74,6 @@ class _Host:
 
 @given(st.text(max_size=40) | st.text("ab é\n\x00\udcff\ud800", max_size=40))
 def test_any_name_makes_a_well_formed_document(name: str) -> None:
-    text = encode("Doctor", Doctor((Check(name, "ok", name),)), ORIGIN).decode("utf-8")
+    text = encode("Doctor", doctor([Check(name, "ok", name)]), ORIGIN).decode("utf-8")
     (check,) = json.loads(text)["checks"]
     assert check["name"] == check["detail"] == name.encode("utf-8", "backslashreplace").decode()

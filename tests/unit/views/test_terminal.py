@@ -18,6 +18,7 @@ from rich.console import Console
 from numaudit.api.state_document import verification
 from numaudit.checkpoints.formats.file import MEMORY
 from numaudit.checkpoints.start.outlook import StartingKubelet
+from numaudit.doctor.questions import doctor
 from numaudit.errors import printable
 from numaudit.kubelet.parsers.checkpoint_file import decode
 from numaudit.kubelet.questions.examination import ExaminedFile, examine
@@ -30,7 +31,7 @@ from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.terminal import terminal
-from numaudit.views.terminal.machine_tables import print_doctor
+from numaudit.views.terminal.doctor_table import print_doctor
 from numaudit.views.terminal.report_tables import print_report
 from numaudit.views.terminal.state_tables import print_verification
 from reports import container, report
@@ -143,7 +144,7 @@ def test_a_hint_is_shown_as_it_is() -> None:
     check = Check("cgroup", "missing", "no [memory] controller", "add [/etc/x]")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", file)
-        print_doctor([check], terminal.console())
+        print_doctor(doctor([check]), terminal.console())
     assert "no [memory] controller" in file.getvalue()
     assert "-> add [/etc/x]" in file.getvalue()
 

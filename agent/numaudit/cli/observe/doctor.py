@@ -33,20 +33,21 @@ def command(output: str, require: str | None, root: Path | None) -> int:
 
     Hardware that this machine does not have does not count as a failure.
     """
-    from numaudit.api import document
     from numaudit.cli import json_output
     from numaudit.doctor import outcome
     from numaudit.doctor.checks import examine, names
+    from numaudit.doctor.questions import doctor
 
     needed = None if require is None else outcome.required(require, names())
     host = options.host(root)
     checks = examine(host)
+    found = doctor(checks)
     if output == "json":
-        json_output.of_host("Doctor", document.Doctor(checks), host)
+        json_output.of_host("Doctor", found, host)
     else:
-        from numaudit.views.terminal import machine_tables, terminal
+        from numaudit.views.terminal import doctor_table, terminal
 
-        machine_tables.print_doctor(checks, terminal.console())
+        doctor_table.print_doctor(found, terminal.console(), is_capture=not host.is_live)
     if needed is None:
         return _EXITS[outcome.outcome(checks)]
     lacking = outcome.lacking(checks, needed)

@@ -1,4 +1,4 @@
-"""The tables of `numaudit topology`, `doctor`, `selftest`, `metrics` and `config show`."""
+"""The tables of `numaudit topology`, `selftest`, `metrics` and `config show`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from numaudit.api.document import MetricRow, Setting, Topology
 from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.errors import printable
 from numaudit.report.words import or_unknown, size
-from numaudit.snapshot import Check
 from numaudit.views.terminal.terminal import new_table, print_table
 
-_STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
 _CHECK_STYLE: dict[CheckState, str] = {
     "passed": "green",
     "failed": "red",
@@ -47,16 +45,6 @@ def print_topology(topology: Topology, out: Console) -> None:
     for node in topology.nodes:
         distances.add_row(str(node.numa_node), *(or_unknown(node.distances.get(one)) for one in ids))
     print_table(distances, out)
-
-
-def print_doctor(checks: Sequence[Check], out: Console) -> None:
-    """One line for each check, its hint below it."""
-    table = new_table("CHECK", "STATE", "~DETAIL")
-    for check in checks:
-        table.add_row(check.name, Text(check.state, _STATE_STYLE[check.state]), printable(check.detail))
-        if check.hint is not None:
-            table.add_row("", "", Text(f"-> {printable(check.hint)}", "dim"))
-    print_table(table, out)
 
 
 def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
