@@ -14,6 +14,8 @@ import yaml
 
 import checkov_venv
 from manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, of_kind, pod
+from numaudit.config.settings import Settings
+from numaudit.exporters.catalogue import METRICS, labels_of
 
 VERSIONS = ("1.25", "1.30", "1.33", "1.37")
 WITHOUT_SCHEMA = {"PodMonitor", "PrometheusRule"}
@@ -51,6 +53,21 @@ def test_every_object_is_valid_in_a_version_of_kubernetes(version: str) -> None:
             kubernetes_validate.validate(one, version, strict=True)
             kinds.add(one["kind"])
     assert {"Namespace", "DaemonSet", "ConfigMap", "NetworkPolicy", "ClusterRole"} <= kinds
+
+
+def test_the_namespace_pins_the_version_of_each_pod_security_level() -> None:
+    (namespace,) = of_kind(build(), "Namespace")
+    labels = namespace["metadata"]["labels"]
+    for mode in ("enforce", "audit", "warn"):
+        assert labels[f"pod-security.kubernetes.io/{mode}"] == "privileged"
+        assert labels[f"pod-security.kubernetes.io/{mode}-version"] == f"v{VERSIONS[-1]}"
+
+
+def test_a_scrape_is_limited_above_what_an_agent_gives() -> None:
+    (monitor,) = of_kind(build("monitoring"), "PodMonitor")
+    of_the_agent, of_the_target = 5000, 10
+    assert monitor["spec"]["sampleLimit"] >= Settings().metrics.max_series + of_the_agent
+    assert monitor["spec"]["labelLimit"] >= max(len(labels_of(metric)) for metric in METRICS) + of_the_target
 
 
 def test_the_validation_refuses_a_field_that_does_not_exist() -> None:

@@ -45,8 +45,8 @@ AGAIN = "again"
 """The boot in which they do."""
 RESULTS = "results.jsonl"
 """Of one boot, in its folder."""
-NEEDS_IMAGE = "test_confined_guest"
-"""The module whose tests run the agent's image, which is built before the first of them boots."""
+NEEDS_IMAGE = ("test_confined_guest", "test_image_here")
+"""Modules whose tests run the agent's image: this host's is built before the first of them boots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class Kernel:
         folder = self.plan.folder / boot
         folder.mkdir()
         (folder / RESULTS).touch()
-        if self.image and any(_module(test) == NEEDS_IMAGE for test in tests):
+        if self.image and any(_module(test) in NEEDS_IMAGE for test in tests):
             self.image.result()
         environment = {
             # Whatever is installed in the virtual environment, this checkout is tested.
@@ -240,7 +240,7 @@ def main(file: Path) -> int:
     for plan in plans:
         plan.claims.mkdir(parents=True)
     with ThreadPoolExecutor(at_once()) as pool:
-        needs_image = any(_module(test) == NEEDS_IMAGE for plan in plans for test in plan.tests)
+        needs_image = any(_module(test) in NEEDS_IMAGE for plan in plans for test in plan.tests)
         building = pool.submit(image) if needs_image else None
         of_kernels = [Kernel(plan, building) for plan in plans]
         boots = [pool.submit(one.boot) for _ in range(2) for one in of_kernels]
