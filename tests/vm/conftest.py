@@ -6,11 +6,11 @@ Inside a guest this file is loaded, too.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
+import durations
 import guest
 import kernels
 from background import Background, can_boot
@@ -77,19 +77,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one kernel stay together, though pytest brings those of one name together: each is waited for once.
+    """Results of guests are waited for when all else has run but what is `quiet`; those of one kernel stay together.
 
     In a guest, those that need it as it boots come first: what other tests change there stays changed. Then the
-    modules with most tests, so that what two guests share last is short, and neither waits long for the other.
+    modules that take longest, so that what two guests share last is short, and neither waits long for the other.
     """
     if IN_GUEST:
-        of_module = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.get_closest_marker("fresh_root") is None, -of_module[item.path]))
-        return
-    places = [place for place, item in enumerate(items) if _kernel_of(item) is not None]
-    of_guest = [items[place] for place in places]
-    for place, item in zip(places, sorted(of_guest, key=lambda item: str(_kernel_of(item))), strict=True):
-        items[place] = item
+        items.sort(
+            key=lambda item: (item.get_closest_marker("fresh_root") is None, -durations.of_module(item.path.stem))
+        )
+    else:
+        items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, _kernel_of(item) or ""))
 
 
 def _kernel_of(item: pytest.Item) -> str | None:

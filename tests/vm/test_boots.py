@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 import background
 import boots
+import durations
 import inside_tests
 import kernels
 from background import Background
@@ -267,11 +267,15 @@ def test_each_module_is_run_by_the_guest_that_claimed_it(tmp_path: Path) -> None
     assert sorted(path.name for path in claims.iterdir()) == ["test_ours", "test_theirs"]
 
 
-def test_modules_with_most_tests_come_first_and_each_in_one_piece() -> None:
+def test_modules_that_take_longest_come_first_and_each_in_one_piece() -> None:
     fresh = [one.name for one in inside_tests._listed() if "fresh_root" in one.marks]
     names = [one.name for one in inside_tests._listed()]
     assert names[: len(fresh)] == fresh
-    modules = [name.partition("::")[0] for name in names[len(fresh) :]]
+    modules = [name.partition(".py::")[0] for name in names[len(fresh) :]]
     assert len(list(groupby(modules))) == len(set(modules))
-    sizes = Counter(name.partition("::")[0] for name in names)
-    assert [sizes[module] for module in modules] == sorted((sizes[module] for module in modules), reverse=True)
+    seconds = [durations.of_module(one) for one in modules]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_no_module_that_has_gone_is_listed_with_its_seconds() -> None:
+    assert durations.SECONDS.keys() <= {one.name.partition(".py::")[0] for one in inside_tests._listed()}

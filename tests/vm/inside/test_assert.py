@@ -18,7 +18,7 @@ SIZE = 32 * MIB
 HELD = 64 * MIB
 HELD_OF_ALL = HELD / (HELD + 16 * MIB)
 """What a worker holds, of its memory: Python has no more than these 16 MiB."""
-ENOUGH = 12.0
+ENOUGH = 8.0
 """Seconds of work in which each page is sampled several times: the guest's kernel scans every second."""
 
 

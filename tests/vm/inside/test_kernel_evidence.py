@@ -224,7 +224,7 @@ def test_a_report_over_time_loses_nothing_when_a_cpu_is_off_for_a_moment() -> No
     ):
         workers = first, second
         terminal, theirs = pty.openpty()
-        with os.fdopen(terminal, "rb", buffering=0) as shown, _reporting("8s", theirs) as reporting:
+        with os.fdopen(terminal, "rb", buffering=0) as shown, _reporting("5s", theirs) as reporting:
             os.close(theirs)
             _wait_for_words(shown, b"measuring")
             begin = _clocks(workers)

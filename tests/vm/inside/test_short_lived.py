@@ -16,7 +16,7 @@ from numaudit.report.build import build
 from numaudit.report.counters import Counters
 from workload import cgroup
 
-CGROUPS, TICKS = 100, 4
+CGROUPS, TICKS = 100, 2
 CHURN = f"""
 import os, sys, time
 parent = sys.argv[1]
