@@ -3,7 +3,7 @@
 It stays in the caller's process group, so the terminal treats both as one: what is typed (Ctrl-C, Ctrl-Z) reaches the
 command from the kernel. Signals that somebody sends to us alone are passed on.
 
-Source: credentials(7), sigwaitinfo(2), cgroup-v2.rst (cgroup.procs), env(1) for the exit codes 126 and 127.
+Source: credentials(7), sigtimedwait(2), cgroup-v2.rst (cgroup.procs), env(1) for the exit codes 126 and 127.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ PASSED_ON = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGT
 _AWAITED = PASSED_ON | {signal.SIGCHLD}
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 _BY_SIGNAL = 128
+_LOOK_EVERY = 1.0
+"""Seconds: another thread of this process, which does not block SIGCHLD, may get it before we wait for it."""
 
 Ticks = Iterator[float]
 """Seconds from one call to the next."""
@@ -77,14 +79,14 @@ class Running:
             if found:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else _BY_SIGNAL - code
-            self._pass_on(None if at is None else max(0.0, at - time.monotonic()))
+            self._pass_on(_LOOK_EVERY if at is None else min(_LOOK_EVERY, max(0.0, at - time.monotonic())))
             if at is not None and time.monotonic() >= at:
                 tick()
                 at = _next(due)
 
-    def _pass_on(self, patience: float | None) -> None:
+    def _pass_on(self, patience: float) -> None:
         """Wait for one signal. The kernel's own went to the whole process group, so the command has it already."""
-        got = signal.sigwaitinfo(_AWAITED) if patience is None else signal.sigtimedwait(_AWAITED, patience)
+        got = signal.sigtimedwait(_AWAITED, patience)
         if got is not None and got.si_signo != signal.SIGCHLD and got.si_code <= 0:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, got.si_signo)

@@ -52,6 +52,29 @@ def test_the_end_of_a_command_is_seen_also_by_a_caller_that_ignores_the_ends_of_
     assert ended(in_a_child(act)) == 7
 
 
+def test_the_end_of_a_command_is_seen_also_where_another_thread_took_its_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thread of the caller that does not block SIGCHLD may get it before anybody waits for it."""
+    waitpid = os.waitpid
+    looked: list[int] = []
+
+    def just_before_the_end(pid: int, options: int) -> tuple[int, int]:
+        if looked:
+            return waitpid(pid, options)
+        looked.append(pid)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        assert signal.sigtimedwait({signal.SIGCHLD}, 0)
+        return 0, 0
+
+    def act() -> int:
+        signal.alarm(60)
+        monkeypatch.setattr(os, "waitpid", just_before_the_end)
+        return outcome("sh", "-c", "exit 7")
+
+    assert ended(in_a_child(act)) == 7
+
+
 def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_is_126(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("text")
