@@ -1,7 +1,7 @@
 """Common parts of the probes that charge what a CPU did since its last event to the cgroup that did it.
 
 Their programs run where tasks of different cgroups take turns on a CPU (bpf/cgroup_switch.bpf.h). The software event
-cgroup-switches is there since Linux 5.13 (commit d0d1dd628527).
+cgroup-switches (include/uapi/linux/perf_event.h, PERF_COUNT_SW_CGROUP_SWITCHES) was seen on 6.1, 6.12 and 6.18.
 """
 
 from __future__ import annotations

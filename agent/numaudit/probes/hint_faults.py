@@ -8,8 +8,8 @@ this pass. What faults cannot show:
   (mm/mprotect.c, change_pte_range).
 - Memory bound by a policy (MPOL_BIND without MPOL_F_NUMA_BALANCING), file mappings that are only read, pages that
   a parent and its children share since fork(2), huge pages of the pool, and pages that cannot move.
-- Since Linux 6.4, mappings in which the scanning task has not faulted lately (kernel/sched/fair.c,
-  vma_is_accessed; commit fc137c0ddab2): a pass may leave out most of the memory.
+- Mappings in which the scanning task has not faulted lately (kernel/sched/fair.c, vma_is_accessed; seen on 6.12, not
+  on 6.1): a pass may leave out most of the memory.
 - Who else uses a page: it faults once, for the thread that comes first.
 Source: kernel/sched/fair.c (task_numa_fault, task_numa_work), include/linux/sched/numa_balancing.h (TNF_ flags).
 """

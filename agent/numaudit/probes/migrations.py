@@ -48,7 +48,7 @@ _FIELDS = {
 """Tracepoint -> its fields that the program loads."""
 _ON_TRIAL = "migrations_on_trial"
 _FUNCTIONS = ("migrate_misplaced_folio", "migrate_misplaced_page")
-"""The function by which NUMA balancing moves a page: since Linux 6.7, and before."""
+"""The function by which NUMA balancing moves a page: on 6.12 and newer, and on 6.1."""
 _NODE_PARAMETER = "node"
 NUMA_MISPLACED = "numa_misplaced"
 _REASON_OF_TRIAL = 255

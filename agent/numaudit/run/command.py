@@ -130,9 +130,9 @@ def _become(arguments: Sequence[str], cgroup: Path | None, mask: Set[int], write
 
 
 def _join(cgroup: Path) -> None:
-    """Before Linux 6.2 a task that comes to another cpuset may use all of its CPUs, whatever its affinity was.
+    """Enter the cgroup, and set the affinity again: some kernels give a task all CPUs of its new cpuset.
 
-    Source: kernel/cgroup/cpuset.c (cpuset_attach_task), and commit 8f9ea86fdf99, which keeps what a task asked for.
+    Source: kernel/cgroup/cpuset.c (cpuset_attach_task).
     Raises OSError.
     """
     before = os.sched_getaffinity(0)

@@ -34,8 +34,8 @@ _ALLOWANCE = 0.2
 """Share by which two accounts of CPU time may differ: the kernel's leaves out what a hypervisor took."""
 _NEAR_SHARE, _FAR_SHARE = 0.05, 0.95
 _PATIENCE = 30.0
-"""Seconds for memory.numa_stat to follow: the kernel adds it up every two seconds only (since Linux 5.15:
-mm/memcontrol.c, flush_memcg_stats_dwork), and later when it is busy."""
+"""Seconds for memory.numa_stat to follow: the kernel adds it up every two seconds only
+(mm/memcontrol.c, flush_memcg_stats_dwork), and later when it is busy."""
 _TRIES = 3
 """Of a check that is inconclusive."""
 _PAUSE = 1.0

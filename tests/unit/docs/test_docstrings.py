@@ -6,6 +6,7 @@ Programs use plain words, in comments and texts too.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,3 +73,9 @@ def test_a_banned_word_in_a_program_would_be_noticed() -> None:
         "'held against': write 'compared with'"
     ]
     assert banned_words_of_code('"""It is\n    told."""\nanew_ = 1') == ["'is told': write 'is reported'"]
+
+
+def test_no_comment_relies_on_a_commit_of_the_kernel_that_nobody_can_check_here() -> None:
+    """Versions on which we saw it, or the source file, are checked with each kernel that we test."""
+    text = {str(path.relative_to(TOP)): path.read_text(encoding="utf-8") for path in PROGRAMS}
+    assert {path for path, said in text.items() if re.search(r"\bcommit\s+[0-9a-f]{7,}\b", said)} == set()

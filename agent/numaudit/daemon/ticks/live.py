@@ -95,7 +95,10 @@ class LiveNumbers:
 
 
 def _open_files() -> int:
-    """Linux 6.2 and later (commit f1f1f2569901) give the number without a list of thousands."""
+    """Some kernels (seen on 6.18) give the number as the folder's size; others give 0, and the list has to be read.
+
+    Source: fs/proc/fd.c (proc_fd_getattr).
+    """
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # noqa: PTH116, PTH208
 
 

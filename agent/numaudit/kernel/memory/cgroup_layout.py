@@ -1,8 +1,8 @@
 """Layout of the kernel's memory counters by node and effective cpuset of a cgroup, from the kernel's own description
 (BTF). Pure.
 
-Two forms of the counters are known. Until Linux 6.9 or so a cgroup has a place for every counter of a node, by the
-kernel's enumeration; since then only for those that cgroups have, in an order of their own, which BTF does not hold.
+Two forms of the counters are known. On 6.1 a cgroup has a place for every counter of a node, by the kernel's
+enumeration; on 6.12 and newer only for those that cgroups have, in an order of their own, which BTF does not hold.
 That is derived here and taken only if it comes out as long as the kernel's; what it says is proven against
 memory.numa_stat before it is used.
 Source: include/linux/{cgroup-defs,kernfs,memcontrol,mmzone}.h, mm/memcontrol.c (memcg_node_stat_items, memory_stats,
@@ -51,7 +51,7 @@ _COMPACTED = (
     "PGSCAN_KSWAPD", "PGSCAN_DIRECT", "PGSCAN_KHUGEPAGED", "PGSCAN_PROACTIVE", "PGSCAN_ANON", "PGSCAN_FILE", "PGREFILL",
     "NR_HUGETLB",
 )  # fmt: skip
-"""The order of memcg_node_stat_items since Linux 6.10 or so. A kernel has those of them that its enumeration has."""
+"""The order of memcg_node_stat_items as on 6.12 and 6.18. A kernel has those of them that its enumeration has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Mode:
     def samples_accesses(self) -> bool:
         """Does the kernel sample memory of every node? Otherwise at most that of slow tiers.
 
-        NUMA_BALANCING_MEMORY_TIERING (since Linux 5.18, commit c574bbe91703) alone leaves out the fast tier
+        NUMA_BALANCING_MEMORY_TIERING alone leaves out the fast tier
         (mm/mprotect.c, change_pte_range), and 4 has neither flag.
         """
         return bool(self.flags & _NORMAL)

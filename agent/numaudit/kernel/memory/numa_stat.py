@@ -1,6 +1,6 @@
 """memory.numa_stat and hugetlb.*.numa_stat of a cgroup: bytes by node. Pure: text in, values out.
 
-hugetlb.*.numa_stat is there since Linux 5.17 (commit f47761999052).
+hugetlb.*.numa_stat was seen on 6.1 and 6.12; an older kernel may not have it.
 Source: the kernel's mm/memcontrol.c, mm/memcontrol-v1.c, mm/hugetlb_cgroup.c.
 """
 

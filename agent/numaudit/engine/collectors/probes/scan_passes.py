@@ -4,8 +4,8 @@ In one pass through a process's memory each page that is used faults once, so th
 newest passes said is kept from tick to tick; samples of different passes are never added up.
 
 What makes this less than simple:
-- A pass may leave memory out: since Linux 6.4 mappings that the scanning thread has not used lately, and everywhere
-  huge pages whose fault comes in the next pass. So two passes count together: of each side (the page's node, and
+- A pass may leave memory out: mappings that the scanning thread has not used lately (on 6.12, not on 6.1), and huge
+  pages whose fault comes in the next pass. So two passes count together: of each side (the page's node, and
   whether it was used from there) the one that saw more. And a pass that saw less than half of what is known is passed
   over, unless four saw as little; one that saw less than a tenth always is.
 - With threads on several nodes some pages fault twice in one pass and never in the next, since the scan and the work
