@@ -15,6 +15,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 if TYPE_CHECKING:  # the memory manager is imported where it is asked: only on a node with a kubelet
     from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
     from numaudit.checkpoints.start.outlook import Outlook
+    from numaudit.containermanager.cpu.room import CPURoom
     from numaudit.containermanager.memory.headroom import Headroom, Holder
     from numaudit.containermanager.memory.state import Block, MachineState
     from numaudit.containermanager.pod.spec import Pod, QosClass
@@ -254,7 +255,15 @@ class KubeletConfig:
     @property
     def topology_manager_options(self) -> Mapping[str, str] | None:
         """topologyManagerPolicyOptions; None = none are set, or it is not known."""
-        found = (self.document or {}).get("topologyManagerPolicyOptions")
+        return self._options("topologyManagerPolicyOptions")
+
+    @property
+    def cpu_manager_options(self) -> Mapping[str, str] | None:
+        """cpuManagerPolicyOptions; None = none are set, or it is not known."""
+        return self._options("cpuManagerPolicyOptions")
+
+    def _options(self, key: str) -> Mapping[str, str] | None:
+        found = (self.document or {}).get(key)
         return {str(name): str(value) for name, value in found.items()} if isinstance(found, Mapping) else None
 
 
@@ -285,6 +294,17 @@ class ContainerIntent:
     """True: its pod lives, but this container ended and will not come back (an init container)."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeRoom:
+    """Room for the next pod beside the memory map."""
+
+    cpus: tuple[CPURoom, ...] | None
+    """By NUMA node; None = no static CPU Manager."""
+    unrequested: Mapping[str, int] | None
+    """Resource -> its allocatable amount less what the pods request: thousandths of a CPU, bytes, or a number. None =
+    not all pods are known."""
+
+
 @dataclass(frozen=True)
 class Intent:
     """All that the kubelet intends on this node."""
@@ -298,6 +318,8 @@ class Intent:
     """The Memory Manager's memory map of the nodes."""
     headroom: Headroom | None = None
     """Memory that the map leaves to new containers; None = there is no map."""
+    room: NodeRoom | None = None
+    """None = too little is known of the kubelet to admit a pod."""
     holders: tuple[Holder, ...] = ()
     """The pods, stale ones too, whose promises make the map's groups."""
     shared_cpus: CpuSet | None = None

@@ -15,7 +15,7 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.starting import Asked
-from numaudit.memorymanager.api import DeviceState, Kubelet, NodeState, admit, fresh_state, read_pod
+from numaudit.memorymanager.api import Kubelet, NodeState, admit, fresh_state, read_pod
 from numaudit.scenario.files import written
 from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import NodeSet
@@ -24,7 +24,7 @@ from numaudit.topology.quantity import Quantity
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What a tree's kubelet does with a pod, by NUMA rules only."""
+    """What a tree's kubelet does with a pod."""
 
     fits: int
     outcome: str
@@ -64,9 +64,8 @@ def _larger(pod: Pod, times: int) -> Pod:
 def truth(root: Path, manifest: object, most: int = 110) -> Truth:
     """By the files of the tree and the library alone."""
     here = node_on(Host.under(root), Asked(None, None))
-    kubelet: Kubelet = replace(here.setup.kubelet, cpu=None)
+    kubelet: Kubelet = here.setup.kubelet
     state: NodeState = state_of(here.setup, here.files, here.pods)
-    state = replace(state, cpu=None, devices=DeviceState(), capacity=None)
     pod = read_pod(manifest)
     outcome, nodes = "", NodeSet()
     for number in range(most + 1):

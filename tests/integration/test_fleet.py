@@ -121,14 +121,17 @@ def test_it_says_what_the_report_says_of_each_node(
     assert verdicts == sorted(verdicts, key=list(found["verdicts"]).index)
 
 
+_LITTLE = "20m"
+"""CPU that is left on each node; whole CPUs are taken."""
 _PODS = {
-    "small": pod("small", "20Mi"),
-    "half a node": pod("half", "400Mi"),
-    "most of a node": pod("most", "750Mi"),
-    "more than a node": pod("wide", "900Mi"),
-    "three nodes": pod("three", "2500Mi"),
-    "more than there is": pod("all", "64Gi"),
-    "huge pages": pod("huge", "10Mi", **{"hugepages-2Mi": "20Mi"}),
+    "small": pod("small", "20Mi", _LITTLE),
+    "half a node": pod("half", "400Mi", _LITTLE),
+    "most of a node": pod("most", "750Mi", _LITTLE),
+    "more than a node": pod("wide", "900Mi", _LITTLE),
+    "three nodes": pod("three", "2500Mi", _LITTLE),
+    "more than there is": pod("all", "64Gi", _LITTLE),
+    "huge pages": pod("huge", "10Mi", _LITTLE, **{"hugepages-2Mi": "20Mi"}),
+    "whole CPUs": pod("cpus", "20Mi", "1"),
     "two containers": {
         "metadata": {"name": "two"},
         "spec": {

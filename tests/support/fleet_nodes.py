@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,7 +17,11 @@ from numaudit.exporters.series import SeriesTracker
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample, read_vector
 from numaudit.fleet.scope import Scope
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
+from numaudit.intent import ContainerIntent, Intent, KubeletConfig, NodeRoom, Promise
+from numaudit.kernel.host import Host
+from numaudit.kubelet.host_files import poll_once
+from numaudit.kubelet.intent.intent_of import intent_of
+from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.report.build import build
 from numaudit.scenario.values import Setup
 from numaudit.snapshot import Allowed, Container, NodeMemory, Resident, Snapshot
@@ -25,7 +29,13 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 from reports import LIVE, NOW, STARTED, container, tick
 
 
-def page(setup: Setup, machine_state: MachineState, containers: int = 0, away: Iterable[int] = ()) -> str:
+def page(
+    setup: Setup,
+    machine_state: MachineState,
+    containers: int = 0,
+    away: Iterable[int] = (),
+    room: NodeRoom | None = None,
+) -> str:
     """What an agent on such a node serves. Of its containers those `away` have their memory on the wrong node."""
     listed = [container(1000 + number, pod=f"pod-{number}") for number in range(containers)]
     wrong = set(away)
@@ -50,7 +60,7 @@ def page(setup: Setup, machine_state: MachineState, containers: int = 0, away: I
     )
     of = build(snapshot)
     series = SeriesTracker().update(of.containers, of.taken_at, tuple(ids))
-    whole = evaluate_tick(tick(of), evaluate_containers(series)[0]), evaluate_live(LIVE, STARTED)
+    whole = evaluate_tick(replace(tick(of), room=room), evaluate_containers(series)[0]), evaluate_live(LIVE, STARTED)
     return "".join(render(one, "text").decode() for one in whole)
 
 
@@ -60,7 +70,7 @@ def _intent(setup: Setup, machine_state: MachineState, listed: Sequence[Containe
     config = KubeletConfig(
         f"v{setup.version}.0",
         kubelet.memory_policy,
-        "none",
+        "none" if kubelet.cpu is None else "static",
         kubelet.topology.policy,
         kubelet.topology.scope,
         gates if isinstance(gates, Mapping) else None,
@@ -80,6 +90,32 @@ def _intent(setup: Setup, machine_state: MachineState, listed: Sequence[Containe
         headroom=headroom_of(machine_state, kubelet.topology.policy) if machine_state else None,
         config=config,
     )
+
+
+def page_of_tree(root: Path) -> str:
+    """What an agent serves that reads this captured host, without its containers."""
+    readings = poll_once(KubeletPoller.of(Host.under(root)))
+    assert readings is not None
+    assert readings.machine is not None
+    intent = intent_of(readings, ()).intent
+    snapshot = Snapshot(
+        taken_at=NOW,
+        machine=readings.machine,
+        cgroup_mode="v2",
+        containers=(),
+        allowed={},
+        residency={},
+        nodes=(),
+        unattributed=Resident(anon={}),
+        cpu_time={},
+        page_alloc={},
+        outcomes=(),
+        intent=intent,
+    )
+    of = build(snapshot)
+    series = SeriesTracker().update(of.containers, of.taken_at, tuple(node.id for node in readings.machine.nodes))
+    whole = evaluate_tick(replace(tick(of), room=intent.room), evaluate_containers(series)[0])
+    return "".join(render(one, "text").decode() for one in (whole, evaluate_live(LIVE, STARTED)))
 
 
 def samples(text: str, node: str, **labels: str) -> tuple[Sample, ...]:
@@ -126,6 +162,9 @@ def answering(scraped: Iterable[Sample]) -> Answering:
             queries.agents(scope): builds,
             queries.known_agents(scope): builds,
             queries.memory_maps(scope): maps,
+            queries.stale_entries(scope): tuple(
+                one for one in by_name.get("numaudit_memory_manager_stale_entries", ()) if one.value > 0
+            ),
             queries.distances(scope): tuple(by_name.get("numaudit_node_distance", ())),
         }
     )
@@ -135,7 +174,7 @@ def recordable(scope: Scope, top: int) -> dict[str, str]:
     """Query -> the name of its function in `queries`, but for `details`, which depends on the answers."""
     of_scope = (
         "agents", "known_agents", "targets", "ages", "verdicts", "misplaced", "refusals", "room", "problems",
-        "memory_maps", "distances", "stale_entries",
+        "memory_maps", "distances", "stale_entries", "source_ages",
     )  # fmt: skip
     texts = {getattr(queries, name)(scope): name for name in of_scope}
     return texts | {getattr(queries, name)(scope, top): name for name in ("worst", "refused_workloads")}

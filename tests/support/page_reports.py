@@ -49,7 +49,7 @@ def many(number: int, verdicts: tuple[VerdictName, ...] = tuple(REMEDIES), nodes
         containers=tuple(rows),
         nodes=machine,
         memory_manager=_memory_manager(nodes),
-        kubelet=KubeletReport("v1.36.0", "Static", "static", "single-numa-node", "container", None, None),
+        kubelet=KubeletReport("v1.36.0", "Static", "static", "single-numa-node", "container", None, None, None),
         rejections=refused,
         summary=summarize(rows, machine, (), len(refused)),
     )

@@ -193,7 +193,7 @@ class FleetFit(Value, frozen=True):
 
 
 class FleetForecast(Value, frozen=True):
-    """On which nodes a pod would be admitted now, by NUMA rules only."""
+    """On which nodes a pod would be admitted now."""
 
     prometheus: str
     """Its URL, without secrets."""

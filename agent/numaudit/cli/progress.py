@@ -33,6 +33,10 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
 
     name = "duration"
 
+    def __init__(self, least: float = 0.0, most: float = 86400.0) -> None:
+        """Limits in seconds; a least of 0 is itself too little."""
+        self._least, self._most = least, most
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value).strip()
         digits = text.rstrip("hms")
@@ -41,6 +45,12 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
             seconds = float(digits) * _UNITS[unit]
         except (ValueError, KeyError):
             self.fail(f"{brief(text)!r} is not a time such as 500ms, 10s or 1m", param, ctx)
-        if not 0 < seconds <= 86400:
-            self.fail(f"{brief(text)!r} is not between 0 and 24 hours", param, ctx)
+        if not seconds > 0 or not self._least <= seconds <= self._most:
+            self.fail(f"{brief(text)!r} is not between {_time(self._least)} and {_time(self._most)}", param, ctx)
         return seconds
+
+
+def _time(seconds: float) -> str:
+    if seconds and seconds % 3600 == 0:
+        return f"{seconds / 3600:g} hour{'' if seconds == 3600 else 's'}"
+    return f"{seconds:g} s" if seconds else "0"

@@ -108,19 +108,35 @@ def shortage(
 ) -> NodeShortage | None:
     """The first resource of which the node has too little, or None."""
     allocatable = capacity.allocatable
+    used = _used(others, capacity, features)
     if PODS in allocatable and len(others) + 1 > allocatable[PODS]:
         return NodeShortage(PODS, 1, len(others), allocatable[PODS])
     asked = amounts(node_requests(pod, features))
-    used: dict[str, int] = {}
-    for other in others:
-        for name, amount in capacity.of_pod(other, features).items():
-            used[name] = used.get(name, 0) + amount
     for name in _in_order(asked):
         is_counted = name in allocatable or name.startswith(HUGEPAGES_PREFIX)
         has, held = allocatable.get(name, 0), used.get(name, 0)
         if is_counted and asked[name] > 0 and asked[name] > has - held:
             return NodeShortage(name, asked[name], held, has)
     return None
+
+
+def unrequested(
+    pods: Collection[Pod], capacity: Capacity, features: KubeletFeatures = LATEST_FEATURES
+) -> dict[str, int]:
+    """Each allocatable amount less the requests of these pods; negative where they ask for more.
+
+    `shortage` answers the same about it with no pods as about the capacity with these.
+    """
+    used = {**_used(pods, capacity, features), PODS: len(pods)}
+    return {name: amount - used.get(name, 0) for name, amount in capacity.allocatable.items()}
+
+
+def _used(pods: Collection[Pod], capacity: Capacity, features: KubeletFeatures) -> dict[str, int]:
+    used: dict[str, int] = {}
+    for pod in pods:
+        for name, amount in capacity.of_pod(pod, features).items():
+            used[name] = used.get(name, 0) + amount
+    return used
 
 
 def _in_order(asked: Amounts) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
+from numaudit.intent import NodeRoom
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
 
@@ -47,6 +48,8 @@ class ExportedTick:
     """Reason -> series left out since start, one count for each tick."""
     omitted: Omitted = Omitted()
     """Series that `max_series` left out of this tick."""
+    room: NodeRoom | None = None
+    """CPUs and requests, as the kubelet counts them; None = not known."""
     rejections: RejectionCounts = RejectionCounts()
     """Pods that the kubelet refused since start."""
 

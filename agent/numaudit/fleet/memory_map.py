@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from numaudit.containermanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
-from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
+from numaudit.containermanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY
+from numaudit.containermanager.predicates import PODS, Capacity
 from numaudit.containermanager.topologymanager.hints import MOST_NODES
 from numaudit.containermanager.topologymanager.policy import POLICIES, PREFER_CLOSEST
 from numaudit.containermanager.versions import LATEST
 from numaudit.errors import InputError, ParseError
 from numaudit.fleet.answers import Sample
+from numaudit.fleet.cpu_map import CpusThere, cpus_there, undecided
 from numaudit.memorymanager.admission import NodeState
 from numaudit.scenario.values import Setup
 from numaudit.topology.machine import HugePages, Machine, Node
@@ -24,6 +26,7 @@ from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 
 _MANAGER = "numaudit_memory_manager_"
+_UNREQUESTED = "numaudit_node_unrequested_"
 _WHOLES = ("total", "system_reserved", "allocatable")
 _EXACT = 1 << 53
 """A sample is a float64: larger numbers of bytes are not exact."""
@@ -35,12 +38,14 @@ class NotTold(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeThere:
-    """A kubelet somewhere else, as far as its agent tells; without CPU Manager and devices."""
+    """A kubelet somewhere else, as far as its agent tells; without devices."""
 
     setup: Setup
     state: NodeState
     notices: tuple[str, ...]
     """Notices about its version and gates."""
+    no_cpus: str | None
+    """Reason why CPUs do not count; None = they do, or no container gets any of its own there."""
 
 
 def prefers_closest(samples: Iterable[Sample]) -> bool:
@@ -65,17 +70,62 @@ def node_there(samples: Sequence[Sample], distances: Iterable[Sample] = ()) -> N
         raise NotTold(
             "it exports no numaudit_memory_manager_total_bytes: the kubelet's checkpoint cannot be read there"
         )
-    machine = _machine(machine_state, distances)
-    version = _policy_info(samples).label("kubernetes_version")
+    info = policy_info(samples)
+    counts = _cpu_counts(samples)
+    no_cpus = _why_no_cpus(info, counts)
+    cpus = cpus_there({} if no_cpus is not None else counts)
+    machine = _machine(machine_state, distances, cpus)
+    version = info.label("kubernetes_version")
     newest = ".".join(map(str, LATEST))
-    setup = Setup(machine, _configuration(samples, machine_state), version or newest)
+    setup = Setup(machine, _configuration(samples, machine_state, cpus), version or newest)
     try:
         _, notices = setup.started
     except InputError as error:
         raise NotTold(f"no kubelet would start with what it exports: {error}") from None
     if not version:
         notices += (f"the kubelet's version is not known, so it is taken for {newest}",)
-    return NodeThere(setup, NodeState(MemoryPolicy(MemoryState(machine_state))), notices)
+    state = NodeState(
+        MemoryPolicy(MemoryState(machine_state)),
+        cpus.state if cpus.cpus else None,
+        capacity=capacity_there(samples),
+    )
+    return NodeThere(setup, state, notices, no_cpus)
+
+
+def capacity_there(samples: Iterable[Sample]) -> Capacity | None:
+    """The rest that the pods there leave of the node as a whole; None = it is not known. Raises NotTold."""
+    found: dict[str, int] = {}
+    for one in samples:
+        match one.label("__name__").removeprefix(_UNREQUESTED):
+            case "cpus":
+                found[CPU] = round(one.value * 1000)
+            case "bytes":
+                found[one.label("type")] = _whole(one, signed=True)
+            case "pods":
+                found[PODS] = _whole(one, signed=True)
+    return Capacity(found) if found else None
+
+
+def _cpu_counts(samples: Iterable[Sample]) -> dict[int, dict[str, int]]:
+    counts: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for one in samples:
+        if one.label("__name__") == "numaudit_cpu_manager_cpus":
+            counts[_node(one)][one.label("state")] = _whole(one)
+    if sum(sum(states.values()) for states in counts.values()) > NodeSet.limit:
+        raise NotTold("its numaudit_cpu_manager_cpus are more than a machine has")
+    return counts
+
+
+def _why_no_cpus(info: Sample, counts: Mapping[int, Mapping[str, int]]) -> str | None:
+    match info.label("cpu_manager"):
+        case "none":
+            return None
+        case "static" if not counts:
+            return "it exports no numaudit_cpu_manager_cpus: is its agent too old, or the checkpoint unreadable?"
+        case "static":
+            return undecided(_settings(info.label("cpu_manager_options")))
+        case _:
+            return "its numaudit_node_policy_info does not name the CPU Manager's policy"
 
 
 def _machine_state(samples: Iterable[Sample]) -> MachineState:
@@ -116,15 +166,21 @@ def _table(found: Mapping[str, int], name: str, node: int) -> MemoryTable:
     return MemoryTable(**{key: found[key] for key in (*_WHOLES, "reserved", "free")})
 
 
-def _machine(state: MachineState, distances: Iterable[Sample]) -> Machine:
+def _machine(state: MachineState, distances: Iterable[Sample], cpus: CpusThere) -> Machine:
     rows: defaultdict[int, dict[int, int]] = defaultdict(dict)
     for one in distances:
         rows[_node(one, "from_numa_node")][_node(one, "to_numa_node")] = _whole(one)
     nodes = [
-        Node(id_, memory=_of_memory(node, id_).total, huge_pages=_huge_pages(node), distances=rows.get(id_, {}))
+        Node(
+            id_,
+            cpus.of_node(id_),
+            memory=_of_memory(node, id_).total,
+            huge_pages=_huge_pages(node),
+            distances=rows.get(id_, {}),
+        )
         for id_, node in state.items()
     ]
-    return Machine(tuple(nodes), possible=NodeSet.from_ids(state))
+    return Machine(tuple(nodes), cpus.cpus, NodeSet.from_ids(state))
 
 
 def _of_memory(node: NUMANodeState, id_: int) -> MemoryTable:
@@ -153,9 +209,9 @@ def _page_size(name: str) -> int:
     return size
 
 
-def _configuration(samples: Iterable[Sample], state: MachineState) -> dict[str, object]:
-    """The KubeletConfiguration, but for the CPU Manager: which CPUs are taken is not exported."""
-    info = _policy_info(samples)
+def _configuration(samples: Iterable[Sample], state: MachineState, cpus: CpusThere) -> dict[str, object]:
+    """The KubeletConfiguration."""
+    info = policy_info(samples)
     policy = info.label("topology_manager")
     if policy not in POLICIES:
         raise NotTold("its numaudit_node_policy_info does not name the Topology Manager's policy")
@@ -170,7 +226,9 @@ def _configuration(samples: Iterable[Sample], state: MachineState) -> dict[str, 
         }
         for id_, node in state.items()
     ]
+    cpu_manager = {"cpuManagerPolicy": "static", "reservedSystemCPUs": str(cpus.reserved)} if cpus.cpus else {}
     return {
+        **cpu_manager,
         "memoryManagerPolicy": "Static",
         "topologyManagerPolicy": policy,
         "topologyManagerScope": info.label("scope") or "container",
@@ -180,7 +238,7 @@ def _configuration(samples: Iterable[Sample], state: MachineState) -> dict[str, 
     }
 
 
-def _policy_info(samples: Iterable[Sample]) -> Sample:
+def policy_info(samples: Iterable[Sample]) -> Sample:
     found = [one for one in samples if one.label("__name__") == "numaudit_node_policy_info"]
     if not found:
         raise NotTold("it exports no numaudit_node_policy_info: the kubelet's settings are not known there")
@@ -207,10 +265,8 @@ def _group(sample: Sample) -> tuple[int, ...]:
         raise NotTold(f"its {sample.label('__name__')} has group={sample.label('group')[:20]!r}") from None
 
 
-def _whole(sample: Sample) -> int:
+def _whole(sample: Sample, *, signed: bool = False) -> int:
     value = sample.value
-    if not 0 <= value <= _EXACT or value != int(value):
-        raise NotTold(
-            f"its {sample.label('__name__')} is {sample.stamped[1][:30]}, which is not an exact number of bytes"
-        )
+    if not (-_EXACT if signed else 0) <= value <= _EXACT or value != int(value):
+        raise NotTold(f"its {sample.label('__name__')} is {sample.stamped[1][:30]}, which is not an exact number")
     return int(value)

@@ -13,10 +13,12 @@ from numaudit.fleet.scope import Scope, labels, matched
 WINDOW = 3600
 """Seconds: how far back refusals count, and an agent that is gone now is remembered."""
 _HOUR = f"{WINDOW}s"
-_NAMES = 25
 OLD_SECONDS = 300
 """A source of the kubelet is asked at least once a minute."""
+_NAMES = 25
 """In one query: VictoriaMetrics takes 16 KiB at most, and the path of a cgroup is long."""
+ROOM_SOURCES = ("memory-checkpoint", "cpu-checkpoint", "pods", "kubelet-configuration")
+"""Sources of the kubelet on which the room of a node rests."""
 CONTAINER = ("namespace", "pod", "container")
 
 DETAILS = (
@@ -25,9 +27,10 @@ DETAILS = (
 """Of the worst containers."""
 MAP = (
     "memory_manager_bytes|memory_manager_total_bytes|memory_manager_system_reserved_bytes|"
-    "memory_manager_allocatable_bytes|memory_manager_assignments|memory_manager_group|node_policy_info"
+    "memory_manager_allocatable_bytes|memory_manager_assignments|memory_manager_group|node_policy_info|"
+    "cpu_manager_cpus|node_unrequested_cpus|node_unrequested_bytes|node_unrequested_pods"
 )
-"""Metrics from which a node's memory map and policies are rebuilt."""
+"""Metrics from which a node's memory map, CPUs, requests and policies are rebuilt."""
 
 
 def agents(scope: Scope) -> str:
@@ -114,6 +117,13 @@ def memory_maps(scope: Scope) -> str:
 def distances(scope: Scope) -> str:
     """The machines' distances; only some policies ask for them."""
     return scope.of("node_distance")
+
+
+def source_ages(scope: Scope) -> str:
+    """Seconds since the kubelet's sources were read, where that is long ago."""
+    older_agents = (one.replace("-", " ") for one in ROOM_SOURCES)
+    names = matched("collector", (*ROOM_SOURCES, *older_agents))
+    return f"{scope.of('collector_age_seconds', names)} > {OLD_SECONDS}"
 
 
 def stale_entries(scope: Scope) -> str:

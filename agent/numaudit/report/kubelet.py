@@ -70,6 +70,8 @@ class KubeletReport(Value, frozen=True):
     """topologyManagerScope."""
     topology_manager_options: Mapping[str, str] | None
     """topologyManagerPolicyOptions; null = none are set, or it is not known."""
+    cpu_manager_options: Mapping[str, str] | None
+    """cpuManagerPolicyOptions; null = none are set, or it is not known."""
     feature_gates: Mapping[str, bool] | None
     """Those that are set."""
 

@@ -11,14 +11,18 @@ from hypothesis import strategies as st
 
 from fleet_nodes import Answering, answering, page, samples
 from numaudit.api.fleet_document import FleetForecast
+from numaudit.containermanager.cpu.room import cpu_room
 from numaudit.errors import Unavailable
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample
+from numaudit.fleet.fits import Question
 from numaudit.fleet.forecast import ask_maps, forecast
 from numaudit.fleet.memory_map import node_there
 from numaudit.fleet.scope import Scope
-from numaudit.memorymanager.api import NodeState, admit, read_pod
+from numaudit.intent import NodeRoom
+from numaudit.memorymanager.api import NodeState, admit, read_pod, reconcile
 from numaudit.scenario.simulation import Simulation
+from numaudit.topology.quantity import Quantity
 from scenarios import Plain, play, pod, scenario
 
 GIB = 1 << 30
@@ -42,11 +46,17 @@ def _machine(*memory: int, pages: int = 0, distances: bool = True) -> Plain:
 
 def _scraped(played: Simulation, node: str = "node-a") -> tuple[Sample, ...]:
     setup = played.steps[-1].setup if played.steps else played.scenario.setup
-    return samples(page(setup, played.state.memory.state.machine), node)
+    return samples(page(setup, played.state.memory.state.machine, room=_room(played)), node)
+
+
+def _room(played: Simulation) -> NodeRoom | None:
+    kubelet = played.kubelet
+    cpu = reconcile(replace(played.state, pending=None), version=kubelet.features.version).cpu
+    return None if kubelet.cpu is None or cpu is None else NodeRoom(cpu_room(kubelet.cpu, cpu), None)
 
 
 def _ask(prometheus: Answering, manifest: Plain, count: int | None = None, top: int = 10) -> FleetForecast:
-    return forecast(prometheus, ask_maps(prometheus, Scope()), read_pod(manifest), count, top)
+    return forecast(prometheus, ask_maps(prometheus, Scope()), Question(read_pod(manifest), count, top))
 
 
 def _fits(played: Simulation, manifest: Plain) -> int:
@@ -108,7 +118,11 @@ def test_any_refusal_holds_with_a_cpu_manager_too(
     steps = [{"admit": pod(f"p{number}", f"{gib}Gi", cpu=str(cpus))} for number, (gib, cpus) in enumerate(pods)]
     played = play({**scenario(machine, steps, kubelet), "kubernetesVersion": version})
     manifest = pod("new", f"{wanted[0]}Gi", cpu=str(wanted[1]))
-    (found,) = _ask(answering(_scraped(played)), manifest, count=1).nodes
+    try:
+        (found,) = _ask(answering(_scraped(played)), manifest, count=1).nodes
+    except Unavailable as reason:
+        assert "several NUMA nodes" in str(reason)
+        return
     if admit(played.kubelet, played.state, read_pod(manifest)).admitted:
         assert found.fits == 1
 
@@ -274,9 +288,127 @@ def test_memory_that_comes_free_at_the_next_admission_is_noticed() -> None:
     assert found.notices[-1].startswith("in the memory map of node-a containers hold memory that are gone")
 
 
-def test_what_is_not_considered_is_said() -> None:
-    manifest: dict[str, Any] = pod("new", "1Gi", **{"vendor.com/nic": "1"})
-    found = _ask(answering(_scraped(play(scenario(_machine(8, 8), [])))), manifest)
-    assert any("OutOfcpu" in one for one in found.not_considered)
-    assert any("CPUs" in one for one in found.not_considered)
-    assert any("vendor.com/nic" in one for one in found.not_considered)
+def test_a_pod_with_devices_fits_nowhere_for_certain_and_a_refusal_for_memory_holds() -> None:
+    scraped = [
+        *_scraped(play(scenario(_machine(8, 8), [])), "empty"),
+        *_scraped(play(scenario(_machine(8, 8), [{"admit": pod("a", "7Gi")}, {"admit": pod("b", "7Gi")}])), "full"),
+    ]
+    manifest: dict[str, Any] = pod("new", "2Gi", **{"vendor.com/nic": "1"})
+    found = _ask(answering(scraped), manifest)
+    assert [(one.node, one.state) for one in found.nodes] == [("full", "near"), ("empty", "unknown")]
+    assert found.nodes[1].message == "agents do not export which of vendor.com/nic are taken, nor where they are"
+
+
+def _static(*pods: Plain, **kubelet: object) -> Simulation:
+    """Two NUMA nodes of four CPUs each, CPU 0 reserved."""
+    machine = _machine(32, 32)
+    for node in machine["nodes"]:
+        node["cpus"] = f"{4 * node['id']}-{4 * node['id'] + 3}"
+    settings = {"topologyManagerPolicy": "single-numa-node", "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    return play(scenario(machine, [{"admit": one} for one in pods], {**settings, **kubelet}))
+
+
+def test_cpus_that_are_taken_keep_a_pod_out() -> None:
+    scraped = [
+        *_scraped(_static(), "empty"),
+        *_scraped(_static(pod("a", "1Gi", cpu="2"), pod("b", "1Gi", cpu="2")), "half"),
+    ]
+    found = _ask(answering(scraped), pod("new", "1Gi", cpu="4"))
+    assert [(one.node, one.fits) for one in found.nodes] == [("empty", 1), ("half", 0)]
+    assert "CPU" in (found.nodes[1].message or "")
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "why"),
+    [
+        ("cpu_manager", "", "does not name the CPU Manager's policy"),
+        ("cpu_manager_options", "full-pcpus-only=true", "its CPU Manager has full-pcpus-only"),
+    ],
+)
+def test_a_cpu_manager_of_which_too_little_is_known_leaves_exclusive_cpus_open(
+    label: str, value: str, why: str
+) -> None:
+    scraped = [
+        Sample.of({**one.labels, label: value}, one.stamped) if "policy_info" in one.label("__name__") else one
+        for one in _scraped(_static())
+    ]
+    with pytest.raises(Unavailable, match=why):
+        _ask(answering(scraped), pod("new", "1Gi", cpu="2"))
+    assert _ask(answering(scraped), pod("new", "1Gi", cpu="500m")).nodes[0].state == "fits"
+
+
+def test_an_agent_that_exports_no_cpus_leaves_exclusive_ones_open() -> None:
+    scraped = [one for one in _scraped(_static()) if one.label("__name__") != "numaudit_cpu_manager_cpus"]
+    with pytest.raises(Unavailable, match="it exports no numaudit_cpu_manager_cpus"):
+        _ask(answering(scraped), pod("new", "1Gi", cpu="2"))
+
+
+def test_cpus_of_several_nodes_are_told_as_long_as_cores_do_not_decide() -> None:
+    """Of 3 and 4 free CPUs 5 are taken; how many of each is unknown without the cores."""
+    scraped = _scraped(_static(topologyManagerPolicy="best-effort"))
+    one = pod("new", "40Gi", cpu="5")
+    (found,) = _ask(answering(scraped), one).nodes
+    assert (found.fits, found.may_fit_more) == (1, True)
+    two = pod("new", "1Gi", cpu="5")
+    two["spec"]["containers"].append({**two["spec"]["containers"][0], "name": "second"})
+    with pytest.raises(Unavailable, match="take CPUs of several NUMA nodes"):
+        _ask(answering(scraped), two)
+
+
+def _room_of_node(cpus: int, memory: str, pods: int) -> NodeRoom:
+    return NodeRoom(None, {"cpu": cpus * 1000, "memory": Quantity.parse(memory).value, "pods": pods})
+
+
+@pytest.mark.parametrize(
+    ("room", "reason"),
+    [
+        (_room_of_node(2, "9Gi", 0), "OutOfpods"),
+        (_room_of_node(-1, "9Gi", 10), "OutOfcpu"),
+        (_room_of_node(2, "1Gi", 10), "OutOfmemory"),
+    ],
+)
+def test_a_node_whose_pods_request_all_of_it_refuses_another(room: NodeRoom, reason: str) -> None:
+    played = play(scenario(_machine(8, 8), []))
+    scraped = samples(page(played.scenario.setup, played.state.memory.state.machine, room=room), "node-a")
+    found = _ask(answering(scraped), pod("new", "2Gi"))
+    assert found.nodes[0].state in ("refused", "near")
+    assert reason.removeprefix("OutOf") in (found.nodes[0].message or "").lower()
+    assert not any("OutOfcpu" in one for one in found.not_considered)
+    assert "-" not in (found.nodes[0].message or "")
+    unmanaged = _ask(answering(scraped), {"metadata": {"name": "b"}, "spec": _BURSTABLE})
+    assert unmanaged.nodes[0].state in ("refused", "near")
+
+
+_BURSTABLE: Plain = {"containers": [{"name": "app", "resources": {"requests": {"cpu": "1", "memory": "2Gi"}}}]}
+
+
+def test_requests_that_are_exported_make_the_answer_whole() -> None:
+    played = play(scenario(_machine(8, 8), []))
+    room = _room_of_node(4, "9Gi", 3)
+    scraped = samples(page(played.scenario.setup, played.state.memory.state.machine, room=room), "node-a")
+    found = _ask(answering(scraped), pod("new", "1Gi"))
+    assert found.sentence == "default/new would be admitted 3 times, on 1 node"
+
+
+def test_requests_that_are_not_exported_are_not_considered_and_that_is_said() -> None:
+    found = _ask(answering(_scraped(play(scenario(_machine(8, 8), [])))), pod("new", "1Gi"))
+    assert found.sentence.endswith("by NUMA rules only")
+    assert any(one.startswith("the node as a whole, of 1 node") and "OutOfcpu" in one for one in found.not_considered)
+
+
+@pytest.mark.parametrize(("age", "state"), [(0, "fits"), (400, "fits"), (700, "unknown")])
+def test_old_values_are_named_and_very_old_ones_answer_nothing(age: float, state: str) -> None:
+    scraped = _scraped(play(scenario(_machine(8, 8), [])))
+    other = [replace_label(one, "nodename", "other") for one in scraped]
+    prometheus = answering([*scraped, *other])
+    build = prometheus.known[queries.agents(Scope())][0]
+    old = Sample.of({**build.labels, "collector": "memory-checkpoint"}, (0.0, str(age)))
+    known = {**prometheus.known, queries.source_ages(Scope()): (old,) if age > queries.OLD_SECONDS else ()}
+    found = _ask(replace(prometheus, known=known), pod("new", "1Gi"))
+    assert {one.node: one.state for one in found.nodes} == {"node-a": state, "other": "fits"}
+    notices = [one for one in found.notices if "minutes old" in one]
+    assert notices == (["the answer rests on values that are 7 minutes old (1 node)"] if age == 400 else [])
+    if age == 700:
+        assert found.nodes[-1].message == (
+            "its source memory-checkpoint was last read 12 minutes ago; --max-age allows older values"
+        )

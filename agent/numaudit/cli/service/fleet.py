@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
+from numaudit.cli.progress import Duration
 from numaudit.cli.verdict_list import VerdictList
 from numaudit.fleet import DEFAULT_NODE_LABEL
 
@@ -44,14 +45,23 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
 )
 @click.option(
     "--time-out",
-    type=options.Number(0.1, 3600),
-    default=30,
+    type=Duration(0.1, 3600),
+    default="30s",
     show_default=True,
-    help="Time limit in seconds for all queries.",
+    metavar="TIME",
+    help="Time limit for all queries (500ms, 30s, 2m).",
 )
 @click.option("--fits", "pod", type=_FILE, help="Show on which nodes this pod (v1 Pod) would be admitted now.")
 @click.option(
     "--count", type=click.IntRange(1, 100_000), help="Number of such pods, with --fits; by default as many as fit."
+)
+@click.option(
+    "--max-age",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="Do not answer --fits for nodes whose values are older (90s, 10m).",
 )
 @click.option(
     "--fail-on",

@@ -12,6 +12,7 @@ from numaudit.cli import json_output
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.config import yaml_document
 from numaudit.errors import InputError, Unavailable
+from numaudit.fleet.fits import Question
 from numaudit.fleet.forecast import ask_maps, forecast
 from numaudit.fleet.http_config import HttpConfig, read_http_config
 from numaudit.fleet.prometheus import connected
@@ -34,6 +35,7 @@ def run(
     time_out: float,
     pod: Path | None,
     count: int | None,
+    max_age: float,
     fail_on: frozenset[str] | None,
     fail_on_reject: bool,
 ) -> None:
@@ -57,7 +59,7 @@ def run(
         raise InputError("--fail-on and --namespace are about containers that run: leave them out with --fits")
     manifest = read_manifest(yaml_document.read(pod, "the pod"))
     with connected(url, config, time_out) as prometheus:
-        foreseen = forecast(prometheus, ask_maps(prometheus, scope), manifest, count, top)
+        foreseen = forecast(prometheus, ask_maps(prometheus, scope), Question(manifest, count, top, max_age))
     _print(foreseen, output, top)
     _exit_if(fail_on_reject and not foreseen.is_enough)
 

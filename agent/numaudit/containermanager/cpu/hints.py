@@ -162,8 +162,8 @@ def generate_hints(policy: CPUPolicy, available: CpuSet, reusable: CpuSet, reque
     smallest size that could hold the request on an empty machine, reserved CPUs included.
     """
     topology = policy.topology
-    usable, must_have = _by_node(topology, available), _by_node(topology, reusable)
-    size = _by_node(topology, topology.cpus)
+    usable, must_have = count_by_node(topology, available), count_by_node(topology, reusable)
+    size = count_by_node(topology, topology.cpus)
     needed_nodes = NodeSet.from_ids(must_have).mask
     masks = candidate_masks(topology.nodes)
     sizes, free, missing = sums_by_mask(masks, size), sums_by_mask(masks, usable), request - len(reusable)
@@ -202,7 +202,7 @@ def _whole_cpus(requests: Quantities) -> int:
     return cpus.value if cpus is not None and cpus.milli_value == cpus.value * 1000 else 0
 
 
-def _by_node(topology: CPUTopology, cpus: CpuSet) -> dict[int, int]:
+def count_by_node(topology: CPUTopology, cpus: CpuSet) -> dict[int, int]:
     """Number of these CPUs on each node. The kubelet counts CPUs that the machine lacks as node 0's."""
     counts = {
         node: count for node, mask in topology.masks[Group.NODE].items() if (count := (mask & cpus.mask).bit_count())

@@ -20,6 +20,7 @@ from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import SeriesTracker
+from numaudit.intent import NodeRoom
 from numaudit.kernel.host import Host, read_text
 from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
@@ -78,11 +79,14 @@ class Publisher:
         ticked = self.engine.tick()
         report = ticked.report
         ended = () if before is None else last_counts(before.ticked.report, ticked.snapshot)
-        exposition = self._evaluate(report, ended, fetches)
+        intent = ticked.snapshot.intent
+        exposition = self._evaluate(report, None if intent is None else intent.room, ended, fetches)
         self._log_changes(report.sources)
         return Published(ticked, exposition)
 
-    def _evaluate(self, report: Report, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
+    def _evaluate(
+        self, report: Report, room: NodeRoom | None, ended: Sequence[ContainerReport], fetches: Sequence[int]
+    ) -> Exposition:
         limits = self.settings.metrics
         selected = self._selection.of(report.containers)
         series = self._tracker.update(selected, report.taken_at, fetches, ended)
@@ -107,6 +111,7 @@ class Publisher:
             ended_containers=sum(one.ended for one in series),
             dropped_series=dict(self._dropped),
             omitted=omitted,
+            room=room,
             rejections=self._rejections.update(report.rejections),
         )
         return evaluate_tick(tick, containers)

@@ -54,6 +54,7 @@ LABELS = {
     "topology_manager_options": Label(
         "numaudit.kubelet.topology_manager_options", "Topology Manager options, as name=value,..."
     ),
+    "cpu_manager_options": Label("numaudit.kubelet.cpu_manager_options", "CPU Manager options, as name=value,..."),
     "feature_gates": Label(
         "numaudit.kubelet.feature_gates", "Feature gates that are set and concern resources, as name=value,..."
     ),
@@ -71,7 +72,10 @@ LABELS = {
         "Reason. For lost events: map-full, busy (another BPF program ran), ring-full, no-address or "
         "cpu-away (a CPU came back online and was not watched yet)",
     ),
-    "state": Label("numaudit.memory.state", "State: reserved (promised to containers) or free"),
+    "state": Label(
+        "numaudit.memory.state",
+        "State of memory: reserved (promised to containers) or free; of CPUs: free, exclusive or system_reserved",
+    ),
     "group": Label("numaudit.numa.group", "NUMA nodes of the group, such as 0-1"),
     "width": Label("numaudit.numa.width", "Number of nodes", integer=True),
     "version": Label("numaudit.version", "Version of numaudit"),

@@ -32,7 +32,7 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         "node_policy_info", "", "The kubelet's version and policies; always 1.",
         (
             "memory_manager", "cpu_manager", "topology_manager", "scope", "topology_manager_options", "feature_gates",
-            "kubernetes_version",
+            "kubernetes_version", "cpu_manager_options",
         ),
         values.policies,
     ),
@@ -88,6 +88,26 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         "memory_manager_stranded_bytes", "bytes",
         "Free memory that no container of one node can get, because the node is in a group of several.",
         ("numa_node",), own_values.stranded,
+    ),
+    Metric(
+        "cpu_manager_cpus", "",
+        "CPUs by use: free (may be given to a container exclusively), exclusive (a container has them) or "
+        "system_reserved; absent without the static policy.",
+        ("numa_node", "state"), own_values.manager_cpus, item="cpu",
+    ),
+    Metric(
+        "node_unrequested_cpus", "",
+        "Allocatable CPUs that no pod of the node requests; the kubelet refuses a pod that requests more (OutOfcpu).",
+        (), one(own_values.unrequested_cpus), item="cpu",
+    ),
+    Metric(
+        "node_unrequested_bytes", "bytes",
+        "Allocatable memory and huge pages that no pod of the node requests.",
+        ("type",), own_values.unrequested_bytes,
+    ),
+    Metric(
+        "node_unrequested_pods", "", "Pods that the node may still take (maxPods).",
+        (), one(own_values.unrequested_pods), item="pod",
     ),
     Metric(
         "node_memory_bytes", "bytes", "Memory by the node's own count, independent of cgroups; `free` is a type.",

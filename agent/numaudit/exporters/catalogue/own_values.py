@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from numaudit.exporters.facts import ExportedTick
@@ -70,6 +70,32 @@ def encroached(tick: ExportedTick) -> Values:
         if node.unpromised_in_free_bytes is not None and node.unpromised_in_reserved_bytes is not None:
             yield (str(node.numa_node), "free"), node.unpromised_in_free_bytes
             yield (str(node.numa_node), "reserved"), node.unpromised_in_reserved_bytes
+
+
+def manager_cpus(tick: ExportedTick) -> Values:
+    for one in (tick.room.cpus if tick.room is not None else None) or ():
+        yield (str(one.node), "free"), one.free
+        yield (str(one.node), "exclusive"), one.exclusive
+        yield (str(one.node), "system_reserved"), one.reserved
+
+
+def _unrequested(tick: ExportedTick) -> Mapping[str, int]:
+    return (tick.room.unrequested if tick.room is not None else None) or {}
+
+
+def unrequested_cpus(tick: ExportedTick) -> float | None:
+    milli = _unrequested(tick).get("cpu")
+    return None if milli is None else milli / 1000
+
+
+def unrequested_bytes(tick: ExportedTick) -> Values:
+    for name, amount in _unrequested(tick).items():
+        if name == "memory" or name.startswith("hugepages-"):
+            yield (name,), amount
+
+
+def unrequested_pods(tick: ExportedTick) -> int | None:
+    return _unrequested(tick).get("pods")
 
 
 def stale_entries(tick: ExportedTick) -> Values:

@@ -274,6 +274,7 @@ def policies(tick: ExportedTick) -> Values:
     gates = {name: on for name, on in (kubelet.feature_gates or {}).items() if name in KNOWN_GATES}
     settings = (kubelet.topology_manager_options, gates)
     texts = (*managers, kubelet.topology_manager_scope, *map(_settings_text, settings), kubelet.version)
+    texts += (_settings_text(kubelet.cpu_manager_options),)
     return ((tuple(text or "" for text in texts), 1),)
 
 

@@ -13,16 +13,18 @@ from numaudit.checkpoints.start.outlook import StartingKubelet
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.errors import InputError, Unavailable
-from numaudit.intent import HintRecord, Intent, StartOutlook
+from numaudit.intent import HintRecord, Intent, NodeRoom, StartOutlook
 from numaudit.kubelet.intent import join
 from numaudit.kubelet.intent.join import Joined
 from numaudit.kubelet.intent.promises import Checkpoints, by_container
 from numaudit.kubelet.intent.refused_at_restart import refused_at_restart
+from numaudit.kubelet.intent.room import room_here, room_of
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.questions.examination import examine
 from numaudit.kubelet.questions.forecasting import active_pods, forecast_of, outlook_of, start_of, stored
 from numaudit.kubelet.questions.kubelet_here import kubelet_here
+from numaudit.kubelet.questions.node_here import NodeHere
 from numaudit.kubelet.questions.starting import Starting, starting
 from numaudit.kubelet.sources.memo import Memo
 from numaudit.kubelet.sources.podresources import PodResources
@@ -49,6 +51,7 @@ class Steps:
     headroom: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_headroom))
     """Eight nodes have 255 sets to try."""
     holders: Memo[..., tuple[Holder, ...]] = field(default_factory=lambda: Memo(_holders))
+    room: Memo[[NodeHere], NodeRoom | None] = field(default_factory=lambda: Memo(room_of))
     forecast: Memo[..., tuple[Forecast, ...]] = field(default_factory=lambda: Memo(_forecasts))
     """A restart admits every pod again."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
@@ -83,6 +86,7 @@ def intent_of(readings: KubeletReadings, containers: tuple[Container, ...], step
         pods=readings.pods,
         machine=None if memory is None else memory.machine,
         headroom=steps.headroom(memory, config.topology_manager_policy),
+        room=room_here(readings, frozenset(one.pod_uid for one in named if one.pod_uid is not None), steps.room),
         holders=steps.holders(memory),
         shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
         hints=joined.hints,
