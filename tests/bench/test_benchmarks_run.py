@@ -88,7 +88,10 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "page": ("size", "made", "first paint", "sorted by number", "sorted by name", "filtered by name"),
     "pass": ("one tick", "first tick", "floor"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
-    "residency": ("floor", "all changed", "none changed", "cgroup mutex"),
+    "residency": (
+        r"goal \| decoding of 1000 cgroups, none changed \|",
+        r"goal \| decoding of 1000 cgroups, all changed \|",
+    ),
     "run": ("a command begins after", "Python with click alone:", "added:"),
     "scenario": ("explain, four providers:", "simulate, json:", "simulate, table:"),
     "start": ("numaudit --help", "numaudit report --help", "a completion", "numaudit report "),

@@ -53,18 +53,16 @@ _log = logging.getLogger(__name__)
 class WalkedNow:
     """The result of a walk, proven as far as it is used."""
 
-    def __init__(self, walked: Walked, decode: _Decoders, how: How) -> None:
+    def __init__(self, walked: Walked, decode: _Decoders, how: How, allowed: Mapping[int, Allowed]) -> None:
         self.ids = decode.ids(walked)
+        self.allowed = allowed
+        """Cgroup id -> its effective cpuset, of those that have one of their own."""
         self.root = walked.ids[0]
         self._walked, self._how, self._decode = walked, how, decode
 
     def residents(self, hugetlb: BytesByNode | None) -> Mapping[int, Resident]:
         """Cgroup id -> its memory, descendants included. `hugetlb` is that of each cgroup, where it is not None."""
         return self._decode.residents.decode(self._walked, replace(self._how, hugetlb=hugetlb))
-
-    def allowed(self, cgroup: int) -> Allowed | None:
-        """The effective cpuset; None = it has none of its own, or was not there."""
-        return self._decode.allowed.decode(self._walked).get(cgroup)
 
 
 @dataclass(slots=True)
@@ -242,7 +240,7 @@ class CgroupWalks:
         waiting = [row for row in self._proof.unproven(rows) if row not in zeros]
         if waiting:
             raise Absent(f"files are read until the walk is proven: not yet are the rows {', '.join(waiting)}")
-        return WalkedNow(walked, self._decode, How(tuple(rows), nodes, zeros, None))
+        return WalkedNow(walked, self._decode, How(tuple(rows), nodes, zeros, None), allowed)
 
     def _compare(self, group: Cgroup, before: _Files, found: Rows, allowed: Allowed | None) -> None:
         """Raises Contradiction."""

@@ -136,7 +136,7 @@ def test_a_proven_walk_says_what_the_files_say(walks: CgroupWalks, kernel: Kerne
     assert found.ids == {1, 20, 30}
     assert found.root == 1
     assert found.residents({}) == {id_: walks.reader.resident(path) for id_, path in PATHS.items()}
-    assert found.allowed(20) == Allowed(NodeSet.of(0, 1), CpuSet.of(0, 1, 2, 3))
+    assert found.allowed[20] == Allowed(NodeSet.of(0, 1), CpuSet.of(0, 1, 2, 3))
     assert (walks.newest_seconds, walks.longest_seconds) == (0.001, 0.001)
 
 

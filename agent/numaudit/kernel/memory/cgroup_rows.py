@@ -100,11 +100,18 @@ class Walked:
         """The rows."""
         return [row for (row,) in Struct(f"{self.layout.width * WORD}s").iter_unpack(self.rows)]
 
-    def masks(self) -> list[tuple[int, bytes]]:
-        """The parts that were found, and the masks, by place."""
+    def heads(self) -> list[bytes]:
+        """Column after column: the ids, the parts that were found, and the masks."""
+        return [self._words[column :: self.layout.width].tobytes() for column in range(self.layout.columns_at)]
+
+    def allowed(self) -> dict[int, Allowed]:
+        """Cgroup id -> its effective cpuset, of those that have one of their own."""
         layout = self.layout
+        if not layout.node_words:
+            return {}
         size, rest = (layout.columns_at - _HEAD) * WORD, (layout.width - layout.columns_at) * WORD
-        return list(Struct(f"=8xQ{size}s{rest}x").iter_unpack(self.rows))
+        each = Struct(f"=qQ{size}s{rest}x").iter_unpack(self.rows)
+        return {id_: _allowed(masks, layout.node_words) for id_, found, masks in each if found & _CPUSET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,9 @@ class _Decoded(NamedTuple):
         unlike = {id_: row for id_, row, was in zip(walked.ids, rows, before, strict=True) if row != was}
         fresh = self.decode(unlike)
         residents = self.residents | fresh
-        for id_ in (*gone, *(unlike.keys() - fresh.keys())):
+        if len(fresh) < len(unlike):
+            gone = [*gone, *(unlike.keys() - fresh.keys())]
+        for id_ in gone:
             residents.pop(id_, None)
         return self._replace(walked=walked, rows=rows, residents=residents)
 
@@ -207,18 +216,14 @@ def _decoder(layout: RowLayout, how: How) -> _Decode:
 class AllowedSets:
     """Decodes the cpusets of walk after walk, which are seldom different."""
 
-    _walked: Walked | None = None
-    _masks: list[tuple[int, bytes]] = field(default_factory=list)
+    _heads: list[bytes] = field(default_factory=list)
     _found: dict[int, Allowed] = field(default_factory=dict)
 
     def decode(self, walked: Walked) -> Mapping[int, Allowed]:
         """Cgroup id -> its effective cpuset, of those that have one of their own."""
-        if walked is not self._walked:
-            node_words, masks = walked.layout.node_words, walked.masks()
-            if self._walked is None or (walked.ids, masks) != (self._walked.ids, self._masks):
-                each = zip(walked.ids, masks, strict=True)
-                self._found = {id_: _allowed(mask, node_words) for id_, (parts, mask) in each if parts & _CPUSET}
-            self._walked, self._masks = walked, masks
+        heads = walked.heads()
+        if heads != self._heads:
+            self._heads, self._found = heads, walked.allowed()
         return self._found
 
 

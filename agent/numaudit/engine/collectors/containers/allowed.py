@@ -47,7 +47,7 @@ class AllowedNodes:
         for container in census.containers:
             path = census.folder(container.id)
             try:
-                walked = None if self.walked is None else self.walked.allowed(container.id)
+                walked = None if self.walked is None else self.walked.allowed.get(container.id)
                 one = walked or self._of(path)
                 if self.promised.get(container.id, one.nodes) != one.nodes:
                     one = replace(one, own_nodes=self.reader.own_nodes(path))
