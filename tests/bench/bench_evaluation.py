@@ -49,7 +49,8 @@ def main() -> None:
     first = snapshot(FEW, with_log=True)
     second = replace(snapshot(FEW, with_log=True, tick=1), intent=first.intent)  # the kubelet said nothing new
     whole = tick_ms(first, second)
-    without = tick_ms(snapshot(FEW, with_log=False), snapshot(FEW, with_log=False, tick=1))
+    before = snapshot(FEW, with_log=False)
+    without = tick_ms(before, replace(snapshot(FEW, with_log=False, tick=1), intent=before.intent))
     earlier = judge(first)
     judged = judge(second, first, earlier)
     intent = second.intent

@@ -14,9 +14,15 @@ from numaudit.topology.machine import Machine
 def by_node(resident: Resident, always: Iterable[int] = ()) -> tuple[NodeBytes, ...]:
     """A row for each node that any type names and for those of `always`, ascending."""
     columns: tuple[BytesByNode | None, ...] = _columns(resident)
-    nodes = sorted(set().union(always, *filter(None, columns)))
-    sizes = [repeat(None) if by is None else map(by.get, nodes, repeat(0)) for by in columns]
-    return tuple([NodeBytes(*row) for row in zip(nodes, *sizes, strict=False)])
+    shown = [[*by] for by in columns if by]
+    nodes = sorted(shown[0]) if shown else []
+    sizes: list[Iterable[int | None]]
+    if not always and shown.count(nodes) == len(shown):  # as the kernel shows them
+        sizes = [repeat(None) if by is None else by.values() if by else repeat(0) for by in columns]
+    else:
+        nodes = sorted(set().union(always, *shown))
+        sizes = [repeat(None) if by is None else map(by.get, nodes, repeat(0)) for by in columns]
+    return tuple(map(NodeBytes, nodes, *sizes))
 
 
 _columns = attrgetter(*NodeBytes.__struct_fields__[1:])

@@ -42,7 +42,8 @@ def charged_to_others(container: ContainerId, mappings: Mappings | None, residen
 
 def used_bytes(snapshot: Snapshot, container: ContainerId, resident: Resident) -> BytesByNode:
     """Judged bytes and the shared memory of others that it maps: what it may access. The first are its own account."""
-    shared = charged_to_others(container, snapshot.numa_maps.get(container), resident)
+    mappings = snapshot.numa_maps.get(container)
+    shared = None if mappings is None else charged_to_others(container, mappings, resident)
     if not shared:
         return resident.judged
     return {node: resident.judged.get(node, 0) + shared.get(node, 0) for node in sorted({*resident.judged, *shared})}
