@@ -18,10 +18,10 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from goals import at_most
+from goals import at_most, least_ms
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
@@ -45,14 +45,14 @@ def main() -> None:
         first = time.process_time() - began
         read = sum(container.path in paths for container in snapshot.containers if container.id in snapshot.residency)
         print(f"{read} of {CONTAINERS} containers read, {len(snapshot.machine.nodes)} nodes, cgroup {hierarchies.mode}")
-        tick = _cpu_seconds(observer.observe)
+        tick = least_ms(observer.observe, REPEATS)
         files = _files(hierarchies, paths)
-        floor = _cpu_seconds(lambda: _read_all(files))
+        floor = least_ms(lambda: _read_all(files), REPEATS)
         steps = {one.source: one.seconds for one in observer.observe().outcomes if one.seconds is not None}
-    print(f"one tick        {tick * 1000:7.1f} ms of CPU time")
+    print(f"one tick        {tick:7.1f} ms of CPU time")
     print(f"  of that       {', '.join(f'{name} {seconds * 1000:.1f}' for name, seconds in steps.items())}")
     print(f"first tick      {first * 1000:7.1f} ms")
-    print(f"floor           {floor * 1000:7.1f} ms to open, read and close {len(files)} files")
+    print(f"floor           {floor:7.1f} ms to open, read and close {len(files)} files")
     print(f"                one tick is {tick / floor:.2f} of the floor")
     _print_peer(tick)
     assert read == CONTAINERS
@@ -110,12 +110,12 @@ def _print_peer(tick: float) -> None:
     processes = [os.posix_spawn("/bin/sleep", ["sleep", "600"], {}) for _ in range(CONTAINERS)]
     try:
         time.sleep(0.5)
-        peer = _child_seconds(["numastat", "-p", *map(str, processes)])
+        peer = 1000 * _child_seconds(["numastat", "-p", *map(str, processes)])
     finally:
         for process in processes:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
-    print(f"peer            {peer * 1000:7.1f} ms for numastat -p of {CONTAINERS} processes: {peer / tick:.1f} ticks")
+    print(f"peer            {peer:7.1f} ms for numastat -p of {CONTAINERS} processes: {peer / tick:.1f} ticks")
 
 
 def _child_seconds(command: list[str]) -> float:
@@ -124,16 +124,6 @@ def _child_seconds(command: list[str]) -> float:
     subprocess.run(command, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def _cpu_seconds(act: Callable[[], object]) -> float:
-    """The least of several runs: other work on the machine only ever adds."""
-    seconds = []
-    for _ in range(REPEATS):
-        began = time.process_time()
-        act()
-        seconds.append(time.process_time() - began)
-    return min(seconds)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -117,16 +116,16 @@ def _beside_files(cgroups: int) -> None:
         try:
             walks.load(census, machine)
             look()
-            alike = _cpu_seconds(look)
+            alike = least_ms(look, REPEATS)
             with _growing(hierarchies, folders) as grow:
-                unlike = _cpu_seconds(look, grow)
+                unlike = least_ms(look, REPEATS, grow)
             held = walks.longest_seconds or 0.0
         finally:
             walks.close()
-        floor = _cpu_seconds(lambda: _read_all(folders))
-    print(f"floor           {floor * 1000:7.1f} ms of CPU time to open, read and close {len(folders) * 3} files")
-    print(f"all changed     {unlike * 1000:7.1f} ms of CPU time for a walk and its values")
-    print(f"none changed    {alike * 1000:7.1f} ms of CPU time for a walk and its values")
+        floor = least_ms(lambda: _read_all(folders), REPEATS)
+    print(f"floor           {floor:7.1f} ms of CPU time to open, read and close {len(folders) * 3} files")
+    print(f"all changed     {unlike:7.1f} ms of CPU time for a walk and its values")
+    print(f"none changed    {alike:7.1f} ms of CPU time for a walk and its values")
     print(f"cgroup mutex    {held * 1000:7.1f} ms at most during a walk over {len(ids)} cgroups")
     at_most("a walk, no cgroup changed", alike / floor, GOAL, "of the floor")
     at_most("a walk, all cgroups changed", unlike / floor, GOAL, "of the floor")
@@ -172,17 +171,6 @@ def _read_all(folders: Sequence[Path]) -> None:
             descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
             os.read(descriptor, 16384)
             os.close(descriptor)
-
-
-def _cpu_seconds(act: Callable[[], object], before: Callable[[], object] = lambda: None) -> float:
-    """The least of several runs: other work on the machine only ever adds."""
-    seconds = []
-    for _ in range(REPEATS):
-        before()
-        began = time.process_time()
-        act()
-        seconds.append(time.process_time() - began)
-    return min(seconds)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,9 @@ from otlp_receiver import OtlpReceiver
 from short import pick, run
 
 CONTAINERS = pick(1000, short=100)
-ALL_MS, TENTH_MS, PROBES_MS, RSS_MIB, RSS_OTLP_MIB = 45.0, 15.0, 80.0, 50.0, 128.0
+ALL_MS, TENTH_MS, PROBES_MS, RSS_MIB, RSS_LARGE_MIB, RSS_OTLP_MIB = 45.0, 15.0, 80.0, 50.0, 90.0, 128.0
+LARGE_NODES = 8
+"""Nodes of the machine on which the memory of an agent is measured once more."""
 MANY_TIMES, MOST_FOR_MANY = 5, 5.2
 """So many times the containers take at most so many times the CPU time."""
 SHORT_ALL, SHORT_TENTH, SHORT_PROBES, SHORT_MANY = 8.0, 5.0, 20.0, 7.0
@@ -80,6 +82,7 @@ def main() -> None:
                 _scrape(f"http://127.0.0.1:{agent.port}/metrics")
                 push = _push_ms(agent)
                 rss_otlp = _mib(agent.process.pid)
+        rss_large = _rss_on_a_large_machine(Path(folder), log)
         search_cycles_rarely()
         awake, _ = _ticks_here(tree)
         tenth, _ = _ticks_here(tree, every=10)
@@ -97,6 +100,7 @@ def main() -> None:
     print(f"  and with probes     {statistics.median(probed):7.1f} ms CPU", end="; ")
     print(f"{min(probed):.1f} to {max(probed):.1f}, {series_probed} series; every container is sampled")
     print(f"  memory              {rss:7.1f} MiB")
+    print(f"  memory, {LARGE_NODES} nodes     {rss_large:7.1f} MiB")
     print(f"  memory with OTLP    {rss_otlp:7.1f} MiB")
     print(f"  OTLP push           {push:7.1f} ms CPU; with ticks {tick / 150 + push / 600:.2f} % of a core at 60 s")
     print(f"  serving one scrape  {scrape:7.2f} ms CPU, {scrape / series * 1000:.3f} us for each series")
@@ -106,7 +110,18 @@ def main() -> None:
     at_most_ms("tick, render and gzip with all probes", min(probed), PROBES_MS, short=SHORT_PROBES)
     at_most(f"{MANY_TIMES} times the containers take", times, MOST_FOR_MANY, "times as long", short=SHORT_MANY)
     at_most("memory of the agent", rss, RSS_MIB, "MiB", short=RSS_MIB)
+    at_most(f"memory of the agent, {LARGE_NODES} nodes", rss_large, RSS_LARGE_MIB, "MiB", short=RSS_LARGE_MIB)
     at_most("memory of the agent with OTLP", rss_otlp, RSS_OTLP_MIB, "MiB", short=RSS_OTLP_MIB)
+
+
+def _rss_on_a_large_machine(folder: Path, log: Path) -> float:
+    """MiB with as many containers, after ticks in which all of them changed."""
+    tree = NodeTree(folder / "large", nodes=LARGE_NODES)
+    tree.fill(CONTAINERS)
+    with running_agent("--root", str(tree.root), "--interval", f"{INTERVAL}s", log=log) as agent:
+        _scrape(f"http://127.0.0.1:{agent.port}/metrics")
+        _cpu_ms_of_ticks(agent, tree)
+        return _mib(agent.process.pid)
 
 
 def _cpu_ms_of_ticks(agent: Agent, tree: NodeTree) -> list[float]:
@@ -115,7 +130,7 @@ def _cpu_ms_of_ticks(agent: Agent, tree: NodeTree) -> list[float]:
     paths = tree.containers()
     for number in range(SECONDS):
         for index, path in enumerate(paths):
-            tree.hold(path, (MIB + index * 4096, MIB + number * 4096))
+            tree.hold(path, (MIB + index * 4096,) * (tree.nodes - 1) + (MIB + number * 4096,))
         time.sleep(INTERVAL)
         spent.append(_number(agent, "numaudit_tick_cpu_seconds") * 1000)
     return spent

@@ -101,6 +101,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "a tenth changes",
         "and with probes",
         "memory",
+        "memory, 8 nodes",
         "memory with OTLP",
         "OTLP push",
         "serving one scrape",

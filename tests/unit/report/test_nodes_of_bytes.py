@@ -20,6 +20,7 @@ def test_every_node_that_any_type_names_has_a_row_and_a_type_that_is_not_known_s
 ) -> None:
     nodes = sorted(always.union(*[by for by in columns.values() if by]))
     expected = [
-        NodeBytes(node, *[None if by is None else by.get(node, 0) for by in columns.values()]) for node in nodes
+        NodeBytes(node, **{kind: None if by is None else by.get(node, 0) for kind, by in columns.items()})
+        for node in nodes
     ]
     assert by_node(Resident(**columns), always) == tuple(expected)
