@@ -27,7 +27,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_ring import RECORD_SAMPLE, Records, decode
-from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.first_touch import FirstTouchProbe
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Reading
 from numaudit.probes.reasons import ProbeRefusal
@@ -64,7 +64,7 @@ def _decoding(runs: int) -> None:
     """From the ring's bytes to sums by cgroup and nodes, by the probe's own path."""
     body = [struct.pack("=IHHQQ", RECORD_SAMPLE, 0, 24, (n % 4000) << 20, 100 + n % 50) for n in range(SAMPLES)]
     ring = b"".join(body)
-    probe = FirstTouch(Host())
+    probe = FirstTouchProbe(Host())
     watched = SimpleNamespace(ring=_Recorded(ring), node=0)
     try:
         best = min(_cpu_time(lambda: probe._take(watched)) for _ in range(runs))  # type: ignore[arg-type]

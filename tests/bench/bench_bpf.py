@@ -22,7 +22,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf, perf_event
 from numaudit.kernel.tracing.bpf import ProgramType
-from numaudit.kernel.tracing.bpf_map import Entries, Map
+from numaudit.kernel.tracing.bpf_map import Map, MapEntries
 from numaudit.probes import cpu_time, hint_faults, migrations, page_alloc
 from numaudit.probes.cpu_time import CpuTime
 from numaudit.probes.loading import loader
@@ -234,7 +234,7 @@ def _recorded() -> Iterator[Figure]:
     """What a host of 128 CPUs would give for the same map: 10 MB in chunks of 1 MB."""
     row = struct.pack("=128Q", *range(1 << 20, (1 << 20) + 128))
     keys = _keys(ENTRIES)
-    chunks = [Entries(b"".join(keys[at : at + 1000]), row * 1000, 1000) for at in range(0, ENTRIES, 1000)]
+    chunks = [MapEntries(b"".join(keys[at : at + 1000]), row * 1000, 1000) for at in range(0, ENTRIES, 1000)]
     seconds = _best(lambda: page_alloc.decode(chunks, [], 128))
     yield Figure(f"decode {ENTRIES:,} entries of 128 CPUs", seconds * 1e3, 100, "ms")
 

@@ -26,7 +26,7 @@ from numaudit.probes import pmu
 from numaudit.probes.counters.plan_events import PlanEvents
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
-from numaudit.probes.pmu import Pmu
+from numaudit.probes.pmu import PmuProbe
 from numaudit.probes.reasons import ProbeRefusal
 from ping_pong import SWITCHES, copy, group, ping_pong, statistics
 from short import repetitions, run
@@ -87,7 +87,7 @@ def _program(probe: LoadedProbe, empty: int, one: Path, other: Path) -> float:
 
 
 def _running(probe: LoadedProbe) -> AbstractContextManager[object]:
-    return closing(Pmu(HOST, copy(probe), PLAN, "sched_switch"))
+    return closing(PmuProbe(HOST, copy(probe), PLAN, "sched_switch"))
 
 
 def _added(probe: LoadedProbe, one: Path, other: Path) -> dict[str, float]:

@@ -18,7 +18,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event
 from numaudit.probes import first_touch
-from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.first_touch import FirstTouchProbe
 from numaudit.probes.reasons import ProbeRefusal, Reason
 
 pytestmark = pytest.mark.root
@@ -29,14 +29,14 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def every_fault() -> Iterator[FirstTouch]:
-    probe = FirstTouch(Host(), period=1)
+def every_fault() -> Iterator[FirstTouchProbe]:
+    probe = FirstTouchProbe(Host(), period=1)
     yield probe
     probe.close()
 
 
 def test_each_page_that_a_cgroup_uses_first_is_one_sample(
-    every_fault: FirstTouch, new_group: NewGroup, start_worker: StartWorker
+    every_fault: FirstTouchProbe, new_group: NewGroup, start_worker: StartWorker
 ) -> None:
     groups = [new_group("first-small"), new_group("first-large")]
     orders = [start_worker(group, size) for group, size in zip(groups, (2 * MIB, 8 * MIB), strict=True)]
@@ -70,7 +70,7 @@ def test_what_the_kernel_throttles_is_counted(monkeypatch: pytest.MonkeyPatch) -
     usual = limit.read_text()
     limit.write_text("500")
     try:
-        probe = FirstTouch(Host())
+        probe = FirstTouchProbe(Host())
         try:
             end = time.monotonic() + PATIENCE
             while (read := probe.read()).throttled < 5 and time.monotonic() < end:
@@ -89,7 +89,7 @@ def test_what_finds_the_ring_full_is_counted(
     monkeypatch.setattr(first_touch, "_RING", mmap.PAGESIZE)
     group = new_group("overrun")
     order = start_worker(group, 8 * MIB)
-    probe = FirstTouch(Host(), period=1)
+    probe = FirstTouchProbe(Host(), period=1)
     try:
         order("refill")
         probe.read()
@@ -105,7 +105,7 @@ def test_what_finds_the_ring_full_is_counted(
 def test_a_longer_period_gives_fewer_samples(new_group: NewGroup, start_worker: StartWorker) -> None:
     group = new_group("period")
     order = start_worker(group, 8 * MIB)
-    probe = FirstTouch(Host(), period=16)
+    probe = FirstTouchProbe(Host(), period=16)
     try:
         before = probe.read()
         for _ in range(8):
@@ -118,7 +118,7 @@ def test_a_longer_period_gives_fewer_samples(new_group: NewGroup, start_worker: 
 
 
 def test_a_dead_cgroups_samples_are_forgotten(
-    every_fault: FirstTouch, new_group: NewGroup, start_worker: StartWorker
+    every_fault: FirstTouchProbe, new_group: NewGroup, start_worker: StartWorker
 ) -> None:
     group = new_group("forgotten")
     start_worker(group, MIB)
@@ -147,7 +147,7 @@ def test_an_event_that_cannot_be_opened_is_refused_with_its_reason(
 
     monkeypatch.setattr(perf_event, "open_event", refuse)
     with pytest.raises(ProbeRefusal, match=os.strerror(code)) as refusal:
-        FirstTouch(Host())
+        FirstTouchProbe(Host())
     assert refusal.value.reason is reason
 
 
@@ -161,7 +161,7 @@ def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (left + 1, hard))
     try:
         with pytest.raises(ProbeRefusal, match="Too many open files") as refusal:
-            FirstTouch(Host())
+            FirstTouchProbe(Host())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert refusal.value.reason is Reason.TOO_MANY_FILES
@@ -177,7 +177,7 @@ def test_closing_gives_back_descriptors_and_mappings() -> None:
 
     before = held()
     for _ in range(3):
-        probe = FirstTouch(Host())
+        probe = FirstTouchProbe(Host())
         cpus = len(os.sched_getaffinity(0))
         assert held() >= (before[0] + cpus, before[1] + cpus)
         probe.close()

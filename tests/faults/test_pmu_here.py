@@ -21,7 +21,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
 from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
-from numaudit.probes.pmu import Pmu, kind_of
+from numaudit.probes.pmu import PmuProbe, kind_of
 from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
@@ -59,7 +59,7 @@ def probe(request: pytest.FixtureRequest) -> Iterator[Probe[AccessCounts]]:
         found = session.probe(kind)
         if isinstance(found, ProbeRefusal):
             pytest.skip(str(found))
-        assert isinstance(found, Pmu)
+        assert isinstance(found, PmuProbe)
         yield found
 
 

@@ -18,7 +18,7 @@ from numaudit.kernel.cgroup_writer import own_tree
 from numaudit.kernel.host import Host
 from numaudit.probes import first_touch
 from numaudit.probes.cpu_time import CpuTime, CpuTimes
-from numaudit.probes.first_touch import FirstTouch
+from numaudit.probes.first_touch import FirstTouchProbe
 from numaudit.probes.page_alloc import Allocations, PageAlloc
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.selftest import busy
@@ -87,7 +87,7 @@ def test_samples_that_are_missing_and_were_not_lost_fail_the_self_test(
     """Only one page in 16 gives a sample."""
     _only(monkeypatch, "first_touch")
     monkeypatch.setattr(
-        "numaudit.selftest.selftest.FirstTouch", lambda host, period: FirstTouch(host, period=period * 16)
+        "numaudit.selftest.selftest.FirstTouchProbe", lambda host, period: FirstTouchProbe(host, period=period * 16)
     )
     assert call(["selftest", "-o", "json"]) == 1
     (check,) = json.loads(capsys.readouterr().out)["checks"]

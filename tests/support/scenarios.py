@@ -7,7 +7,7 @@ from typing import Any
 
 from numaudit.scenario.document import Document
 from numaudit.scenario.reading import read_scenario
-from numaudit.scenario.simulation import Simulation, simulate
+from numaudit.scenario.simulation import ScenarioRun, simulate
 
 Plain = dict[str, Any]
 
@@ -46,5 +46,5 @@ def scenario(
     return {**head, "machine": machine, "kubelet": own, "state": state, "steps": list(steps)}
 
 
-def play(given: Plain) -> Simulation:
+def play(given: Plain) -> ScenarioRun:
     return simulate(read_scenario(Document("scenario.yaml", given), no_file))

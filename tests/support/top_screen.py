@@ -11,13 +11,13 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.cli.observe.top_feed import CapturedFeed
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import Report
 from numaudit.views.top.app import Top
-from numaudit.views.top.news import Feed, Key, News, TickFigures
+from numaudit.views.top.news import Feed, News, RowKey, TickFigures
 
 PATIENCE = 60.0
 """Seconds, on a busy machine."""
@@ -95,9 +95,9 @@ async def screen(
         feed.stop()
 
 
-def captured(root: Path, view: View | None = None) -> CapturedFeed:
+def captured(root: Path, view: ReportSelection | None = None) -> CapturedFeed:
     """Of a captured tree."""
-    return CapturedFeed(Observer.of(Host.under(root)), view or View(), "captured-tree")
+    return CapturedFeed(Observer.of(Host.under(root)), view or ReportSelection(), "captured-tree")
 
 
 class Told:
@@ -120,7 +120,7 @@ class Told:
     def set_paused(self, paused: bool) -> None:
         pass
 
-    def open(self, key: Key | None) -> None:
+    def open(self, key: RowKey | None) -> None:
         pass
 
     def stop(self) -> None:

@@ -13,8 +13,7 @@ from numaudit.containermanager.topologymanager.hints import MergeSteps, Topology
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.scenario import words
 from numaudit.scenario.admitting_changes import AdmittingChange
-from numaudit.scenario.explanation import ExplainedDecision
-from numaudit.scenario.explanation import Explanation as FoundExplanation
+from numaudit.scenario.explanation import AdmissionExplanation, ExplainedDecision
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.scenario.sentences import PROVIDERS
 from numaudit.topology.nodeset import NodeSet
@@ -143,7 +142,7 @@ class ExplanationList(Value, frozen=True):
 
 
 def explanation(
-    found: FoundExplanation,
+    found: AdmissionExplanation,
     policy: str,
     notices: Iterable[str],
     room: MakeRoom | None = None,

@@ -17,8 +17,7 @@ from numaudit.scenario import files
 from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.explanation import Account, accounts_of
 from numaudit.scenario.orders import AdmissionOrders
-from numaudit.scenario.simulation import Played
-from numaudit.scenario.simulation import Simulation as PlayedSimulation
+from numaudit.scenario.simulation import Played, ScenarioRun
 from numaudit.scenario.values import Admit, Remove, Start
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
@@ -128,7 +127,7 @@ class Simulation(Value, frozen=True):
     """With --orders."""
 
 
-def simulation(played: PlayedSimulation, orders: AdmissionOrders | None = None) -> Simulation:
+def simulation(played: ScenarioRun, orders: AdmissionOrders | None = None) -> Simulation:
     """All steps, and the state files at the end."""
     steps: list[SimulatedStep] = []
     left = MOST_EXPLAINED

@@ -22,7 +22,7 @@ from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources import recording
-from numaudit.kubelet.sources.process import Located, StartSettings
+from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings
 
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
@@ -130,7 +130,7 @@ def _into(host: Host, target: Path) -> CaptureSummary:
     return summary
 
 
-def _fill(kubelet: Located, tree: NewFolder, summary: CaptureSummary) -> None:
+def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> None:
     host = kubelet.host
     for file in _files(host):
         _copy(host, file, tree, summary)
@@ -146,12 +146,12 @@ def _fill(kubelet: Located, tree: NewFolder, summary: CaptureSummary) -> None:
     tree.write(PurePath(NOT_READ), "".join(lines).encode())
 
 
-def _located(host: Host, summary: CaptureSummary) -> Located:
+def _located(host: Host, summary: CaptureSummary) -> LocatedKubelet:
     try:
         return kubelet_process.locate(host)
     except OSError as error:
         _note(host, host.kubelet, error, summary)
-        return Located(host)
+        return LocatedKubelet(host)
 
 
 def _files(host: Host) -> Iterator[Path]:
@@ -213,7 +213,7 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
     return list(dict.fromkeys(root for root in found if root is not None))
 
 
-def _record(kubelet: Located, tree: NewFolder, summary: CaptureSummary) -> None:
+def _record(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> None:
     """The kubelet's settings, and its answers when it can be asked."""
     host, pid, settings = kubelet.host, kubelet.pid, kubelet.settings
     files: tuple[Path, ...] = ()

@@ -19,7 +19,7 @@ from numaudit.errors import InputError, brief, cut
 from numaudit.kernel.file_state import state_of
 
 Section = TypeVar("Section")
-Flags = Sequence[tuple[str, str, str]]
+FlagSettings = Sequence[tuple[str, str, str]]
 """(flag, setting's path, value), the last one winning."""
 
 OTHER_VARIABLES = (CONFIG_VARIABLE, "NUMAUDIT_DEBUG")
@@ -51,7 +51,7 @@ class Loaded:
     """The state of the files just before, as `state_of` gives it."""
 
 
-def load(path: Path | None, environment: Mapping[str, str], flags: Flags) -> Loaded:
+def load(path: Path | None, environment: Mapping[str, str], flags: FlagSettings) -> Loaded:
     """Settings from all sources. Raises InputError with file, line and path of the first value that is wrong."""
     files = () if path is None else (path,)
     read_as = state_of(files)
@@ -62,7 +62,7 @@ def load(path: Path | None, environment: Mapping[str, str], flags: Flags) -> Loa
     return Loaded(settings_of(sources.values), sources.values, sources.origins, warnings, files, read_as)
 
 
-def check(path: Path | None, environment: Mapping[str, str], flags: Flags) -> tuple[str, ...]:
+def check(path: Path | None, environment: Mapping[str, str], flags: FlagSettings) -> tuple[str, ...]:
     """All that is wrong with the settings; what is not known is wrong, too."""
     sources = _Sources.read(path, environment, flags)
     return (*sources.problems, *sources.unknown)
@@ -106,7 +106,9 @@ class _Sources:
     """The only one whose values and problems matter; empty = all do."""
 
     @classmethod
-    def read(cls, path: Path | None, environment: Mapping[str, str], flags: Flags, section: str = "") -> _Sources:
+    def read(
+        cls, path: Path | None, environment: Mapping[str, str], flags: FlagSettings, section: str = ""
+    ) -> _Sources:
         sources = cls(section=section)
         if path is not None:
             try:

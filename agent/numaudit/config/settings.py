@@ -253,7 +253,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SettingKey:
     """One setting, as documents and messages name it."""
 
     path: str
@@ -269,7 +269,7 @@ class Key:
         return ENVIRONMENT_PREFIX + self.path.replace(".", "_").upper()
 
 
-def keys(section: type = Settings, prefix: str = "") -> Iterator[Key]:
+def keys(section: type = Settings, prefix: str = "") -> Iterator[SettingKey]:
     """Every setting, in the order of the documents."""
     for one in fields(section):
         path = prefix + one.name
@@ -277,7 +277,7 @@ def keys(section: type = Settings, prefix: str = "") -> Iterator[Key]:
             yield from keys(cast("type", type(one.default)), f"{path}.")
         else:
             meta = one.metadata
-            yield Key(path, one.default, meta["kind"], meta["help"], meta["secret"], meta["reloads"])
+            yield SettingKey(path, one.default, meta["kind"], meta["help"], meta["secret"], meta["reloads"])
 
 
-KEYS: dict[str, Key] = {key.path: key for key in keys()}
+KEYS: dict[str, SettingKey] = {key.path: key for key in keys()}

@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 
 from numaudit.errors import Unavailable
 
-Work = Callable[[], None]
+Task = Callable[[], None]
 _log = logging.getLogger(__name__)
 
 
@@ -16,12 +16,12 @@ class Inbox:
     """Only the main thread changes the agent's state, so nothing needs a lock. `put` may interrupt `work`."""
 
     def __init__(self) -> None:
-        self._queue: SimpleQueue[Work] = SimpleQueue()
+        self._queue: SimpleQueue[Task] = SimpleQueue()
 
-    def put(self, work: Work) -> None:
+    def put(self, work: Task) -> None:
         self._queue.put(work)
 
-    def ask(self, work: Work, seconds: float) -> None:
+    def ask(self, work: Task, seconds: float) -> None:
         """Have it done while this thread waits. Raises what it raises, and Unavailable when that takes longer."""
         outcome: SimpleQueue[Exception | None] = SimpleQueue()
 
@@ -53,7 +53,7 @@ class Inbox:
         except Empty:
             return
 
-    def _do(self, work: Work) -> None:
+    def _do(self, work: Task) -> None:
         try:
             work()
         except Exception:

@@ -25,7 +25,7 @@ from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.kernel.node import read_machine
 from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.cpu_time import CPU_TIME
-from numaudit.probes.first_touch import FIRST_TOUCH, FirstTouch
+from numaudit.probes.first_touch import FIRST_TOUCH, FirstTouchProbe
 from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
@@ -110,7 +110,7 @@ def _check_first_touch(trial: Trial) -> str:
     if not trial.under_load:
         trial.session.read(FIRST_TOUCH)
         return what
-    probe = FirstTouch(trial.host, period=1)
+    probe = FirstTouchProbe(trial.host, period=1)
     try:
         with mmap.mmap(-1, _TOUCHED * mmap.PAGESIZE) as pages:
             pages.madvise(mmap.MADV_NOHUGEPAGE)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numaudit.evaluation.access import Access, Measured, measured
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.arrivals import Arrival
-from numaudit.evaluation.causes.causes import Explained, full_nodes
+from numaudit.evaluation.causes.causes import CauseFinder, full_nodes
 from numaudit.evaluation.causes.failed_moves import failed_moves
 from numaudit.evaluation.causes.spill import Spill, next_spill
 from numaudit.evaluation.changes import unchanged
@@ -81,7 +81,7 @@ class _Judging:
     unchanged: frozenset[ContainerId]
     kept: frozenset[ContainerId]
     """Containers whose judgement of the previous tick still holds."""
-    explained: Explained
+    explained: CauseFinder
     there_before: frozenset[ContainerId] | None
     sources: tuple[AccessSource, ...]
     verdicts: dict[ContainerId, Verdict] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class _Judging:
             kept = same & earlier.settled if are_alike else kept  # causes name nodes that are full now
         there_before = None if before is None else frozenset([one.id for one in before.containers])
         arrivals = {} if earlier is None else earlier.arrivals
-        explained, sources = Explained(snapshot, before, arrivals, thresholds), running_sources(snapshot)
+        explained, sources = CauseFinder(snapshot, before, arrivals, thresholds), running_sources(snapshot)
         return cls(snapshot, before, earlier, thresholds, same, kept, explained, there_before, sources)
 
     def keep(self, id_: ContainerId) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from numaudit.counted import Locality
 from numaudit.evaluation.rates import cpu_seconds, increase
-from numaudit.pmu.stall import Origin, Penalty, stall
+from numaudit.pmu.stall import LatencyOrigin, Penalty, stall
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.value import Value
@@ -30,7 +30,7 @@ class RemoteStall(Value, frozen=True):
     `low` takes the latency of the nearest other node, `high` that of the farthest.
     """
 
-    latency: Origin
+    latency: LatencyOrigin
     """Origin of the latencies: calibrated on this machine, published for its CPU family, or assumed (ratio)."""
     latency_source: str
     """Description of the source of the latencies."""

@@ -21,7 +21,7 @@ from numaudit.kernel.memory import numa_stat
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
-Mode = Literal["v1", "v2", "hybrid"]
+CgroupMode = Literal["v1", "v2", "hybrid"]
 ROOT_ID = 1
 """Of the root of cgroup v2, where kernel threads and the idle tasks are."""
 _LEAF_LINKS = 2
@@ -45,7 +45,7 @@ class Cgroup(NamedTuple):
 class Hierarchies:
     """Folder of each controller's groups. With cgroup v2 all are one folder."""
 
-    mode: Mode
+    mode: CgroupMode
     memory: Path
     cpuset: Path | None
     hugetlb: Path | None
@@ -69,7 +69,7 @@ def find_hierarchies(host: Host) -> Hierarchies:
             for option in options.split(","):
                 by_controller.setdefault(option, host.at(point))
     if "memory" in by_controller:
-        mode: Mode = "hybrid" if unified is not None else "v1"
+        mode: CgroupMode = "hybrid" if unified is not None else "v1"
         return Hierarchies(
             mode, by_controller["memory"], by_controller.get("cpuset"), by_controller.get("hugetlb"), unified
         )

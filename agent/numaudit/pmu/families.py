@@ -83,7 +83,7 @@ def _within(value: int | None, ranges: Iterable[tuple[int, int]]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class PublishedLatency:
     """A load's published latency, by where its data came from."""
 
     unit: Literal["ns", "cycles"]
@@ -102,7 +102,7 @@ class CpuFamily:
     match: tuple[Match, ...]
     sets: tuple[EventSet, ...]
     """By rank. Empty = its core events cannot tell local from remote."""
-    latency: Latency | None
+    latency: PublishedLatency | None
 
 
 @cache
@@ -130,7 +130,7 @@ def _family(row: dict[str, Any]) -> CpuFamily:
         title=row["title"],
         match=tuple(_match(one) for one in row["match"]),
         sets=tuple(sorted((_event_set(one) for one in row["sets"]), key=lambda one: one.rank)),
-        latency=None if latency is None else Latency(**latency),
+        latency=None if latency is None else PublishedLatency(**latency),
     )
 
 

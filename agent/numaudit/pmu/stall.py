@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from numaudit.pmu.families import Latency
+    from numaudit.pmu.families import PublishedLatency
 
 ASSUMED_LOCAL_NS = (60.0, 100.0)
 """Of local memory, where nothing is known of the CPU: the least and the most."""
 ASSUMED_RATIO = (1.5, 2.6)
 """Of remote to local latency, likewise. Holds what families.yaml has for servers of two sockets."""
 
-Pair = tuple[int, int]
+CpuAndMemoryNode = tuple[int, int]
 """The CPU's node and the memory's."""
-Origin = Literal["calibrated", "published", "ratio"]
+LatencyOrigin = Literal["calibrated", "published", "ratio"]
 """Measured here; a constant of the CPU family; or assumed, with wide bounds."""
 _NONE: Mapping[int, float] = {}
 
@@ -46,7 +46,7 @@ class Bounds:
 class LatencyTable:
     """Time that a load takes, measured on this machine."""
 
-    ns: Mapping[Pair, float]
+    ns: Mapping[CpuAndMemoryNode, float]
     """By pair of nodes, local pairs too."""
     source: str
     """Time and method of the measurement."""
@@ -58,7 +58,7 @@ class Penalty:
 
     by_cpu_node: Mapping[int, Bounds]
     """To the nearest and to the farthest other node. With two nodes both are the same, unless they are assumed."""
-    origin: Origin
+    origin: LatencyOrigin
     source: str
     remote_cache: float | None = None
     """Likewise, for a line from a cache of another socket; None = not known."""
@@ -72,13 +72,13 @@ class Stall:
     """CPU seconds per second."""
     share: Bounds | None
     """Of the CPU time, 0 to 1; None = it did not run, or that is not known."""
-    origin: Origin
+    origin: LatencyOrigin
 
 
 def penalty(
     nodes: Collection[int],
     table: LatencyTable | None = None,
-    latency: Latency | None = None,
+    latency: PublishedLatency | None = None,
     hertz: float | None = None,
 ) -> Penalty:
     """The best that is known for CPUs of these nodes: measured here, else the family's constant, else assumed.
@@ -107,7 +107,7 @@ def _measured(table: LatencyTable, cpu_node: int) -> Bounds | None:
     return Bounds(max(0.0, min(remote) - local), max(0.0, max(remote) - local))
 
 
-def _ns_per_unit(latency: Latency, hertz: float | None) -> float | None:
+def _ns_per_unit(latency: PublishedLatency, hertz: float | None) -> float | None:
     if latency.unit == "ns":
         return 1.0
     return 1e9 / hertz if hertz else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.bpf import ProgramType
-from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
+from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.probes import cgroup_switches
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe
 from numaudit.probes.loading.loader import ProbeRequest, Program
@@ -76,7 +76,7 @@ CPU_TIME = ProbeKind("cpu_time", request, CpuTime, ns_per_event=260.0)
 
 
 def decode(
-    entries: Iterable[Entries], cpus: int, lost: Mapping[Loss, int] | None = None, switches: int = 0
+    entries: Iterable[MapEntries], cpus: int, lost: Mapping[Loss, int] | None = None, switches: int = 0
 ) -> CpuTimes:
     """Map entries as the kernel packs them, per-CPU values of `cpus` u64, into sums by cgroup and node."""
     by_node: dict[int, dict[int, int]] = {}

@@ -77,7 +77,7 @@ class _Watched:
         os.close(self.event)
 
 
-class FirstTouch:
+class FirstTouchProbe:
     """The running probe."""
 
     def __init__(self, host: Host, _: LoadedProbe | None = None, period: int = PERIOD) -> None:
@@ -199,7 +199,7 @@ class FirstTouch:
         perf_event.enable(event)
 
 
-FIRST_TOUCH = ProbeKind(_NAME, request, FirstTouch, ns_per_event=3000.0, by_default=False, pause_order=3)
+FIRST_TOUCH = ProbeKind(_NAME, request, FirstTouchProbe, ns_per_event=3000.0, by_default=False, pause_order=3)
 
 
 def decode(bodies: Iterable[bytes]) -> list[tuple[int, int]]:

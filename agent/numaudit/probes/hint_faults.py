@@ -27,7 +27,7 @@ from numaudit.counted import HintFault
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import ProgramType
-from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
+from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.kernel.tracing.btf import Btf
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading import function_entry
@@ -141,7 +141,7 @@ def find_pass_members(types: Btf | ProbeRefusal) -> dict[str, int]:
     return {name: member.bits // 8 for name, member in found.items() if member is not None}
 
 
-class HintFaults(BpfProbe):
+class HintFaultsProbe(BpfProbe):
     """The running probe."""
 
     tables = ("count", "passes", "skipped")
@@ -217,7 +217,7 @@ class HintFaults(BpfProbe):
                         counters.delete(key)
 
 
-HINT_FAULTS = ProbeKind(_NAME, request, HintFaults, ns_per_event=400.0, pause_order=4, can_narrow=True)
+HINT_FAULTS = ProbeKind(_NAME, request, HintFaultsProbe, ns_per_event=400.0, pause_order=4, can_narrow=True)
 
 
 def _is_absent(refusal: ProbeRefusal) -> bool:
@@ -250,7 +250,7 @@ def passes_that_leave(
 
 
 def decode(
-    entries: Iterable[Entries], skipped: Iterable[Entries], cpus: int, lost: Mapping[Loss, int] | None = None
+    entries: Iterable[MapEntries], skipped: Iterable[MapEntries], cpus: int, lost: Mapping[Loss, int] | None = None
 ) -> HintFaultCounts:
     """Map entries as the kernel packs them, per-CPU values of `cpus` CPUs, into sums by cgroup."""
     faults: dict[int, dict[HintFault, int]] = {}
@@ -269,7 +269,7 @@ def decode(
     return HintFaultCounts(faults, pages, skips, lost=lost or {})
 
 
-def decode_passes(entries: Iterable[Entries]) -> Passes:
+def decode_passes(entries: Iterable[MapEntries]) -> Passes:
     """Map entries as the kernel packs them, by cgroup, process and pass."""
     seen: dict[tuple[int, int, int], dict[HintFault, int]] = {}
     reached: dict[tuple[int, int, int], int] = {}

@@ -18,7 +18,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.node import online_nodes
 from numaudit.kernel.tracing import bpf, btf
 from numaudit.kernel.tracing.bpf import ProgramType
-from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
+from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.kernel.tracing.btf import Btf, Function
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading import function_entry
@@ -205,8 +205,8 @@ MIGRATIONS = ProbeKind(_NAME, request, Migrations, ns_per_event=400.0)
 
 
 def decode(
-    pages: Iterable[Entries],
-    tasks: Iterable[Entries],
+    pages: Iterable[MapEntries],
+    tasks: Iterable[MapEntries],
     cpus: int,
     between: Between | None = None,
     lost: Mapping[Loss, int] | None = None,
@@ -229,7 +229,7 @@ def decode(
     return MigrationCounts(succeeded, failed, moves, moved, stayed, nodes_refused, lost=lost or {})
 
 
-def decode_between(entries: Iterable[Entries], cpus: int, online: NodeSet) -> Between:
+def decode_between(entries: Iterable[MapEntries], cpus: int, online: NodeSet) -> Between:
     """The same for pages by nodes: those that were moved, and those that could not be.
 
     A page on an offline node means that its flags hold the node elsewhere than assumed: count it as unknown.
@@ -244,7 +244,7 @@ def decode_between(entries: Iterable[Entries], cpus: int, online: NodeSet) -> Be
     return succeeded, failed
 
 
-def _pages(entries: Iterable[Entries], key: str, cpus: int) -> Iterator[tuple[tuple[int, ...], int, int]]:
+def _pages(entries: Iterable[MapEntries], key: str, cpus: int) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """Key, pages moved and pages not moved, of maps of struct migrations_pages_value."""
     for chunk in entries:
         moved, stayed = (sum_per_cpu(chunk.values, cpus, field, fields=2) for field in range(2))

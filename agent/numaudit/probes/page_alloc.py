@@ -20,7 +20,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.memory import memory_blocks
 from numaudit.kernel.memory.memory_blocks import MemoryBlocks
 from numaudit.kernel.tracing.bpf import ProgramType
-from numaudit.kernel.tracing.bpf_map import Entries, sum_per_cpu
+from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading.loader import ProbeRequest, Program
 from numaudit.probes.probe import Loss, NodePair, ProbeKind, Reading
@@ -134,7 +134,7 @@ PAGE_ALLOC = ProbeKind("page_alloc", request, PageAlloc, ns_per_event=200.0, in_
 
 
 def decode(
-    entries: Iterable[Entries], failed: Iterable[Entries], cpus: int, lost: Mapping[Loss, int] | None = None
+    entries: Iterable[MapEntries], failed: Iterable[MapEntries], cpus: int, lost: Mapping[Loss, int] | None = None
 ) -> Allocations:
     """Map entries as the kernel packs them, per-CPU values of `cpus` u64, into sums by cgroup."""
     by_node: dict[int, dict[NodePair, int]] = {}

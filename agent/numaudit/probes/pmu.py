@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import read_machine
-from numaudit.kernel.tracing.bpf_map import Entries
+from numaudit.kernel.tracing.bpf_map import MapEntries
 from numaudit.pmu.choose import Plan
 from numaudit.probes import cgroup_switches
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe, Hook
@@ -36,7 +36,7 @@ from numaudit.topology.nodeset import CpuSet
 _NAME = "pmu"
 
 
-class Pmu(CgroupSwitchProbe):
+class PmuProbe(CgroupSwitchProbe):
     """The running probe."""
 
     tables = ("sums",)
@@ -152,9 +152,9 @@ def kind_of(find_plans: FindPlans) -> ProbeKind[AccessCounts]:
     def requested(host: Host, cgroups: int, _nodes: int) -> ProbeRequest:
         return request(choose_plan(host, find_plans), host, cgroups)
 
-    def start(host: Host, loaded: LoadedProbe) -> Pmu:
+    def start(host: Host, loaded: LoadedProbe) -> PmuProbe:
         hook: Hook | None = "sched_switch" if cgroup_switches.find_cgroups_of_task(host) else None
-        return Pmu(host, loaded, choose_plan(host, find_plans), hook)
+        return PmuProbe(host, loaded, choose_plan(host, find_plans), hook)
 
     def without_bpf(host: Host) -> PmuOfCgroups:
         return PmuOfCgroups(host, choose_plan(host, find_plans))
@@ -167,7 +167,7 @@ def kind_of(find_plans: FindPlans) -> ProbeKind[AccessCounts]:
 PMU = kind_of(plans_here)
 
 
-def decode(entries: Iterable[Entries], places: Sequence[tuple[int, int]], sums: AccessSums) -> None:
+def decode(entries: Iterable[MapEntries], places: Sequence[tuple[int, int]], sums: AccessSums) -> None:
     """Add map entries as the kernel packs them: for each possible CPU, the words of each of the plan's events.
 
     `places`: node and number of each of those CPUs, in the kernel's order.

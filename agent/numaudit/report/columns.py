@@ -20,7 +20,7 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import node_list, percent, promised_nodes, share, size
 
 Row = TypeVar("Row")
-View = Literal["table", "top", "page"]
+ViewName = Literal["table", "top", "page"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class Column(Generic[Row]):
 
 
 def columns_of(
-    view: View, report: Report | None = None, *, wide: bool = False
+    view: ViewName, report: Report | None = None, *, wide: bool = False
 ) -> list[tuple[Column[ContainerReport], ColumnPlaces]]:
     """The columns of a view's containers, as `placed` has them."""
     return placed(COLUMNS, view, report, wide=wide)
 
 
 def placed(
-    columns: Iterable[Column[Row]], view: View, report: Report | None = None, *, wide: bool = False
+    columns: Iterable[Column[Row]], view: ViewName, report: Report | None = None, *, wide: bool = False
 ) -> list[tuple[Column[Row], ColumnPlaces]]:
     """The columns of a view from left to right; with a report, those that have something to show."""
     shown = (column for column in columns if report is None or column.needs is None or column.needs(report))

@@ -27,7 +27,7 @@ _BY_SIGNAL = 128
 _LOOK_EVERY = 1.0
 """Seconds: another thread of this process, which does not block SIGCHLD, may get it before we wait for it."""
 
-Ticks = Iterator[float]
+TickIntervals = Iterator[float]
 """Seconds from one call to the next."""
 
 
@@ -63,12 +63,12 @@ def end_if_asked() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningCommand:
     """A command that was started."""
 
     pid: int
 
-    def wait(self, due: Ticks | None = None, tick: Callable[[], None] = lambda: None) -> int:
+    def wait(self, due: TickIntervals | None = None, tick: Callable[[], None] = lambda: None) -> int:
         """Its exit status, or 128 + the signal that ended it. Meanwhile `tick` is called whenever `due` says.
 
         Only while `signals_kept`.
@@ -92,7 +92,7 @@ class Running:
                 os.kill(self.pid, got.si_signo)
 
 
-def start(arguments: Sequence[str], cgroup: Path | None, mask: Set[int]) -> Running:
+def start(arguments: Sequence[str], cgroup: Path | None, mask: Set[int]) -> RunningCommand:
     """Start it in the cgroup with this folder (None = in our own) and with the signal mask `mask`.
 
     Raises NotStarted where it cannot be executed, Unavailable where it may not join the cgroup.
@@ -108,7 +108,7 @@ def start(arguments: Sequence[str], cgroup: Path | None, mask: Set[int]) -> Runn
         os.waitpid(pid, 0)
         step, _, number = failure.partition(" ")
         raise _refusal(step, int(number), arguments[0], cgroup)
-    return Running(pid)
+    return RunningCommand(pid)
 
 
 def _become(arguments: Sequence[str], cgroup: Path | None, mask: Set[int], writer: int) -> NoReturn:
@@ -159,5 +159,5 @@ def _refusal(step: str, number: int, name: str, cgroup: Path | None) -> Numaudit
     return NotStarted(f"cannot execute {name}: {reason}", code)
 
 
-def _next(due: Ticks | None) -> float | None:
+def _next(due: TickIntervals | None) -> float | None:
     return None if due is None else time.monotonic() + next(due)

@@ -15,7 +15,7 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.cgroup_writer import OwnCgroup
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.sources.process import Located
+from numaudit.kubelet.sources.process import LocatedKubelet
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.commands import (
     Wanted,
@@ -64,7 +64,7 @@ class Holding:
     group: OwnCgroup
 
 
-def refuse_beside_a_kubelet(kubelet: Located) -> None:
+def refuse_beside_a_kubelet(kubelet: LocatedKubelet) -> None:
     """Raises Unavailable when a kubelet of this host gives memory or CPUs away itself, or may do so."""
     pid, settings = kubelet.pid, kubelet.settings
     if pid is None:
@@ -87,7 +87,7 @@ def refuse_beside_a_kubelet(kubelet: Located) -> None:
         )
 
 
-def refuse_a_kubelets_folder(kubelet: Located, folder: Path) -> None:
+def refuse_a_kubelets_folder(kubelet: LocatedKubelet, folder: Path) -> None:
     """Raises InputError: the kubelet's files are its own."""
     if folder.resolve().is_relative_to(kubelet.host.kubelet.resolve()):
         raise InputError(f"--state-dir {folder} is the kubelet's own folder; give another one")

@@ -10,7 +10,7 @@ from numaudit.containermanager.plain import read_mapping
 from numaudit.errors import InputError, nearest
 
 
-class Located(InputError):
+class LocatedError(InputError):
     """An InputError that names its place already."""
 
 
@@ -62,23 +62,23 @@ class Document:
         for index in range(len(self.value)):
             yield self.part(index)
 
-    def error(self, reason: str) -> Located:
+    def error(self, reason: str) -> LocatedError:
         """`file:line: path: reason`"""
         line = self.line_of(self.path)
         place = self.name if line is None else f"{self.name}:{line}"
-        return Located(f"{place}: {self.path}: {reason}" if self.path else f"{place}: {reason}")
+        return LocatedError(f"{place}: {self.path}: {reason}" if self.path else f"{place}: {reason}")
 
     @contextmanager
     def located(self) -> Iterator[None]:
         """Errors about this value get file, line and path; one that begins with a path inside keeps it."""
         try:
             yield
-        except Located:
+        except LocatedError:
             raise
         except InputError as error:
             raise self._place(str(error)) from None
 
-    def _place(self, message: str) -> Located:
+    def _place(self, message: str) -> LocatedError:
         inner, colon, reason = message.partition(": ")
         if colon and inner and " " not in inner:
             path = f"{self.path}.{inner}" if self.path else inner

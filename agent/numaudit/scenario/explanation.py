@@ -40,7 +40,7 @@ class ExplainedDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class AdmissionExplanation:
     """A pod's admission, accounted for."""
 
     admission: Admission
@@ -52,12 +52,12 @@ class Explanation:
     """Changes that would let it in if it was refused, or align it if it is not, the smallest first."""
 
 
-def explain(setup: Setup, state: NodeState, pod: Pod) -> Explanation:
+def explain(setup: Setup, state: NodeState, pod: Pod) -> AdmissionExplanation:
     """Admit the pod and account for it. Raises as `admit` does."""
     kubelet = setup.kubelet
     admission = admit(kubelet, state, pod)
     ways = find_admitting_changes(setup, state, admission) if needs_a_change(admission) else ()
-    return Explanation(admission, decisions_of(kubelet, admission), sentence_of(kubelet, admission), ways)
+    return AdmissionExplanation(admission, decisions_of(kubelet, admission), sentence_of(kubelet, admission), ways)
 
 
 def depends_on(kubelet: Kubelet, state: NodeState, admission: Admission, uids: Collection[str]) -> bool:

@@ -25,7 +25,7 @@ PROVIDERS = ("devices", "cpu", "memory")
 _MOST_HOLDERS = 3
 
 
-class Explained(Protocol):
+class MergeRecord(Protocol):
     """A merge with what went in."""
 
     @property
@@ -37,7 +37,7 @@ class Explained(Protocol):
 
 
 def of_container(
-    kubelet: Kubelet, admission: Admission, explained: Explained | None, place: Placement, who: str = "It"
+    kubelet: Kubelet, admission: Admission, explained: MergeRecord | None, place: Placement, who: str = "It"
 ) -> str:
     """Of a container that was placed; `who` is the subject."""
     chosen = place.memory_nodes
@@ -49,7 +49,7 @@ def of_container(
 
 
 def of_refusal(
-    kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection, who: str = "It"
+    kubelet: Kubelet, admission: Admission, explained: MergeRecord | None, rejection: Rejection, who: str = "It"
 ) -> str:
     """Of the container, or the pod, that was refused; `who` is the subject."""
     if rejection.shortage is not None:
@@ -61,7 +61,7 @@ def of_refusal(
 
 
 def _why_refused(
-    kubelet: Kubelet, admission: Admission, explained: Explained | None, rejection: Rejection, requests: Requests
+    kubelet: Kubelet, admission: Admission, explained: MergeRecord | None, rejection: Rejection, requests: Requests
 ) -> str:
     match rejection.outcome:
         case AdmissionOutcome.REJECTED_AFFINITY if explained is not None:
@@ -91,11 +91,11 @@ def _too_little_on_the_node(short: NodeShortage) -> str:
     return f"the node has {has} of {short.resource} for pods; its pods request {used} of it, and this one {asked}"
 
 
-def _before(explained: Explained) -> MemoryState:
+def _before(explained: MergeRecord) -> MemoryState:
     return explained.decision.memory_before.state
 
 
-def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: Explained | None) -> Requests:
+def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: MergeRecord | None) -> Requests:
     if explained is not None:
         return explained.decision.memory_requests
     if kubelet.memory_policy == "None" or not is_managed(pod, kubelet.features):
@@ -148,7 +148,7 @@ def _all_together(machine: MachineState, requests: Requests) -> str:
     return f"all nodes together have only {words.listed(short)} allocatable"
 
 
-def _choice(explained: Explained | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
+def _choice(explained: MergeRecord | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
     if place.outcome is AdmissionOutcome.DEFAULT_HINT or explained is None:
         return f"the Topology Manager has no hint for it, so the Memory Manager chose {words.nodes(chosen)} itself"
     if place.outcome is AdmissionOutcome.EXTENDED:
@@ -168,7 +168,7 @@ def _choice(explained: Explained | None, admission: Admission, place: Placement,
     return f"{words.nodes(chosen)} {verb} {how}"
 
 
-def _why_not_preferred(explained: Explained, admission: Admission) -> str:
+def _why_not_preferred(explained: MergeRecord, admission: Admission) -> str:
     if any(one.preferred for one in explained.candidates):
         return f"not all prefer the same nodes ({_preferences(explained.merge)})"
     dead = [one for one in explained.candidates if one.verdict not in (BrokenRule.KEPT, BrokenRule.TOO_SMALL)]
@@ -195,7 +195,7 @@ def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
     return ", ".join(parts[:_MOST_HOLDERS])
 
 
-def _holders(explained: Explained, admission: Admission) -> str:
+def _holders(explained: MergeRecord, admission: Admission) -> str:
     """Name the holders of the nodes that the rule of groups keeps apart."""
     conflicts = NodeSet.from_ids(node for one in explained.candidates for node in one.conflicts)
     return holders(_before(explained), conflicts, _names(admission))
@@ -252,7 +252,7 @@ def _name(offer: Offer) -> str:
     return offer.resource or PROVIDERS[offer.provider]
 
 
-def _group_rule(admission: Admission, explained: Explained | None, rejection: Rejection) -> str:
+def _group_rule(admission: Admission, explained: MergeRecord | None, rejection: Rejection) -> str:
     detail = rejection.detail or f"{rejection.message.split(',')[0]}"
     memory = admission.state.memory.state
     conflicts = NodeSet()
@@ -283,7 +283,7 @@ def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
     return ", ".join([*found[:_MOST_HOLDERS], *more])
 
 
-def _no_room(memory: MemoryState, requests: Requests, explained: Explained | None) -> str:
+def _no_room(memory: MemoryState, requests: Requests, explained: MergeRecord | None) -> str:
     for name, asked in requests.items():
         sizes: Sequence[tuple[int, int]] = list(largest_by_size(memory.machine, name).values())
         of = "" if name == MEMORY else f" of {name}"

@@ -59,7 +59,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Simulation:
+class ScenarioRun:
     """A scenario that was played to its end."""
 
     scenario: Scenario
@@ -80,7 +80,7 @@ class Simulation:
         return any(one.admitted is False for one in self.steps)
 
 
-def simulate(scenario: Scenario) -> Simulation:
+def simulate(scenario: Scenario) -> ScenarioRun:
     """Play all steps. Raises InputError for one that makes no sense, such as a pod that is there already."""
     node = _Node(scenario.setup, scenario.state, all_run=not any(isinstance(step, Start) for step in scenario.steps))
     played: list[Played] = []
@@ -92,7 +92,7 @@ def simulate(scenario: Scenario) -> Simulation:
             raise InputError(f"{place}: {error}") from None
     setups = [scenario.setup, *(step.setup for step in scenario.steps if isinstance(step, Restart))]
     notices = dict.fromkeys(notice for setup in setups for notice in setup.started[1])
-    return Simulation(scenario, tuple(played), tuple(notices))
+    return ScenarioRun(scenario, tuple(played), tuple(notices))
 
 
 class _Node:

@@ -22,7 +22,7 @@ from numaudit.pmu.calibration import (
     misplaced,
     notes_on,
 )
-from numaudit.selftest.memory_speed import Running, built, running
+from numaudit.selftest.memory_speed import SpeedProgram, built, running
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 from numaudit.value import Timestamp
@@ -117,7 +117,7 @@ def _pair(plan: _Plan, cpu_node: int, node: int) -> PairSpeed:
         return PairSpeed(cpu_node, node, reason=str(error))
 
 
-def _measured(work: Running, cpu_node: int, node: int, most_rounds: int) -> PairSpeed:
+def _measured(work: SpeedProgram, cpu_node: int, node: int, most_rounds: int) -> PairSpeed:
     ran_on: set[int] = set()
 
     def latency() -> float:

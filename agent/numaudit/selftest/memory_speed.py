@@ -22,7 +22,7 @@ _BUILT_WITHIN = 120.0
 T = TypeVar("T")
 
 
-class Latency(msgspec.Struct):
+class LatencyRound(msgspec.Struct):
     """One round of following the chain."""
 
     ns: float
@@ -77,15 +77,15 @@ def built() -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class SpeedProgram:
     """The program with its memory in place."""
 
     process: subprocess.Popen[str]
     line: int
     """Bytes of a cache line. Each line of the memory holds one pointer of the chain."""
 
-    def latency(self) -> Latency:
-        return self._order("latency", Latency)
+    def latency(self) -> LatencyRound:
+        return self._order("latency", LatencyRound)
 
     def bandwidth(self) -> Bandwidth:
         return self._order("bandwidth", Bandwidth)
@@ -102,7 +102,7 @@ class Running:
 
 
 @contextmanager
-def running(program: Path, cpus: CpuSet, node: int, size: int) -> Iterator[Running]:
+def running(program: Path, cpus: CpuSet, node: int, size: int) -> Iterator[SpeedProgram]:
     """Start it on these CPUs with `size` bytes on a node; it ends with the block. Raises Unavailable."""
     pipe = subprocess.PIPE
     try:
@@ -111,7 +111,7 @@ def running(program: Path, cpus: CpuSet, node: int, size: int) -> Iterator[Runni
     except PermissionError as error:
         raise Unavailable(f"{program} may not be run: set TMPDIR to a folder that is not mounted noexec") from error
     try:
-        yield Running(process, _answer(process, _Ready).line)
+        yield SpeedProgram(process, _answer(process, _Ready).line)
     finally:
         process.kill()
         process.wait()

@@ -20,7 +20,7 @@ from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
 from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host, explain
-from numaudit.probes.first_touch import FirstTouch, FirstTouches
+from numaudit.probes.first_touch import FirstTouches, FirstTouchProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.selftest import busy, sampling
 from numaudit.selftest.near_and_far import MIB, Bench, Worker, near_and_far
@@ -143,7 +143,7 @@ def _check_first_touch(bench: Bench) -> SelfTestCheck:
 
 
 def _touch_first(bench: Bench) -> FirstTouches:
-    probe = FirstTouch(bench.host, period=1)
+    probe = FirstTouchProbe(bench.host, period=1)
     try:
         before = probe.read()
         for worker in bench.workers:

@@ -16,7 +16,7 @@ from numaudit.views.page.live_page import policy, waiting_page
 from numaudit.web.attempts import SECONDS_PER_ATTEMPT
 from numaudit.web.auth import AccessRules
 from numaudit.web.passwords import PasswordCheck
-from numaudit.web.tick_document import Document, TickDocuments
+from numaudit.web.tick_document import TickDocument, TickDocuments
 
 PLAIN = "text/plain; charset=utf-8"
 _GET = ("GET", "HEAD")
@@ -161,7 +161,7 @@ _TOO_MANY = plain(
 
 
 def _document(
-    request: Request, tick: TickDocuments, document: Document, content_type: str, *headers: tuple[str, str]
+    request: Request, tick: TickDocuments, document: TickDocument, content_type: str, *headers: tuple[str, str]
 ) -> Response:
     """A document of a tick, or that the client has it already."""
     known = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}

@@ -17,7 +17,7 @@ from numaudit.views.page.live_page import live_page
 
 
 @dataclass(slots=True)
-class Document:
+class TickDocument:
     """The bytes of one tick's document. Safe to use from many threads: whoever comes meanwhile waits for the first."""
 
     make: Callable[[], bytes]
@@ -48,9 +48,9 @@ class TickDocuments:
     """By the monotonic clock."""
     interval: float
     """Seconds between ticks."""
-    report: Document
-    page: Document
-    stale_page: Document
+    report: TickDocument
+    page: TickDocument
+    stale_page: TickDocument
     """The page while the ticks after this one fail or are late."""
 
     @classmethod
@@ -67,9 +67,9 @@ class TickDocuments:
             tag,
             observed_at,
             interval,
-            Document(partial(document.encode, "Report", report, Origin(host, report.taken_at))),
-            Document(partial(page, stale=False)),
-            Document(partial(page, stale=True)),
+            TickDocument(partial(document.encode, "Report", report, Origin(host, report.taken_at))),
+            TickDocument(partial(page, stale=False)),
+            TickDocument(partial(page, stale=True)),
         )
 
     @property

@@ -18,7 +18,7 @@ from made_up_probes import made_up_session
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
 from numaudit.cli.main import call
-from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent
@@ -70,7 +70,7 @@ def _verb(*arguments: str) -> Callable[[CountedKubelet], None]:
 def _top(_: CountedKubelet) -> None:
     """Three ticks, two of them with a container open. Opening one asks for a tick, and no other comes."""
     news: SimpleQueue[News] = SimpleQueue()
-    feed = LiveFeed(Observer.of(options.host(None)), View(), 3600)
+    feed = LiveFeed(Observer.of(options.host(None)), ReportSelection(), 3600)
 
     def measured() -> TickFigures:
         one = news.get(timeout=PATIENCE)

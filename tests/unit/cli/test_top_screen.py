@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.events import Key
 
 from hostile_names import HOSTILE
-from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.views.top.news import TickFigures
 from reports import container, report
 from top_screen import Screen, Told, captured, screen
@@ -49,16 +49,16 @@ def test_the_screen_begins_with_the_sentence_and_the_worst_container(node: Path)
 
 
 def test_name_and_verdicts_narrow_rows_and_summary_but_not_the_nodes(node: Path) -> None:
-    async def nodes_and_rows(view: View) -> tuple[list[str], list[str], str]:
+    async def nodes_and_rows(view: ReportSelection) -> tuple[list[str], list[str], str]:
         async with screen(captured(node, view), 120, 40) as shown:
             await shown.shows("CONTAINER")
             nodes = [line for line in shown.lines() if line[:1].isdecimal() and "[" in line]
             return nodes, shown.rows(), shown.lines()[1]
 
-    nodes, rows, said = asyncio.run(nodes_and_rows(View("gu-two-numanode", "default", ("aligned",))))
+    nodes, rows, said = asyncio.run(nodes_and_rows(ReportSelection("gu-two-numanode", "default", ("aligned",))))
     assert rows == [">default/gu-two-numanode/a", " default/gu-two-numanode/b"]
     assert said == "All 2 promised containers are aligned; access not measured"
-    assert nodes == asyncio.run(nodes_and_rows(View()))[0]
+    assert nodes == asyncio.run(nodes_and_rows(ReportSelection()))[0]
 
 
 def test_arrows_choose_a_row_and_stop_at_the_ends(node: Path) -> None:

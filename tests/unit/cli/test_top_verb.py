@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from numaudit.cli.main import call
-from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
@@ -37,7 +37,7 @@ def _live(root: Path, steps: Callable[[Screen], Awaitable[None]], interval: floa
     """Do the steps on a screen that measures the tree again and again."""
 
     async def run() -> Screen:
-        feed = LiveFeed(Observer.of(Host.under(root)), View(), interval)
+        feed = LiveFeed(Observer.of(Host.under(root)), ReportSelection(), interval)
         async with screen(feed, 120, 40) as shown:
             await shown.shows("CONTAINER")
             await steps(shown)
@@ -137,7 +137,7 @@ def test_another_interval_is_in_force_at_once(node: Path) -> None:
 
 def test_a_name_that_there_never_was_ends_it_with_the_names_that_are_near(node: Path) -> None:
     async def run() -> Screen:
-        async with screen(captured(node, View("gu-smal-numanode"))) as shown:
+        async with screen(captured(node, ReportSelection("gu-smal-numanode"))) as shown:
             await shown.sees(lambda: shown.top.error is not None)
         return shown
 

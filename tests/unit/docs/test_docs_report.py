@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from numaudit.report.columns import View, columns_of, placed
+from numaudit.report.columns import ViewName, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS
 from pages import TOP
 
-VIEWS: tuple[View, ...] = ("table", "top")
+VIEWS: tuple[ViewName, ...] = ("table", "top")
 PAGE = (TOP / "docs/report.md").read_text(encoding="utf-8")
 
 

@@ -21,7 +21,7 @@ from numaudit.fleet.memory_map import node_there
 from numaudit.fleet.scope import Scope
 from numaudit.intent import NodeRoom
 from numaudit.memorymanager.api import NodeState, admit, read_pod, reconcile
-from numaudit.scenario.simulation import Simulation
+from numaudit.scenario.simulation import ScenarioRun
 from numaudit.topology.quantity import Quantity
 from scenarios import Plain, play, pod, scenario
 
@@ -44,12 +44,12 @@ def _machine(*memory: int, pages: int = 0, distances: bool = True) -> Plain:
     }
 
 
-def _scraped(played: Simulation, node: str = "node-a") -> tuple[Sample, ...]:
+def _scraped(played: ScenarioRun, node: str = "node-a") -> tuple[Sample, ...]:
     setup = played.steps[-1].setup if played.steps else played.scenario.setup
     return samples(page(setup, played.state.memory.state.machine, room=_room(played)), node)
 
 
-def _room(played: Simulation) -> NodeRoom | None:
+def _room(played: ScenarioRun) -> NodeRoom | None:
     kubelet = played.kubelet
     cpu = reconcile(replace(played.state, pending=None), version=kubelet.features.version).cpu
     return None if kubelet.cpu is None or cpu is None else NodeRoom(cpu_room(kubelet.cpu, cpu), None)
@@ -59,7 +59,7 @@ def _ask(prometheus: Answering, manifest: Plain, count: int | None = None, top: 
     return forecast(prometheus, ask_maps(prometheus, Scope()), Question(read_pod(manifest), count, top))
 
 
-def _fits(played: Simulation, manifest: Plain) -> int:
+def _fits(played: ScenarioRun, manifest: Plain) -> int:
     state: NodeState = replace(played.state, pods={})
     entries = replace(state.memory, state=replace(state.memory.state, entries={}))
     state = replace(state, memory=entries)
@@ -73,7 +73,7 @@ def _fits(played: Simulation, manifest: Plain) -> int:
 
 
 @st.composite
-def _nodes(draw: st.DrawFn) -> Simulation:
+def _nodes(draw: st.DrawFn) -> ScenarioRun:
     sizes = draw(st.lists(st.integers(2, 12), min_size=1, max_size=4))
     pods = draw(st.lists(st.tuples(st.integers(1, 14), st.integers(0, 3)), max_size=5))
     kubelet = {
@@ -88,7 +88,7 @@ def _nodes(draw: st.DrawFn) -> Simulation:
 
 
 @given(_nodes(), st.integers(1, 20), st.integers(0, 4))
-def test_any_node_admits_as_often_when_it_is_rebuilt_from_its_series(played: Simulation, gib: int, pages: int) -> None:
+def test_any_node_admits_as_often_when_it_is_rebuilt_from_its_series(played: ScenarioRun, gib: int, pages: int) -> None:
     scraped = _scraped(played)
     rebuilt = node_there(scraped)
     assert rebuilt.state.memory.state.machine == played.state.memory.state.machine

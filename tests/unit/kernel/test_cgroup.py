@@ -43,7 +43,7 @@ def _host(folder: Path, mounts: str, controllers: str | None = "cpuset cpu memor
     return Host(folder)
 
 
-def _reader(folder: Path, mode: cgroup.Mode = "v2", sizes: tuple[int, ...] = (), **files: str) -> Reader:
+def _reader(folder: Path, mode: cgroup.CgroupMode = "v2", sizes: tuple[int, ...] = (), **files: str) -> Reader:
     """A reader of a hierarchy with the group `/a` that has these files; `__` stands for a dot."""
     group = folder / "a"
     group.mkdir()

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
-from numaudit.kernel.memory.numa_maps import MappedBytes, Mapping, parse, parse_line
+from numaudit.kernel.memory.numa_maps import Mapping, MappingSums, parse, parse_line
 
 CapturedHost = Callable[[str], Host]
 KIB, MIB = 1 << 10, 1 << 20
 
 
-def added_up(*processes: Iterable[Mapping]) -> MappedBytes:
-    sums = MappedBytes()
+def added_up(*processes: Iterable[Mapping]) -> MappingSums:
+    sums = MappingSums()
     for mappings in processes:
         sums.add(mappings)
     return sums

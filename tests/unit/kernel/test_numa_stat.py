@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory.numa_stat import Rows, hugetlb, parse, resident_v1, resident_v2
+from numaudit.kernel.memory.numa_stat import NumaStatReader, hugetlb, parse, resident_v1, resident_v2
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode
 
 CapturedHost = Callable[[str], Host]
@@ -162,12 +162,12 @@ _same_kernel = st.permutations(["anon", "file", "shmem", "anon_thp", "total"]).f
 def test_texts_of_one_layout_and_any_others_between_them_are_read_alike(
     alike: list[str], others: list[str], random: Random
 ) -> None:
-    known = Rows((), ("anon", "file"), ("total", "shmem"))
+    known = NumaStatReader((), ("anon", "file"), ("total", "shmem"))
     texts = [*alike, *others]
     random.shuffle(texts)
     for text in texts:
         try:
-            expected = Rows((), ("anon", "file"), ("total", "shmem")).read(text.encode())
+            expected = NumaStatReader((), ("anon", "file"), ("total", "shmem")).read(text.encode())
         except ParseError:
             with pytest.raises(ParseError):
                 known.read(text.encode())
@@ -177,7 +177,7 @@ def test_texts_of_one_layout_and_any_others_between_them_are_read_alike(
 
 
 def test_rows_that_are_to_be_added_up_are_added_by_node_at_every_read() -> None:
-    rows = Rows(("anon",), (), ("slab", "stack"))
+    rows = NumaStatReader(("anon",), (), ("slab", "stack"))
     for more in (0, 5):
         text = f"stack N0={1 + more} N2=2\nanon N0=7 N2=0\nslab N0=10 N2=20\n".encode()
         assert rows.read(text) == {"anon": {0: 7, 2: 0}, "sum": {0: 11 + more, 2: 22}}
@@ -190,7 +190,7 @@ def test_rows_that_are_to_be_added_up_are_added_by_node_at_every_read() -> None:
      "anon N0=007\nfile N0=3\n"],
 )  # fmt: skip
 def test_a_text_of_another_layout_is_parsed_line_by_line(later: str) -> None:
-    rows = Rows(("anon",), ("file",))
+    rows = NumaStatReader(("anon",), ("file",))
     rows.read(b"anon N0=1\nfile N0=2\n")
     assert rows.read(later.encode()) == parse(later, ("anon", "file"))
     assert rows.read(b"anon N0=1\nfile N0=2\n") == {"anon": {0: 1}, "file": {0: 2}}

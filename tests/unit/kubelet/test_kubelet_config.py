@@ -14,7 +14,7 @@ from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.parsers import config as kubelet_config
-from numaudit.kubelet.parsers.config import Document, known_flags, merge, parse_configz, read_flags, settle
+from numaudit.kubelet.parsers.config import ConfigDocument, known_flags, merge, parse_configz, read_flags, settle
 from numaudit.kubelet.sources import presence
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.topology.quantity import Quantity
@@ -22,7 +22,7 @@ from numaudit.topology.quantity import Quantity
 FILE = (RUNS / "standalone-restricted/kubelet-config.k1.yaml").read_text()
 
 
-def parse_file(text: str) -> Document:
+def parse_file(text: str) -> ConfigDocument:
     return kubelet_config.parse_file(text.encode(), "config.yaml")
 
 

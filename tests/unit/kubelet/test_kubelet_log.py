@@ -25,7 +25,7 @@ WHO = 'pod="default/db-0" containerName="app"'
 APP = log.Subject("default", "db-0", "app", None)
 
 
-def read(rest: str) -> log.Event | None:
+def read(rest: str) -> log.LogEvent | None:
     return parse(HEAD + rest, until=NOW, at=1.0)
 
 
@@ -34,7 +34,7 @@ def test_a_hint_is_a_bit_mask_of_nodes_or_null_for_any_node() -> None:
     expected = {"memory": (TopologyHint(NodeSet.of(0), True), TopologyHint(NodeSet.of(1, 3), False))}
     assert read(f'"TopologyHints" hints={hints} {WHO}') == log.Hints(1.0, APP, expected)
     best = f'"ContainerTopologyHint" bestHint={{"NUMANodeAffinity":null,"Preferred":false}} {WHO}'
-    assert read(best) == log.Step(1.0, APP, best=TopologyHint(None, False))
+    assert read(best) == log.AdmissionStep(1.0, APP, best=TopologyHint(None, False))
 
 
 @pytest.mark.parametrize(
@@ -49,28 +49,30 @@ def test_the_four_shapes_of_an_answer_without_candidates_stay_apart(text: str, h
 
 def test_a_pod_scope_line_has_no_container() -> None:
     event = read('"PodTopologyHint" bestHint={"NUMANodeAffinity":4,"Preferred":true} pod="prod/db-0"')
-    assert event == log.Step(1.0, log.Subject("prod", "db-0", None, None), best=TopologyHint(NodeSet.of(2), True))
+    assert event == log.AdmissionStep(
+        1.0, log.Subject("prod", "db-0", None, None), best=TopologyHint(NodeSet.of(2), True)
+    )
 
 
 def test_the_same_message_of_the_cpu_manager_is_told_apart_by_its_fields() -> None:
     hint = '{"NUMANodeAffinity":1,"Preferred":true}'
-    assert read(f'"Topology Affinity" bestHint={hint} {WHO}') == log.Step(1.0, APP, merged=True)
+    assert read(f'"Topology Affinity" bestHint={hint} {WHO}') == log.AdmissionStep(1.0, APP, merged=True)
     event = read(f'"Topology Affinity" pod="default/db-0" podUID="u1" containerName="app" affinity={hint}')
-    assert event == log.Step(1.0, log.Subject("default", "db-0", "app", "u1"))
+    assert event == log.AdmissionStep(1.0, log.Subject("default", "db-0", "app", "u1"))
 
 
 def test_the_cpus_given_are_in_the_second_of_two_lines_of_one_message() -> None:
-    assert read(f'"AllocateCPUs" {WHO} numCPUs=3 socket="11"') == log.Step(1.0, APP)
-    assert read(f'"AllocateCPUs" {WHO} result="1-3 aligned=<uncore:true>"') == log.Step(
+    assert read(f'"AllocateCPUs" {WHO} numCPUs=3 socket="11"') == log.AdmissionStep(1.0, APP)
+    assert read(f'"AllocateCPUs" {WHO} result="1-3 aligned=<uncore:true>"') == log.AdmissionStep(
         1.0, APP, cpus=CpuSet.of(1, 2, 3)
     )
 
 
 def test_the_nodes_for_the_cpuset_are_the_keys_of_a_set_and_null_is_no_node() -> None:
-    assert read(f'"Memory affinity" {WHO} numaNodes={{"0":{{}},"1":{{}}}}') == log.Step(
+    assert read(f'"Memory affinity" {WHO} numaNodes={{"0":{{}},"1":{{}}}}') == log.AdmissionStep(
         1.0, APP, memory_nodes=NodeSet.of(0, 1)
     )
-    assert read(f'"Memory affinity" {WHO} numaNodes=null') == log.Step(1.0, APP, memory_nodes=NodeSet())
+    assert read(f'"Memory affinity" {WHO} numaNodes=null') == log.AdmissionStep(1.0, APP, memory_nodes=NodeSet())
 
 
 def test_a_denial_has_the_pods_uid_reason_and_message() -> None:
@@ -111,7 +113,7 @@ def test_every_line_of_the_recorded_logs_says_the_same_in_json(prefix: str) -> N
 
 def test_a_line_may_stand_behind_a_syslog_prefix() -> None:
     line = f"Nov 20 22:38:22 node-a kubelet[341]: {HEAD}" + '"Kubelet version" kubeletVersion="v1.36.2"'
-    assert parse(line, until=NOW, at=2.0) == log.Version(2.0, "v1.36.2")
+    assert parse(line, until=NOW, at=2.0) == log.LoggedVersion(2.0, "v1.36.2")
 
 
 @pytest.mark.parametrize(
@@ -125,14 +127,14 @@ def test_a_line_may_stand_behind_a_syslog_prefix() -> None:
 )
 def test_a_line_without_a_year_is_of_the_newest_that_does_not_lie_ahead(until: datetime, year: int) -> None:
     event = parse(HEAD + '"Kubelet version" kubeletVersion="v1.36.2"', until=until)
-    assert event == log.Version(datetime(year, 11, 20, 22, 38, 22, 328746, UTC).timestamp(), "v1.36.2")
+    assert event == log.LoggedVersion(datetime(year, 11, 20, 22, 38, 22, 328746, UTC).timestamp(), "v1.36.2")
 
 
 def test_a_line_of_leap_day_is_of_a_leap_year() -> None:
     line = 'I0229 00:00:00.000000 1 a.go:1] "Kubelet version" kubeletVersion="v1.36.2"'
     for until, leap_year in ((2027, 2024), (2029, 2028)):
         event = parse(line, until=datetime(until, 5, 1, tzinfo=UTC))
-        assert event == log.Version(datetime(leap_year, 2, 29, tzinfo=UTC).timestamp(), "v1.36.2")
+        assert event == log.LoggedVersion(datetime(leap_year, 2, 29, tzinfo=UTC).timestamp(), "v1.36.2")
 
 
 def test_a_captured_line_has_its_time_in_utc() -> None:
@@ -181,11 +183,11 @@ def test_other_lines_say_nothing() -> None:
 def test_every_line_of_the_recorded_logs_is_understood_or_of_no_concern() -> None:
     lines = [line for path in sorted(RUNS.glob("*/*.log")) for line in path.read_text().splitlines()]
     events = [event for line in lines if (event := parse(line, until=NOW)) is not None]
-    steps = [event for event in events if isinstance(event, log.Step)]
+    steps = [event for event in events if isinstance(event, log.AdmissionStep)]
     # Counted with grep in the same files.
     assert sum(isinstance(event, log.Hints) for event in events) == 117
     assert sum(isinstance(event, log.Denied) for event in events) == 10
-    assert sum(isinstance(event, log.StartRefused) for event in events) == 2
+    assert sum(isinstance(event, log.StartFailure) for event in events) == 2
     assert sum(step.best is not None for step in steps) == 39
     assert sum(step.memory_nodes is not None for step in steps) == 19
     assert sum(step.regenerated is not None for step in steps) == 13

@@ -12,21 +12,21 @@ from examples import times
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.scenario.explanation import SLOW_COMBINATIONS, Explanation, accounts_of, explain
+from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, explain
 from numaudit.scenario.fate import Fate
 from scenarios import Plain, machine, play, pod, scenario
 
 THREE = machine("11Gi", "11Gi", "11Gi")
 
 
-def explained(given_machine: Plain, before: list[Plain], last: Plain, **kubelet: object) -> Explanation:
+def explained(given_machine: Plain, before: list[Plain], last: Plain, **kubelet: object) -> AdmissionExplanation:
     """Outcome of a pod after other pods were admitted."""
     played = play(scenario(given_machine, [{"admit": one} for one in before], kubelet=kubelet))
     assert all(one.admitted for one in played.steps)
     return explain(played.scenario.setup, played.state, read_pod(last))
 
 
-def changes(found: Explanation) -> list[str]:
+def changes(found: AdmissionExplanation) -> list[str]:
     return [one.change for one in found.admitting_changes]
 
 

@@ -17,7 +17,7 @@ from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.kubelet_words import kubelet_says
-from numaudit.checkpoints.start.outlook import MOST_OF_A_NAME, Outlook, StartingKubelet, examine
+from numaudit.checkpoints.start.outlook import MOST_OF_A_NAME, KubeletAtStart, Outlook, examine
 from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.errors import ParseError
 
@@ -56,8 +56,8 @@ def memory_file(**more: object) -> bytes:
 
 def outlook_of(data: bytes, kind: CheckpointKind = MEMORY) -> Outlook:
     checkpoint = checkpoints.parse(kind, data)
-    outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, StartingKubelet())
-    kubelet_says(kind, data, outlook, StartingKubelet(), "/var/lib/kubelet")
+    outlook = examine(checkpoint, checkpoints.verify(checkpoint), None, KubeletAtStart())
+    kubelet_says(kind, data, outlook, KubeletAtStart(), "/var/lib/kubelet")
     return outlook
 
 
@@ -130,7 +130,7 @@ def test_what_is_absurdly_large_is_refused_soon_and_with_its_reason(
 def test_of_very_many_findings_the_first_are_listed() -> None:
     data = memory_file(**{f"k{number}": 1 for number in range(BIG // 100)})
     checkpoint = memory_checkpoint.parse(data)
-    outlook = examine(checkpoint, memory_checkpoint.verify(checkpoint), None, StartingKubelet())
+    outlook = examine(checkpoint, memory_checkpoint.verify(checkpoint), None, KubeletAtStart())
     names = [one.name for one in outlook.findings]
     assert names == ["unknown-key"] * MOST_OF_A_NAME + ["format-unknown", "more-findings"]
     assert outlook.findings[-1].message == "at least 80 more of unknown-key"

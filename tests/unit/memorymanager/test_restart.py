@@ -17,7 +17,7 @@ from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.findings import MEANINGS, StateFinding
 from numaudit.checkpoints.start.memory_start import machine_changes, reserved_in
-from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet, examine
+from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, examine
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.machine_state import charge, default_machine_state
 from numaudit.containermanager.memory.replay import check_start
@@ -32,10 +32,10 @@ MI = 2**20
 
 ONE_RUNNING = KUBELET / "standalone-single-numa-node/1-running"
 POD_LEVEL = KUBELET / "standalone-pod-level-resources/1"
-NEWEST = StartingKubelet()
-PODS_ON = StartingKubelet(pod_level=True)
+NEWEST = KubeletAtStart()
+PODS_ON = KubeletAtStart(pod_level=True)
 INCOMPLETE = ["pod-level-incomplete", "pod-level-charged-again"]
-PODS_OFF = StartingKubelet(pod_level=False)
+PODS_OFF = KubeletAtStart(pod_level=False)
 
 
 def read(path: Path) -> Checkpoint:
@@ -43,7 +43,7 @@ def read(path: Path) -> Checkpoint:
     return checkpoints.parse(checkpoints.kind_of(path.name, data), data)
 
 
-def outlook_of(checkpoint: Checkpoint, machine: Machine | None = None, kubelet: StartingKubelet = NEWEST) -> Outlook:
+def outlook_of(checkpoint: Checkpoint, machine: Machine | None = None, kubelet: KubeletAtStart = NEWEST) -> Outlook:
     return examine(checkpoint, checkpoints.verify(checkpoint), machine, kubelet)
 
 
@@ -133,7 +133,7 @@ def test_memory_that_came_or_went_is_not_called_drift() -> None:
 def test_a_split_that_drifted_is_fine_since_1_32_and_fatal_before() -> None:
     """kubernetes/kubernetes#113130."""
     file = read(TROUBLE / "cross-node-release/memory_manager_state")
-    now, before = outlook_of(file), outlook_of(file, kubelet=StartingKubelet(version=(1, 31)))
+    now, before = outlook_of(file), outlook_of(file, kubelet=KubeletAtStart(version=(1, 31)))
     assert names(now) == names(before) == ["cross-node-release-drift"]
     assert now.findings[0].message == "node 0: memory reserved is 225485783040 in the file, 236223201280 by replay"
     assert (now.is_valid, now.starts_now) == (True, "unknown")
@@ -194,7 +194,7 @@ def test_a_pod_level_file_is_corrupt_for_a_kubelet_without_the_gate(name: str) -
     assert names(outlook_of(file)) == names(outlook_of(file, kubelet=PODS_ON)) == ["pod-level-charged-again"]
     for kubelet, on in (
         (PODS_OFF, "1.36 with PodLevelResourceManagers off"),
-        (StartingKubelet((1, 35), True), "1.35 with"),
+        (KubeletAtStart((1, 35), True), "1.35 with"),
     ):
         outlook = outlook_of(file, kubelet=kubelet)
         assert "format-not-accepted" in names(outlook)
@@ -214,7 +214,7 @@ def test_a_wrong_checksum_stops_the_start_and_all_further_judgement() -> None:
 def test_a_checksum_of_0_is_taken_by_1_36_alone() -> None:
     file = replace(read(ONE_RUNNING / "memory_manager_state"), checksum=0)
     assert names(outlook_of(file)) == ["checksum-missing"]
-    assert names(outlook_of(file, kubelet=StartingKubelet((1, 35)))) == ["checksum-missing", "format-not-accepted"]
+    assert names(outlook_of(file, kubelet=KubeletAtStart((1, 35)))) == ["checksum-missing", "format-not-accepted"]
 
 
 def test_changed_huge_pages_are_named() -> None:
@@ -324,7 +324,7 @@ def test_a_cpu_whose_node_is_not_known_is_online_all_the_same() -> None:
 
 def test_cpus_in_no_set_are_refused_before_strict_reservation_existed() -> None:
     file = cpus("2-7", {"app": "1"})
-    assert names(outlook_of(file, guest(*FIRST_BOOT), StartingKubelet((1, 31)))) == ["cpu-state-refused"]
+    assert names(outlook_of(file, guest(*FIRST_BOOT), KubeletAtStart((1, 31)))) == ["cpu-state-refused"]
     assert names(outlook_of(file)) == []
 
 
@@ -381,7 +381,7 @@ def test_starts_now_is_no_exactly_when_a_kubelet_refuses(
     entries = {f"pod-{index}": {"app": (block,)} for index, block in enumerate(wanted)}
     file = MemoryCheckpoint.of("Static", MemoryState({**state, 0: node}, entries))
     machine = Machine(tuple(Node(id_, memory=total) for id_, total in enumerate(live)))
-    outlook = outlook_of(file, machine, StartingKubelet(version))
+    outlook = outlook_of(file, machine, KubeletAtStart(version))
     live_default = default_machine_state(machine, reserved_in(file.state.machine))
     refused = check_start(file.state, live_default, version=version)
     if outlook.starts_now == "at risk":

@@ -17,7 +17,7 @@ from numaudit.checkpoints.formats.file import CPU, MEMORY, Checkpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import NewerFormat, Seal
 from numaudit.checkpoints.start.kubelet_words import kubelet_says
-from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet, examine, unreadable
+from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, examine, unreadable
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.gojson.fnv import fnv1a
@@ -34,7 +34,7 @@ DATA = (
     '"entries":{"pod":{"container1":[' + BLOCK + "]}}"
 )
 PODS = ',"podEntries":{"pod":{"memoryBlocks":[' + BLOCK + "]}}"
-IN_1_37, IN_1_36 = StartingKubelet((1, 37)), StartingKubelet((1, 36))
+IN_1_37, IN_1_36 = KubeletAtStart((1, 37)), KubeletAtStart((1, 36))
 
 
 def sealed(data: str, stored: int | None = None, **outside: object) -> bytes:
@@ -52,7 +52,7 @@ def sealed(data: str, stored: int | None = None, **outside: object) -> bytes:
     ).encode()
 
 
-def outlook_of(checkpoint: Checkpoint, kubelet: StartingKubelet) -> Outlook:
+def outlook_of(checkpoint: Checkpoint, kubelet: KubeletAtStart) -> Outlook:
     return examine(checkpoint, checkpoints.verify(checkpoint), None, kubelet)
 
 
@@ -145,8 +145,8 @@ def test_1_37_reads_pod_level_files_of_1_36_with_the_gate_off_too(name: str) -> 
     assert error(data, version=(1, 36), pod_level=True) is None
     assert error(data, version=(1, 37)) is None
     checkpoint = checkpoints.parse(checkpoints.kind_of(name, b""), data)
-    assert "format-not-accepted" not in names(outlook_of(checkpoint, StartingKubelet((1, 37), pod_level=False)))
-    assert names(outlook_of(checkpoint, StartingKubelet((1, 37), pod_level=True))) == []
+    assert "format-not-accepted" not in names(outlook_of(checkpoint, KubeletAtStart((1, 37), pod_level=False)))
+    assert names(outlook_of(checkpoint, KubeletAtStart((1, 37), pod_level=True))) == []
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_a_build_that_has_pod_entries_outside_and_no_checksum_there_is_read_alik
 
 def test_a_version_that_no_source_knows_is_one_that_writes_the_file() -> None:
     checkpoint = memory_checkpoint.parse(written(POD_LEVEL, MEMORY, pod_level=True))
-    assert names(outlook_of(checkpoint, StartingKubelet(version_is_known=False))) == []
-    assert names(outlook_of(checkpoint, StartingKubelet()))[0] == "downgrade-loses-pods"
+    assert names(outlook_of(checkpoint, KubeletAtStart(version_is_known=False))) == []
+    assert names(outlook_of(checkpoint, KubeletAtStart()))[0] == "downgrade-loses-pods"
 
 
 LATER: list[bytes] = [
@@ -202,7 +202,7 @@ LATER: list[bytes] = [
 
 @pytest.mark.parametrize("data", LATER, ids=["other types inside", "other keys", "other types", "data no text"])
 @pytest.mark.parametrize("kubelet", [IN_1_36, IN_1_37])
-def test_a_later_format_is_unknown_and_never_called_damaged(data: bytes, kubelet: StartingKubelet) -> None:
+def test_a_later_format_is_unknown_and_never_called_damaged(data: bytes, kubelet: KubeletAtStart) -> None:
     if data is LATER[0] and kubelet is IN_1_36:
         return  # an older kubelet does not read what is inside
     try:

@@ -11,7 +11,7 @@ import pytest
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.scenario import files
 from numaudit.scenario.fate import Fate
-from numaudit.scenario.simulation import Simulation
+from numaudit.scenario.simulation import ScenarioRun
 from recorded_kubelet import (
     RUNS,
     LoggedAdmission,
@@ -113,13 +113,13 @@ def test_the_recorded_pods_are_all_played() -> None:
     assert len(refused) == 6
 
 
-def nodes_of(played: Simulation, index: int) -> str:
+def nodes_of(played: ScenarioRun, index: int) -> str:
     admission = played.steps[index].admission
     assert admission is not None
     return str(admission.placements[0].memory_nodes)
 
 
-def free(played: Simulation, index: int) -> list[int]:
+def free(played: ScenarioRun, index: int) -> list[int]:
     return [node.memory_map["memory"].free // GIB for node in played.steps[index].after.memory.state.machine.values()]
 
 

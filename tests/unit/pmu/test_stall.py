@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaudit.pmu.families import Latency, families
+from numaudit.pmu.families import PublishedLatency, families
 from numaudit.pmu.stall import ASSUMED_LOCAL_NS, ASSUMED_RATIO, Bounds, LatencyTable, penalty, stall
 
 SPR = next(family.latency for family in families() if family.id == "intel_spr")
@@ -106,5 +106,5 @@ def test_a_remote_node_that_is_nearer_than_the_own_costs_nothing() -> None:
 
 
 def test_a_cache_as_fast_as_memory_costs_nothing() -> None:
-    cost = penalty((0,), latency=Latency("ns", 100.0, 150.0, 80.0, "made up"))
+    cost = penalty((0,), latency=PublishedLatency("ns", 100.0, 150.0, 80.0, "made up"))
     assert cost.remote_cache == 0.0

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from numaudit.report.columns import COLUMNS, View, columns_of, placed
+from numaudit.report.columns import COLUMNS, ViewName, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from reports import report
 
 
 @pytest.mark.parametrize("view", ["table", "top", "page"])
-def test_the_name_comes_first_and_no_two_columns_are_in_one_place(view: View) -> None:
+def test_the_name_comes_first_and_no_two_columns_are_in_one_place(view: ViewName) -> None:
     columns = columns_of(view, wide=True)
     assert columns[0][0].title == "CONTAINER"
     assert max(Counter(place.at for _, place in columns).values()) == 1
@@ -21,7 +21,7 @@ def test_the_name_comes_first_and_no_two_columns_are_in_one_place(view: View) ->
 
 
 @pytest.mark.parametrize("view", ["table", "top", "page"])
-def test_a_view_of_nodes_begins_with_the_node_and_has_each_heading_once(view: View) -> None:
+def test_a_view_of_nodes_begins_with_the_node_and_has_each_heading_once(view: ViewName) -> None:
     columns = placed(NODE_COLUMNS, view, report())
     assert columns[0][0].title == "NODE"
     assert max(Counter(place.at for _, place in columns).values()) == 1

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from numaudit.api.state_document import verification
 from numaudit.checkpoints.formats.file import MEMORY
-from numaudit.checkpoints.start.outlook import StartingKubelet
+from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.doctor.questions import doctor
 from numaudit.errors import printable
 from numaudit.kubelet.parsers.checkpoint_file import decode
@@ -251,7 +251,7 @@ def test_a_long_note_is_set_in_from_its_second_line_on() -> None:
 def test_the_finding_of_a_checkpoint_is_broken_between_words(fixtures: Path) -> None:
     path = fixtures / "memory-manager-state/groups-overlap/memory_manager_state"
     file = decode(MEMORY, path.read_bytes())
-    outlook = examine(file, None, StartingKubelet((1, 36), None), "")
+    outlook = examine(file, None, KubeletAtStart((1, 36), None), "")
     console = Console(file=io.StringIO(), width=60)
     print_verification(verification(ExaminedFile("file", file, outlook, Starting(), with_machine=False)), console)
     assert isinstance(console.file, io.StringIO)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 
-from numaudit.web.tick_document import Document
+from numaudit.web.tick_document import TickDocument
 
 
 def test_many_readers_at_once_get_one_document_that_is_made_once() -> None:
@@ -16,7 +16,7 @@ def test_many_readers_at_once_get_one_document_that_is_made_once() -> None:
         made.append(b"made")
         return b"the document"
 
-    document = Document(make)
+    document = TickDocument(make)
     found: list[bytes] = []
 
     def read(packed: bool) -> None:

@@ -23,7 +23,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf, perf_event
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.probes import hint_faults, page_alloc
-from numaudit.probes.hint_faults import FUNCTION, HintFaults
+from numaudit.probes.hint_faults import FUNCTION, HintFaultsProbe
 from numaudit.probes.loading import function_entry, loader
 from numaudit.probes.loading.function_entry import WAYS, Way
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
@@ -95,7 +95,7 @@ def _empty(loaded: LoadedProbe, way: Way) -> Iterator[int]:
 
 @contextmanager
 def _hint_faults(loaded: LoadedProbe, way: Way) -> Iterator[int]:
-    with closing(HintFaults(HOST, _copy(loaded), (way,))):
+    with closing(HintFaultsProbe(HOST, _copy(loaded), (way,))):
         yield loaded.programs[function_entry.program_name("hint_faults", way)]
 
 
@@ -138,7 +138,7 @@ def _refill(program: int) -> float:
 
 def _use_memory(loaded: LoadedProbe) -> None:
     """How much longer this process takes, doing nothing but use memory of another node, with its faults counted."""
-    with closing(HintFaults(HOST, _copy(loaded))) as probe, cgroup("numaudit-bench", cpus="0", mems="1") as group:
+    with closing(HintFaultsProbe(HOST, _copy(loaded))) as probe, cgroup("numaudit-bench", cpus="0", mems="1") as group:
         group.write("cgroup.procs", str(os.getpid()))
         try:
             _use_by_turns(probe)
@@ -146,7 +146,7 @@ def _use_memory(loaded: LoadedProbe) -> None:
             (group.path.parent / "cgroup.procs").write_text(str(os.getpid()))
 
 
-def _use_by_turns(probe: HintFaults) -> None:
+def _use_by_turns(probe: HintFaultsProbe) -> None:
     times: dict[bool, list[float]] = {True: [], False: []}
     faults = 0
     with mmap.mmap(-1, 16 * MIB, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:

@@ -29,8 +29,8 @@ from numaudit.evaluation.findings import find
 from numaudit.kernel import process_status
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
-from numaudit.probes.first_touch import FirstTouch
-from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaults
+from numaudit.probes.first_touch import FirstTouchProbe
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaultsProbe
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
@@ -432,7 +432,7 @@ def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
-    monkeypatch.setattr(HintFaults, "read", lambda _: HintFaultCounts())
+    monkeypatch.setattr(HintFaultsProbe, "read", lambda _: HintFaultCounts())
     assert call(["selftest"]) == EXIT_FINDINGS
     assert "failed" in capsys.readouterr().out
 
@@ -456,7 +456,7 @@ def test_doctor_finds_every_source_with_a_load_of_its_own() -> None:
 
 @pytest.mark.parametrize(("cpu", "mems", "node"), [("0", "0", 0), ("0", "3", 3), ("2", "1", 1)])
 def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: str, mems: str, node: int) -> None:
-    probe = FirstTouch(Host(), period=1)
+    probe = FirstTouchProbe(Host(), period=1)
     try:
         with cgroup("numaudit-lab/touched", cpus=cpu, mems=mems) as group, worker(group, SIZE) as running:
             before = probe.read()
@@ -473,7 +473,7 @@ def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: 
 @pytest.mark.parametrize("is_noticed", [True, False])
 def test_a_cpu_that_goes_and_comes_back_is_sampled_again(is_noticed: bool) -> None:
     switch = Path("/sys/devices/system/cpu/cpu3/online")
-    probe = FirstTouch(Host(), period=1)
+    probe = FirstTouchProbe(Host(), period=1)
     try:
         switch.write_text("0")
         if is_noticed:
@@ -573,7 +573,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
         cgroup("numaudit-lab/late", cpus="2", mems="3") as group,
     ):
         probe = small.probe(HINT_FAULTS)
-        assert isinstance(probe, HintFaults)
+        assert isinstance(probe, HintFaultsProbe)
         counts = probe._maps["count"]
         one_each = struct.pack("=Q", 1) * counts.cpus
         gone = [(1 << 40) + number for number in range(counts.info.max_entries)]

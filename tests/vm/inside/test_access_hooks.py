@@ -15,7 +15,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
 from numaudit.probes import hint_faults, migrations
 from numaudit.probes.first_touch import FIRST_TOUCH
-from numaudit.probes.hint_faults import HINT_FAULTS, HintFaults
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultsProbe
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.function_entry import WAYS, Way
 from numaudit.probes.loading.loader import LoadedProbe
@@ -31,12 +31,12 @@ CPU3 = Path("/sys/devices/system/cpu/cpu3/online")
 
 
 @contextmanager
-def hint_faults_by(*ways: Way) -> Iterator[HintFaults]:
+def hint_faults_by(*ways: Way) -> Iterator[HintFaultsProbe]:
     """The probe alone, by these ways only."""
     outcome = loader.load([hint_faults.request(Host(), 100, 16)])["hint_faults"]
     assert isinstance(outcome, LoadedProbe), outcome
     assert not outcome.refused
-    with closing(HintFaults(Host(), outcome, ways)) as probe:
+    with closing(HintFaultsProbe(Host(), outcome, ways)) as probe:
         yield probe
 
 
@@ -90,7 +90,7 @@ def test_both_ways_count_the_same_faults_and_the_same_moved_pages() -> None:
     assert other_movers.hook is not None and other_movers.hook.startswith("fentry on migrate_misplaced_")
 
 
-def touch_and_bring_home(running: Worker, group: Cgroup, probe: HintFaults) -> None:
+def touch_and_bring_home(running: Worker, group: Cgroup, probe: HintFaultsProbe) -> None:
     """Until half of the pages were used from another node than theirs, from which NUMA balancing brings them.
 
     With one thread, for pages that several threads use it leaves where they are for a while.
@@ -158,7 +158,7 @@ def test_tracefs_may_be_unmounted_while_the_probes_run() -> None:
         cgroup("numaudit-lab/untraced", cpus="0", mems="1") as group,
     ):
         probe = session.probe(HINT_FAULTS)
-        assert isinstance(probe, HintFaults)
+        assert isinstance(probe, HintFaultsProbe)
         subprocess.run(["umount", "--lazy", tracefs], check=True)
         try:
             moved, given = session.read(MIGRATIONS), session.read(PAGE_ALLOC)
@@ -190,7 +190,7 @@ def test_a_probe_that_counts_nothing_is_noticed_by_the_agent_itself() -> None:
         cgroup("numaudit-lab/unheard", cpus="0", mems="1") as group,
     ):
         probe = session.probe(HINT_FAULTS)
-        assert isinstance(probe, HintFaults)
+        assert isinstance(probe, HintFaultsProbe)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, probe._hooks[0])
         os.close(nothing)

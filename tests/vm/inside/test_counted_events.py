@@ -21,7 +21,7 @@ from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
 from numaudit.pmu.choose import Plan
 from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
-from numaudit.probes.pmu import Pmu, kind_of
+from numaudit.probes.pmu import PmuProbe, kind_of
 from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import ProbeReadings, Session
@@ -33,7 +33,7 @@ PAGES = 16 * MIB // os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.fixture(scope="module")
-def with_bpf() -> Iterator[Pmu]:
+def with_bpf() -> Iterator[PmuProbe]:
     """Loading the program takes seconds here."""
     with _bpf_probe(faults_and_time()) as found:
         yield found
@@ -50,11 +50,11 @@ def probe(request: pytest.FixtureRequest) -> Iterator[Probe[AccessCounts]]:
 
 
 @contextmanager
-def _bpf_probe(plan: Plan) -> Iterator[Pmu]:
+def _bpf_probe(plan: Plan) -> Iterator[PmuProbe]:
     kind = kind_of(lambda _: [plan])
     with Session.open(Host(), [kind], cgroups=500, nodes=4) as session:
         found = session.probe(kind)
-        assert isinstance(found, Pmu), found
+        assert isinstance(found, PmuProbe), found
         yield found
 
 
@@ -101,7 +101,7 @@ def test_a_clock_that_every_processor_has_counts_in_proportion_to_the_time() -> 
     assert counts[1] / counts[0] == pytest.approx(used[1] / used[0], rel=0.05)
 
 
-def test_a_container_that_is_alone_on_its_cpu_is_counted_at_each_reading(with_bpf: Pmu) -> None:
+def test_a_container_that_is_alone_on_its_cpu_is_counted_at_each_reading(with_bpf: PmuProbe) -> None:
     with cgroup("numaudit-lab/alone", cpus="3") as group, worker(group, 16 * MIB) as running:
         for _ in range(3):
             before = with_bpf.read()
@@ -109,7 +109,7 @@ def test_a_container_that_is_alone_on_its_cpu_is_counted_at_each_reading(with_bp
             assert PAGES <= _sum(with_bpf.read().since(before), group, "local") < 1.05 * PAGES
 
 
-def test_a_cpu_that_was_offline_is_counted_again(with_bpf: Pmu) -> None:
+def test_a_cpu_that_was_offline_is_counted_again(with_bpf: PmuProbe) -> None:
     online = DEVICES.parents[2] / "devices/system/cpu/cpu3/online"
     already = with_bpf.read().lost["cpu-away"]
     online.write_text("0")

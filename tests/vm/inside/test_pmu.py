@@ -22,7 +22,7 @@ from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event
 from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
-from numaudit.probes.pmu import PMU, Pmu, kind_of
+from numaudit.probes.pmu import PMU, PmuProbe, kind_of
 from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
@@ -43,12 +43,12 @@ for line in sys.stdin:
 
 
 @pytest.fixture(scope="module")
-def with_bpf() -> Iterator[Pmu]:
+def with_bpf() -> Iterator[PmuProbe]:
     """Loading the program takes seconds here."""
     kind = kind_of(lambda _: [cycles_and_instructions()])
     with Session.open(Host(), [kind], cgroups=500, nodes=4) as session:
         found = session.probe(kind)
-        assert isinstance(found, Pmu), found
+        assert isinstance(found, PmuProbe), found
         yield found
 
 
@@ -103,7 +103,7 @@ def test_two_on_one_cpu_get_what_the_kernels_own_events_of_each_count(probe: Pro
         assert _of(added, heavy).cycles > 2 * _of(added, light).cycles
 
 
-def test_a_task_that_moves_itself_takes_nothing_along(with_bpf: Pmu) -> None:
+def test_a_task_that_moves_itself_takes_nothing_along(with_bpf: PmuProbe) -> None:
     with cgroup("numaudit-lab/here", cpus="2") as here, cgroup("numaudit-lab/there", cpus="2") as there:
         groups = (here, there)
         with _witness(groups) as witness, _mover(groups) as move:
@@ -148,7 +148,7 @@ def test_where_others_hold_all_counters_of_all_cpus_it_is_refused() -> None:
     assert refusal.value.reason is Reason.BUSY
 
 
-def test_while_others_hold_all_counters_there_is_no_data_and_then_there_is(with_bpf: Pmu) -> None:
+def test_while_others_hold_all_counters_there_is_no_data_and_then_there_is(with_bpf: PmuProbe) -> None:
     with cgroup("numaudit-lab/waits", cpus="1") as group, worker(group, MIB) as running:
         with _other_events(COUNTERS, cpu=1, pinned=True):
             before = with_bpf.read()

@@ -26,7 +26,7 @@ from numaudit.gojson.spew import Verification, checksum, identify, render_map
 from numaudit.gojson.strconv import GoSyntaxError, atoi, quote
 from numaudit.topology.nodeset import CpuSet
 
-Form = Literal["V1", "V2", "V3", "V4", "no checksum"]
+ChecksumFormat = Literal["V1", "V2", "V3", "V4", "no checksum"]
 
 WITH_PODS = ("V3", "V4")
 """The formats whose checksum covers `podEntries`."""
@@ -62,7 +62,7 @@ class CpuCheckpoint(SealedCheckpoint):
         """The kubelet's file for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
         lists = {uid: {name: str(cpus) for name, cpus in held.items()} for uid, held in state.entries.items()}
         pods = {uid: str(cpus) for uid, cpus in state.pod_entries.items()} if pod_level else {}
-        form: Form = "V3" if pod_level and version < seal.SINCE else "V2"
+        form: ChecksumFormat = "V3" if pod_level and version < seal.SINCE else "V2"
         whole = cls(policy_name, str(state.default_cpus), lists, None, pods, checksum=0)
         return seal.made(whole, replace(whole, pod_entries={}), version, lambda one: _render(one, form))
 
@@ -115,7 +115,7 @@ def verify(checkpoint: CpuCheckpoint) -> Verification:
     """Find the format whose checksum is the stored one. See `accepts` for what a given kubelet makes of it."""
     if checkpoint.seal is not None:
         return seal.verify(checkpoint.seal, "V4")
-    forms: tuple[Form, ...] = ("V2", "V3", "V1")
+    forms: tuple[ChecksumFormat, ...] = ("V2", "V3", "V1")
     if checkpoint.pod_entries:
         forms = ("V3", "V2")
     elif checkpoint.entries_by_id:
@@ -215,7 +215,7 @@ def _least_cpus(text: str) -> int:
         return 0
 
 
-def _render(checkpoint: CpuCheckpoint, form: Form) -> str:
+def _render(checkpoint: CpuCheckpoint, form: ChecksumFormat) -> str:
     pods = ""
     if form == "V1":
         by_id = checkpoint.entries_by_id if checkpoint.entries is None else {}

@@ -32,7 +32,7 @@ from numaudit.gojson.json import INT64, NIL_LIST, NIL_MAP, Walk, field_names
 from numaudit.gojson.spew import Verification, checksum, identify
 from numaudit.topology.nodeset import NodeSet
 
-Form = Literal["V1", "V1 (new type name)", "V2", "V3", "no checksum"]
+ChecksumFormat = Literal["V1", "V1 (new type name)", "V2", "V3", "no checksum"]
 """`V1 (new type name)`: the checksum of a V1 file taken over the struct's name in 1.36, which its reader
 accepts. `no checksum`: the stored one is 0, which 1.36 takes for a V1 file without checksum."""
 
@@ -70,7 +70,7 @@ class MemoryCheckpoint(SealedCheckpoint):
     ) -> MemoryCheckpoint:
         """The kubelet's file for this state, checksums included; `pod_level`: PodLevelResourceManagers."""
         pods = dict(state.pod_entries) if pod_level else {}
-        form: Form = "V2" if pod_level and version < seal.SINCE else "V1"
+        form: ChecksumFormat = "V2" if pod_level and version < seal.SINCE else "V1"
         whole = cls(policy_name, state.machine, state.entries, pods, checksum=0)
         return seal.made(whole, replace(whole, pod_entries={}), version, lambda one: render(one, form))
 
@@ -119,11 +119,11 @@ def verify(checkpoint: MemoryCheckpoint) -> Verification:
     if checkpoint.checksum == 0:
         return Verification("no checksum", 0, checksum(render(checkpoint, "V1")))
     looks_like_v2 = bool(checkpoint.pod_entries)
-    forms: tuple[Form, ...] = ("V2", "V1") if looks_like_v2 else ("V1", "V2")
+    forms: tuple[ChecksumFormat, ...] = ("V2", "V1") if looks_like_v2 else ("V1", "V2")
     return identify(checkpoint.checksum, ((form, render(checkpoint, form)) for form in (*forms, "V1 (new type name)")))
 
 
-def render(checkpoint: MemoryCheckpoint, form: Form) -> str:
+def render(checkpoint: MemoryCheckpoint, form: ChecksumFormat) -> str:
     """The text that the checksum of V1 or V2 is taken over."""
     return memory_text.render(
         checkpoint.policy_name,

@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from numaudit.value import Value
 
-Severity = Literal["error", "warning", "info"]
+StateSeverity = Literal["error", "warning", "info"]
 Stops = Literal["start", "now", "maybe", "unknown", "second start", "reboot", "nothing"]
 """`now`: it does not start, but after a reboot it may. `maybe`: whether the kubelet starts is a matter of chance.
 `unknown`: it cannot be known here. `second start`: it starts, and then makes of the file what it does not start with
@@ -36,7 +36,7 @@ _DRAIN = (
 class Meaning:
     """Severity, effect and remedy of all findings with one name."""
 
-    severity: Severity
+    severity: StateSeverity
     stops: Stops
     """The start that this prevents: any start, the next one, the one after a reboot, or none."""
     remedy: str
@@ -47,7 +47,7 @@ class StateFinding(Value, frozen=True):
 
     name: str
     """Name of the finding; docs/state.md explains each."""
-    severity: Severity
+    severity: StateSeverity
     """Severity of the finding."""
     message: str
     """The finding, with its numbers."""

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import DEVICES, MEMORY, CheckpointKind
-from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet, pod_level_gate
+from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, pod_level_gate
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error, restore_error
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import ParseError
@@ -22,7 +22,7 @@ class _Gates(TypedDict):
 
 
 def kubelet_says(
-    kind: CheckpointKind, data: bytes, outlook: Outlook | None, kubelet: StartingKubelet, directory: str
+    kind: CheckpointKind, data: bytes, outlook: Outlook | None, kubelet: KubeletAtStart, directory: str
 ) -> str | None:
     """The kubelet's words when it does not start with this file; None = it starts, or they are not known.
 

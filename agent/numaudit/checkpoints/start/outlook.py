@@ -37,7 +37,7 @@ _WORST_FIRST: tuple[StartAnswer, ...] = ("no", "at risk", "once", "unknown", "ye
 
 
 @dataclass(frozen=True, slots=True)
-class StartingKubelet:
+class KubeletAtStart:
     """The kubelet that is to start."""
 
     version: KubernetesVersion = LATEST
@@ -60,7 +60,7 @@ class StartingKubelet:
     version_is_known: bool = True
     """False: `version` is an assumption, which gives way to a file that only a newer kubelet writes."""
 
-    def assumed_for(self, checkpoint: Checkpoint) -> StartingKubelet:
+    def assumed_for(self, checkpoint: Checkpoint) -> KubeletAtStart:
         """The same, of a version that could have written this file where the version is not known."""
         is_sealed = not isinstance(checkpoint, DeviceCheckpoint) and checkpoint.seal is not None
         if self.version_is_known or not is_sealed:
@@ -90,7 +90,7 @@ class Outlook:
 
 
 def examine(
-    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
+    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: KubeletAtStart
 ) -> Outlook:
     """All findings of one checkpoint. `machine` None = the file stands alone, as CPUs do when it names none."""
     if isinstance(checkpoint, CpuCheckpoint) and machine is not None and not machine.cpus:
@@ -137,13 +137,13 @@ def worst(answers: Iterable[StartAnswer]) -> StartAnswer:
     return min(answers, key=_WORST_FIRST.index, default="yes")
 
 
-def pod_level_gate(verification: Verification, kubelet: StartingKubelet) -> bool:
+def pod_level_gate(verification: Verification, kubelet: KubeletAtStart) -> bool:
     """Is the gate PodLevelResourceManagers on? When no source says, it is as it was for this file's format."""
     return verification.form in ("V2", "V3", "V4") if kubelet.pod_level is None else kubelet.pod_level
 
 
 def _counts_pods(
-    checkpoint: MemoryCheckpoint | CpuCheckpoint, verification: Verification, kubelet: StartingKubelet
+    checkpoint: MemoryCheckpoint | CpuCheckpoint, verification: Verification, kubelet: KubeletAtStart
 ) -> bool:
     """Do pod-level entries count? Kubelets before 1.37 refuse them without their gate, later ones drop them."""
     with_pods = memory_checkpoint.WITH_PODS if isinstance(checkpoint, MemoryCheckpoint) else cpu_checkpoint.WITH_PODS
@@ -188,7 +188,7 @@ def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Check
 
 
 def _findings(
-    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: StartingKubelet
+    checkpoint: Checkpoint, verification: Verification, machine: Machine | None, kubelet: KubeletAtStart
 ) -> Iterator[StateFinding]:
     if isinstance(checkpoint, DeviceCheckpoint):
         yield from _device_findings(verification)
@@ -233,7 +233,7 @@ def _findings(
         yield StateFinding.of("pod-level-charged-again", f"pods with pod-level resources: {pods}", "podEntries")
 
 
-def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: StartingKubelet) -> Iterator[StateFinding]:
+def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: KubeletAtStart) -> Iterator[StateFinding]:
     configured = kubelet.memory_policy if isinstance(checkpoint, MemoryCheckpoint) else kubelet.cpu_policy
     if configured is not None and configured != checkpoint.policy_name:
         message = f"the file is of policy {checkpoint.policy_name!r}, the kubelet's configuration says {configured!r}"
@@ -241,7 +241,7 @@ def _policy_changes(checkpoint: MemoryCheckpoint | CpuCheckpoint, kubelet: Start
 
 
 def _format_findings(
-    verification: Verification, accepted: bool, kubelet: StartingKubelet, pod_level: bool
+    verification: Verification, accepted: bool, kubelet: KubeletAtStart, pod_level: bool
 ) -> Iterator[StateFinding]:
     if not accepted:
         yield StateFinding.of(

@@ -50,7 +50,7 @@ def placements(host: Host, which: str, duration: float | None) -> PlacementList:
         _named(Engine(observer).tick().report, which)
     ticked = observe_whole(observer, MAPPINGS_BUDGET, duration)
     containers, refused = _named(ticked.report, which)
-    admissions = Admissions.of(observer, ticked.snapshot)
+    admissions = PromiseAccounts.of(observer, ticked.snapshot)
     items = [admissions.of_container(one) for one in containers]
     items += [admissions.of_refused(one) for one in refused]
     return PlacementList(items, ticked.report.nodes)
@@ -83,14 +83,14 @@ def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | s
 
 
 @dataclass(frozen=True, slots=True)
-class Admissions:
+class PromiseAccounts:
     """Account of how the kubelet came to its promises."""
 
     intent: Intent
     node: tuple[Setup, NodeState] | str
 
     @classmethod
-    def of(cls, observer: Observer, snapshot: Snapshot) -> Admissions:
+    def of(cls, observer: Observer, snapshot: Snapshot) -> PromiseAccounts:
         """By what the newest tick, which is that of the snapshot, read of the kubelet."""
         return cls(snapshot.intent or Intent(), _node(observer, snapshot))
 

@@ -57,7 +57,7 @@ def run(
     return status
 
 
-def _start(arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> commands.Running:
+def _start(arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> commands.RunningCommand:
     commands.end_if_asked()
     return commands.start(arguments, held.group.path, mask)
 

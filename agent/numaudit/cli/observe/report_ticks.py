@@ -10,7 +10,7 @@ from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId
 
 
-class Ticks:
+class TickSource:
     """Each tick is judged by the one before it, as the agent does; the probes stay loaded."""
 
     def __init__(self, observer: Observer, session: Session) -> None:

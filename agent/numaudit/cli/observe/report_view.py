@@ -13,7 +13,7 @@ from numaudit.report.values import Report
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ReportSelection:
     """Contents of a report that the options of `numaudit report` select."""
 
     which: str | None = None

@@ -12,8 +12,8 @@ from math import ceil
 from typing import Any
 
 from numaudit.cli.exits import EXIT_INTERRUPTED
-from numaudit.cli.observe.report_ticks import Ticks
-from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.report_ticks import TickSource
+from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError, printable
@@ -27,7 +27,7 @@ _HOME, _END_OF_LINE, _REST = "\033[H", "\033[K", "\033[J"
 
 def watch(
     observer: Observer,
-    view: View,
+    view: ReportSelection,
     seconds: float,
     numa_maps_budget: float | None,
     kinds: Collection[ProbeKind[Any]] | None = None,
@@ -40,7 +40,7 @@ def watch(
     drawn, drawn_at = "", ""
     try:
         with observer.open_probes(kinds) as session:
-            ticks = Ticks(observer, session)
+            ticks = TickSource(observer, session)
             while True:
                 headline = f"{_now()}, every {seconds:g} s; Ctrl-C ends it"
                 try:
@@ -67,7 +67,7 @@ class _Frame(io.StringIO):
         return sys.stdout.isatty()
 
 
-def _text(view: View, report: Report) -> str:
+def _text(view: ReportSelection, report: Report) -> str:
     frame = _Frame()
     view.print(report, frame)
     return frame.getvalue()

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from numaudit.api.selection import shown_of
 from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
-from numaudit.cli.observe.report_view import View
+from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
@@ -63,7 +63,7 @@ def run(
     key = os.urandom(_KEY_BYTES) if redact else None
     hide = None if key is None else _hiding(root, key)
     has_all = output in ("wide", "json")
-    view = View(which, namespace, verdict, sort, top, output == "wide", has_all, matrix, hide)
+    view = ReportSelection(which, namespace, verdict, sort, top, output == "wide", has_all, matrix, hide)
     host = options.host(root)
     observer = Observer.of(host)
     kinds = _with_first_touch() if first_touch else None

@@ -63,13 +63,13 @@ def command(
     _require_a_terminal()
     if interval is not None and root is not None:
         raise InputError("--interval measures the running kernel, and --root reads a captured tree: leave out one")
-    from numaudit.cli.observe.report_view import View
+    from numaudit.cli.observe.report_view import ReportSelection
     from numaudit.cli.observe.top_feed import CapturedFeed, LiveFeed
     from numaudit.engine.observer import Observer
     from numaudit.views.top.app import Top
 
     observer = Observer.of(options.host(root))
-    view = View(which, namespace, verdict)
+    view = ReportSelection(which, namespace, verdict)
     feed = LiveFeed(observer, view, interval or _INTERVAL) if root is None else CapturedFeed(observer, view, str(root))
     top = Top(feed, os.uname().nodename, sort, ascii_only=not _shows_unicode())
     try:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from numaudit.cli.manager.explain_work import MAPPINGS_BUDGET, Admissions
-from numaudit.cli.observe.report_ticks import Ticks
-from numaudit.cli.observe.report_view import View
+from numaudit.cli.manager.explain_work import MAPPINGS_BUDGET, PromiseAccounts
+from numaudit.cli.observe.report_ticks import TickSource
+from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.cli.observe.report_work import observe_whole
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.observer import Observer
@@ -17,7 +17,7 @@ from numaudit.errors import NumauditError
 from numaudit.kernel.host import explain
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
-from numaudit.views.top.news import Ended, Failed, Key, News, Opened, TickFigures, find
+from numaudit.views.top.news import Failed, FeedEnded, News, Opened, RowKey, TickFigures, find
 
 _PATIENCE = 5.0
 """Seconds for the last tick, once the screen is closed."""
@@ -34,7 +34,7 @@ class _Asked:
     """The next tick is not to wait for its time."""
     interval: float | None = None
     """A new one; None = it is as it was."""
-    open: Key | None = None
+    open: RowKey | None = None
 
 
 class LiveFeed:
@@ -42,7 +42,7 @@ class LiveFeed:
 
     captured: str | None = None
 
-    def __init__(self, observer: Observer, view: View, interval: float) -> None:
+    def __init__(self, observer: Observer, view: ReportSelection, interval: float) -> None:
         self.interval = interval
         self._observer, self._view = observer, view
         self._asked = _Asked()
@@ -71,7 +71,7 @@ class LiveFeed:
             self._asked.interval = self.interval = seconds
             self._asked.changed.notify()
 
-    def open(self, key: Key | None) -> None:
+    def open(self, key: RowKey | None) -> None:
         with self._asked.changed:
             self._asked.open = key
             self._asked.at_once |= key is not None
@@ -80,15 +80,15 @@ class LiveFeed:
     def _run(self, tell: Callable[[News], None]) -> None:
         try:
             with self._observer.open_probes() as session:
-                ticks = Ticks(self._observer, session)
+                ticks = TickSource(self._observer, session)
                 schedule = Schedule(self.interval, time.monotonic())
                 while not self._asked.stopped:
                     tell(self._tick(ticks))
                     schedule = self._wait(schedule)
         except BaseException as error:  # the screen ends, and whoever started it says why
-            tell(Ended(error))
+            tell(FeedEnded(error))
 
-    def _tick(self, ticks: Ticks) -> News:
+    def _tick(self, ticks: TickSource) -> News:
         """Raises what the first one raises."""
         key = self._asked.open
         one = None if key is None or self._last is None else find(self._last, key)
@@ -103,7 +103,7 @@ class LiveFeed:
                 raise
             return Failed(explain(error))
         self._last = ticked.report
-        return measured if key is None else _opened(measured, key, Admissions.of(self._observer, ticked.snapshot))
+        return measured if key is None else _opened(measured, key, PromiseAccounts.of(self._observer, ticked.snapshot))
 
     def _wait(self, schedule: Schedule) -> Schedule:
         """Until the next tick is due, or asked for; the schedule from then on."""
@@ -127,12 +127,12 @@ class CapturedFeed:
 
     interval = 0.0
 
-    def __init__(self, observer: Observer, view: View, root: str) -> None:
+    def __init__(self, observer: Observer, view: ReportSelection, root: str) -> None:
         self.captured: str | None = root
         self._observer, self._view = observer, view
         self._tell: Callable[[News], None] | None = None
         self._measured: TickFigures | None = None
-        self._admissions: Admissions | None = None
+        self._admissions: PromiseAccounts | None = None
 
     def start(self, tell: Callable[[News], None]) -> None:
         self._tell = tell
@@ -142,12 +142,12 @@ class CapturedFeed:
         try:
             ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None)
             self._measured = _measured(self._view, ticked.report)
-            self._admissions = Admissions.of(self._observer, ticked.snapshot)
+            self._admissions = PromiseAccounts.of(self._observer, ticked.snapshot)
             tell(self._measured)
         except BaseException as error:
-            tell(Ended(error))
+            tell(FeedEnded(error))
 
-    def open(self, key: Key | None) -> None:
+    def open(self, key: RowKey | None) -> None:
         if key is not None and self._tell and self._measured and self._admissions:
             self._tell(_opened(self._measured, key, self._admissions))
 
@@ -161,12 +161,12 @@ class CapturedFeed:
         """It has no probes."""
 
 
-def _measured(view: View, whole: Report) -> TickFigures:
+def _measured(view: ReportSelection, whole: Report) -> TickFigures:
     """Raises InputError when nothing is called as the view says."""
     return TickFigures(whole, view.rows(view.subject(whole)))
 
 
-def _opened(measured: TickFigures, key: Key, admissions: Admissions) -> TickFigures:
+def _opened(measured: TickFigures, key: RowKey, admissions: PromiseAccounts) -> TickFigures:
     """With how the container came to its promise, if a kubelet has a part in it."""
     one = find(measured.report, key)
     of_pod = one is not None and one.pod_uid is not None and one.container is not None

@@ -14,7 +14,7 @@ from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError
 
 if TYPE_CHECKING:
-    from numaudit.config.loading import Flags, Loaded
+    from numaudit.config.loading import FlagSettings, Loaded
 
 
 def settings_options(function: Function) -> Function:
@@ -79,7 +79,7 @@ def check_settings(
 
 def _sources(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
-) -> tuple[Path | None, Mapping[str, str], Flags]:
+) -> tuple[Path | None, Mapping[str, str], FlagSettings]:
     flags = [
         (f"--{path}", path, value) for path, value in (("listen", listen), ("interval", interval)) if value is not None
     ]

@@ -18,7 +18,7 @@ _NARROWS_AT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BudgetStep:
     """One thing to give up."""
 
     name: str
@@ -26,10 +26,14 @@ class Step:
     """None = the watch list is narrowed."""
 
 
-def steps_of(kinds: Iterable[ProbeKind[Any]]) -> tuple[Step, ...]:
+def steps_of(kinds: Iterable[ProbeKind[Any]]) -> tuple[BudgetStep, ...]:
     """In the order in which they are taken: what shows least for its cost goes first."""
-    ranked = [(kind.pause_order, Step(f"{kind.name} off", kind)) for kind in kinds if kind.pause_order is not None]
-    return tuple(step for _, step in sorted([*ranked, (_NARROWS_AT, Step(WATCH_LIST, None))], key=lambda one: one[0]))
+    ranked = [
+        (kind.pause_order, BudgetStep(f"{kind.name} off", kind)) for kind in kinds if kind.pause_order is not None
+    ]
+    return tuple(
+        step for _, step in sorted([*ranked, (_NARROWS_AT, BudgetStep(WATCH_LIST, None))], key=lambda one: one[0])
+    )
 
 
 STEPS = steps_of(KINDS)

@@ -126,7 +126,7 @@ def _unexplained(
 
 
 @dataclass(slots=True)
-class Explained:
+class CauseFinder:
     """Causes for the containers of one snapshot.
 
     Most have the causes of all others with their cpuset, whose value they share as long as the snapshot lives.

@@ -13,24 +13,24 @@ from numaudit.checkpoints.start.findings import (
 from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
 from numaudit.containermanager.pod.names import with_names
 from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
-from numaudit.evaluation.findings.rule import Found, Rule, TickEvidence
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.intent import Intent
 
 _REJECTIONS = "kubelet_admission_rejections_total"
 
 
-def _checkpoint_damaged(evidence: TickEvidence) -> Iterator[Found]:
+def _checkpoint_damaged(evidence: TickEvidence) -> Iterator[RuleResult]:
     for file in evidence.intent.checkpoints:
         if file.problem in ("not understood", "checksum"):
-            yield Found(f"{file.file}: {file.detail or file.problem}")
+            yield RuleResult(f"{file.file}: {file.detail or file.problem}")
 
 
-def _checkpoint_absent(evidence: TickEvidence) -> Iterator[Found]:
+def _checkpoint_absent(evidence: TickEvidence) -> Iterator[RuleResult]:
     for file in evidence.intent.checkpoints:
-        yield from (Found(one.message) for one in file.outlook.findings if one.name == CHECKPOINT_ABSENT)
+        yield from (RuleResult(one.message) for one in file.outlook.findings if one.name == CHECKPOINT_ABSENT)
 
 
-def _restart_unsafe(evidence: TickEvidence) -> Iterator[Found]:
+def _restart_unsafe(evidence: TickEvidence) -> Iterator[RuleResult]:
     """One finding for each cause and file, with all places where it holds; one for a refused configuration."""
     refused, names = False, _pod_names(evidence.intent)
     for file in evidence.intent.checkpoints:
@@ -42,10 +42,10 @@ def _restart_unsafe(evidence: TickEvidence) -> Iterator[Found]:
             first = with_names("; ".join(one.message for one in found[:3]), names)
             more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
             if name != CONFIGURATION_REFUSED:
-                yield Found(f"{file.file}: {name}: {first}{more}", remedy=found[0].remedy)
+                yield RuleResult(f"{file.file}: {name}: {first}{more}", remedy=found[0].remedy)
             elif not refused:
                 refused = True
-                yield Found(f"{name}: {first}", remedy=found[0].remedy)
+                yield RuleResult(f"{name}: {first}", remedy=found[0].remedy)
 
 
 def _pod_names(intent: Intent) -> dict[str, str]:
@@ -53,7 +53,7 @@ def _pod_names(intent: Intent) -> dict[str, str]:
     return {one.pod_uid: f"{one.namespace}/{one.pod}" for one in intent.containers if one.namespace and one.pod}
 
 
-def _refusals_missed(evidence: TickEvidence) -> Iterator[Found]:
+def _refusals_missed(evidence: TickEvidence) -> Iterator[RuleResult]:
     """The kubelet counted more refused pods than its log shows.
 
     Of its counters only this one can be compared: the others count restored pods, other QoS
@@ -73,21 +73,21 @@ def _refusals_missed(evidence: TickEvidence) -> Iterator[Found]:
             text = (
                 f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, its log shows {logged}"
             )
-            yield Found(text)
+            yield RuleResult(text)
 
 
-def _restart_refuses_pods(evidence: TickEvidence) -> Iterator[Found]:
+def _restart_refuses_pods(evidence: TickEvidence) -> Iterator[RuleResult]:
     """Of a restart that the kubelet survives; `restart-unsafe` is about the others."""
     for one in evidence.intent.forecasts:
         if one.starts != "no" and one.refused:
             named = ", ".join(f"{pod.namespace}/{pod.pod}" for pod in one.refused[:3])
             more = f" and {len(one.refused) - 3} more" if len(one.refused) > 3 else ""
             what = "reboot of the node" if one.reboot else "restart of the kubelet"
-            yield Found(f"a {what} would refuse {named}{more}: {one.refused[0].reason}: {one.refused[0].message}")
+            yield RuleResult(f"a {what} would refuse {named}{more}: {one.refused[0].reason}: {one.refused[0].message}")
 
 
-def _sources_disagree(evidence: TickEvidence) -> Iterator[Found]:
-    return map(Found, evidence.intent.conflicts)
+def _sources_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
+    return map(RuleResult, evidence.intent.conflicts)
 
 
 RULES = (

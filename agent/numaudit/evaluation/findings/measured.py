@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaudit.evaluation.findings.rule import Found, Rule, TickEvidence
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 
 
-def _cannot_heal(evidence: TickEvidence) -> Iterator[Found]:
+def _cannot_heal(evidence: TickEvidence) -> Iterator[RuleResult]:
     """Memory is used from another node, NUMA balancing wants to bring it home, and cannot."""
     snapshot = evidence.snapshot
     for one in snapshot.containers:
@@ -18,10 +18,10 @@ def _cannot_heal(evidence: TickEvidence) -> Iterator[Found]:
         text = f"NUMA balancing could not bring {failed} pages to the node where they are used; it moved {moved}"
         allowed = snapshot.allowed.get(one.id)
         nodes = None if allowed is None else allowed.nodes
-        yield Found(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)
+        yield RuleResult(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)
 
 
-def _over_budget(evidence: TickEvidence) -> Iterator[Found]:
+def _over_budget(evidence: TickEvidence) -> Iterator[RuleResult]:
     """The probes used more CPU time than their limit, so some of them are paused."""
     overhead = evidence.snapshot.overhead
     if overhead is not None and overhead.steps:
@@ -31,7 +31,7 @@ def _over_budget(evidence: TickEvidence) -> Iterator[Found]:
         )
         if overhead.coverage is not None:
             text += f"; {overhead.coverage:.0%} of the containers are watched at a time"
-        yield Found(text)
+        yield RuleResult(text)
 
 
 RULES = (

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from numaudit.evaluation.causes import remedies
-from numaudit.evaluation.findings.rule import Found, Rule, TickEvidence
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, NodeMemory
 from numaudit.topology.nodeset import NodeSet
@@ -19,7 +19,7 @@ _OF_A_COMMAND = (
 """Remedy where `numaudit run` chose both."""
 
 
-def _stale(evidence: TickEvidence) -> Iterator[Found]:
+def _stale(evidence: TickEvidence) -> Iterator[RuleResult]:
     for one in evidence.intent.containers:
         if one.is_stale and one.promise.memory:
             size = sum(block.size for block in one.promise.memory)
@@ -37,7 +37,7 @@ def _stale(evidence: TickEvidence) -> Iterator[Found]:
             )
 
 
-def _cpu_memory_disagree(evidence: TickEvidence) -> Iterator[Found]:
+def _cpu_memory_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
     for one in _alive(evidence.intent):
         memory, cpus = one.promise.memory_nodes, one.promise.cpus
         if not memory or not cpus:
@@ -54,7 +54,7 @@ def _remedy(intent: Intent) -> str | None:
     return remedies.of_parts_that_are_apart(intent) or (None if intent.promised_by == "kubelet" else _OF_A_COMMAND)
 
 
-def _device_remote(evidence: TickEvidence) -> Iterator[Found]:
+def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
     for one in _alive(evidence.intent):
         memory = one.promise.memory_nodes
         for devices in one.promise.devices or ():
@@ -68,7 +68,7 @@ def _device_remote(evidence: TickEvidence) -> Iterator[Found]:
                 yield _of(one, text, devices.nodes)._replace(remedy=apart)
 
 
-def _oom_risk(evidence: TickEvidence) -> Iterator[Found]:
+def _oom_risk(evidence: TickEvidence) -> Iterator[RuleResult]:
     """Promised but not yet resident memory that free and reclaimable pages of its nodes cannot give.
 
     All promises within a set of nodes draw on the same pages, so they are added up for each set.
@@ -127,8 +127,8 @@ def _alive(intent: Intent) -> Iterator[ContainerIntent]:
     return (one for one in intent.containers if not one.is_stale and not one.has_ended)
 
 
-def _of(one: ContainerIntent, text: str, nodes: NodeSet | None = None) -> Found:
-    return Found(
+def _of(one: ContainerIntent, text: str, nodes: NodeSet | None = None) -> RuleResult:
+    return RuleResult(
         text,
         container_id=one.cgroups[0] if len(one.cgroups) == 1 else None,
         pod_uid=one.pod_uid,

@@ -49,7 +49,7 @@ class TickEvidence:
     """Measurements of containers lately."""
 
 
-class Found(NamedTuple):
+class RuleResult(NamedTuple):
     """One result of a rule."""
 
     message: str
@@ -70,7 +70,7 @@ class Rule:
     name: str
     severity: Severity
     remedy: str
-    find: Callable[[TickEvidence], Iterable[Found]]
+    find: Callable[[TickEvidence], Iterable[RuleResult]]
 
     def findings(self, evidence: TickEvidence) -> Iterator[Finding]:
         for one in self.find(evidence):

@@ -12,11 +12,11 @@ from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import ContainerId, Snapshot
 
-Pair = tuple[int, int | None, bool]
+AccessPair = tuple[int, int | None, bool]
 """The CPU's node, the page's node, and whether the use was remote. None = on another node than the CPU's; the processor
 does not say which."""
-NO_PAIRS: Mapping[Pair, float] = {}
-EMPTY: Window[Pair] = Window()
+NO_PAIRS: Mapping[AccessPair, float] = {}
+EMPTY: Window[AccessPair] = Window()
 
 
 class AccessEvidence(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Said(Struct, frozen=True):
 
     access: Access | None
     """None = it has nothing to say of this container."""
-    window: Window[Pair] = EMPTY
+    window: Window[AccessPair] = EMPTY
 
 
 class AccessSource(Protocol):
@@ -51,10 +51,10 @@ class AccessSource(Protocol):
         """False: it was not measured in this tick, so it says nothing of any container, and forgets nothing."""
         ...
 
-    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
         """Asked only in a tick in which it runs. `window`: what it remembers from the ticks before."""
 
 
-def remote_of(pairs: Mapping[Pair, float]) -> float:
+def remote_of(pairs: Mapping[AccessPair, float]) -> float:
     """The remote part of a sum."""
     return sum(amount for (_, _, is_remote), amount in pairs.items() if is_remote)

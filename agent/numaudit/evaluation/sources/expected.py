@@ -5,7 +5,7 @@ from __future__ import annotations
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.causes.shared_memory import used_bytes
 from numaudit.evaluation.rates import expected_remote_ratio
-from numaudit.evaluation.sources.base import AccessEvidence, Pair, Said
+from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, Said
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
@@ -18,7 +18,7 @@ class Expected:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.cpu_time is not None
 
-    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
         """Nothing where residence is not known."""
         snapshot, container = evidence.snapshot, evidence.container
         resident = snapshot.residency.get(container)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.rates import increase
-from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, Pair, Said, remote_of
+from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, Said, remote_of
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ class FirstTouch:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.first_touch is not None
 
-    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
         """A tick whose predecessor did not sample adds nothing, and the window goes on."""
         now, before = evidence.snapshot, evidence.before
         added, container = NO_PAIRS, evidence.container
@@ -43,13 +43,13 @@ class FirstTouch:
 
 def _pairs(
     now: Mapping[tuple[int, int | None], int], before: Mapping[tuple[int, int | None], int] | None
-) -> Mapping[Pair, float]:
+) -> Mapping[AccessPair, float]:
     """Remote are pages on another node than that of the CPU which first used them."""
     known = ((cpu, page, count) for (cpu, page), count in increase(now, before).items() if page is not None)
     return {(cpu, page, cpu != page): count for cpu, page, count in known}
 
 
-def _share(window: Window[Pair], least: int) -> Access:
+def _share(window: Window[AccessPair], least: int) -> Access:
     total, remote = window.total, remote_of(window.amounts)
     age = window.age if total else None
     if total >= least:

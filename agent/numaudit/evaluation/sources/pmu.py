@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
-from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, Pair, Said, remote_of
+from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, Said, remote_of
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
@@ -21,7 +21,7 @@ class Pmu:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.pmu is not None
 
-    def say(self, evidence: AccessEvidence, window: Window[Pair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
         """Nothing where it was not counted in both ticks, or the container has not run."""
         now = _counted_now(evidence)
         if now is None:
@@ -38,13 +38,13 @@ def _counted_now(evidence: AccessEvidence) -> CountedNow | None:
     return counted_now(now, None if before is None or before.pmu is None else before.pmu.get(evidence.container))
 
 
-def _pairs(counted: CountedNow) -> Mapping[Pair, float]:
+def _pairs(counted: CountedNow) -> Mapping[AccessPair, float]:
     if counted.missing is not None:
         return NO_PAIRS
     return {(node, None if is_remote else node, is_remote): n for (node, is_remote), n in counted.accesses.items()}
 
 
-def _share(window: Window[Pair], now: CountedNow) -> Access:
+def _share(window: Window[AccessPair], now: CountedNow) -> Access:
     total, remote = window.total, remote_of(window.amounts)
     basis = now.basis
     said = Counted(round(total), round(remote), basis.unit, basis.set, basis.includes_prefetch, now.is_multiplexed)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from numaudit.evaluation.access import Access, Source
-from numaudit.evaluation.sources.base import EMPTY, AccessEvidence, AccessSource, Pair
+from numaudit.evaluation.sources.base import EMPTY, AccessEvidence, AccessPair, AccessSource
 from numaudit.evaluation.sources.expected import Expected
 from numaudit.evaluation.sources.first_touch import FirstTouch
 from numaudit.evaluation.sources.hint_faults import HintFaults
@@ -18,7 +18,7 @@ from numaudit.snapshot import Snapshot
 SOURCES: Sequence[AccessSource] = (Pmu(), HintFaults(), FirstTouch(), Expected())
 """A new source is its module and an entry here."""
 
-Windows = Mapping[Source, Window[Pair]]
+Windows = Mapping[Source, Window[AccessPair]]
 """State of each source."""
 
 

@@ -17,7 +17,7 @@ _LINE = re.compile(r"^((?:numa_(?:huge_)?pte_|numa_hint_faults|numa_pages_migrat
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class NumaBalancingMode:
     """kernel.numa_balancing."""
 
     flags: int
@@ -32,7 +32,7 @@ class Mode:
         return bool(self.flags & _NORMAL)
 
 
-def read_mode(host: Host) -> Mode | None:
+def read_mode(host: Host) -> NumaBalancingMode | None:
     """The mode now; None when this kernel has no NUMA balancing. Raises OSError, ParseError."""
     try:
         text = read_text(host.proc / "sys/kernel/numa_balancing").strip()
@@ -40,7 +40,7 @@ def read_mode(host: Host) -> Mode | None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise ParseError(f"kernel.numa_balancing is {text[:40]!r}, not a number")
-    return Mode(int(text))
+    return NumaBalancingMode(int(text))
 
 
 def read_vmstat(host: Host) -> dict[str, int]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host, read_text
 
-BytesByNode = dict[int, int]
+SumsByNode = dict[int, int]
 _Key = TypeVar("_Key", str, int)
 
 # A policy ends where the first field starts: a bare word of the kernel's or name=value. The policy
@@ -31,14 +31,14 @@ _DEFAULT_PAGE = 4096
 
 
 @dataclass(slots=True)
-class MappedBytes:
+class MappingSums:
     """Sums over mappings, in bytes by node. A page that several processes map counts for each."""
 
-    by_kind: dict[str, BytesByNode] = field(default_factory=dict)
+    by_kind: dict[str, SumsByNode] = field(default_factory=dict)
     """anon, heap, stack, file, shmem, hugetlb. A file mapping's private copies count as file."""
-    by_policy: dict[str, BytesByNode] = field(default_factory=dict)
+    by_policy: dict[str, SumsByNode] = field(default_factory=dict)
     """As printed: default, bind:1, prefer:0, interleave:0-3, local, ..."""
-    by_page_size: dict[int, BytesByNode] = field(default_factory=dict)
+    by_page_size: dict[int, SumsByNode] = field(default_factory=dict)
     unsampled: dict[str, int] = field(default_factory=dict)
     """Bytes that NUMA balancing never samples, by `Mapping.unsampled`."""
 
@@ -61,7 +61,7 @@ class Mapping(Struct, frozen=True):
     policy: str
     kind: str
     page_size: int
-    bytes_by_node: BytesByNode
+    bytes_by_node: SumsByNode
     file: str | None = None
     """As printed, with octal escapes; shared memory without a name has one that the kernel makes up."""
 
@@ -137,6 +137,6 @@ def _kind(words: list[str]) -> str:
     return "anon"
 
 
-def _add(sums: dict[_Key, BytesByNode], key: _Key, node: int, size: int) -> None:
+def _add(sums: dict[_Key, SumsByNode], key: _Key, node: int, size: int) -> None:
     by_node = sums.setdefault(key, {})
     by_node[node] = by_node.get(node, 0) + size

@@ -28,7 +28,7 @@ _decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 @dataclass(slots=True)
-class Rows:
+class NumaStatReader:
     """Reads some rows of many texts of one kernel, which differ in their numbers only.
 
     The first text is taken apart; its layout (order of rows, nodes) makes a pattern that fits those of all other
@@ -122,12 +122,12 @@ def _at(places: Sequence[int]) -> Callable[[Sequence[int]], Iterable[int]]:
 
 
 _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
-_V2 = Rows(("anon", "file", "shmem"), ("hugetlb", "file_mapped"), _KERNEL_ROWS)
+_V2 = NumaStatReader(("anon", "file", "shmem"), ("hugetlb", "file_mapped"), _KERNEL_ROWS)
 ROWS_V2 = (*_V2.required, *_V2.optional, *_V2.summed)
 """Of memory.numa_stat, those that `resident_v2` uses."""
-_V1 = Rows(("hierarchical_anon", "hierarchical_file", "hierarchical_unevictable"))
-_HUGETLB_V2 = Rows(("total",))
-_HUGETLB_V1 = Rows(("hierarchical_total",))
+_V1 = NumaStatReader(("hierarchical_anon", "hierarchical_file", "hierarchical_unevictable"))
+_HUGETLB_V2 = NumaStatReader(("total",))
+_HUGETLB_V1 = NumaStatReader(("hierarchical_total",))
 
 
 def parse(text: str, rows: tuple[str, ...]) -> dict[str, BytesByNode]:

@@ -54,7 +54,7 @@ class MapInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class MapEntries:
     """Some entries of a map: `count` keys and, in the same order, their values, as the kernel packs them."""
 
     keys: bytes
@@ -82,7 +82,7 @@ class Map:
         cpus = count_possible_cpus(host) if info.is_per_cpu else 1
         return cls(descriptor, info, info.stride(cpus), cpus)
 
-    def read(self) -> Iterator[Entries]:
+    def read(self) -> Iterator[MapEntries]:
         """All entries, in chunks; values keep changing during the read. Raises OSError.
 
         An entry that exists throughout comes exactly once; one that is added or deleted during the read may be missing.
@@ -154,7 +154,7 @@ class Map:
             key = bytes(following)
             yield key
 
-    def _read_batches(self) -> Iterator[Entries]:
+    def _read_batches(self) -> Iterator[MapEntries]:
         capacity = min(self.info.max_entries, max(_SMALLEST_CHUNK, _CHUNK // self.stride))
         position: bytearray | None = None
         while True:
@@ -173,12 +173,12 @@ class Map:
                     raise
                 capacity *= 2  # one hash bucket holds more than fits
                 continue
-            yield Entries(bytes(keys[: count * self.info.key_size]), bytes(values[: count * self.stride]), count)
+            yield MapEntries(bytes(keys[: count * self.info.key_size]), bytes(values[: count * self.stride]), count)
             if finished:
                 return
             position = reached
 
-    def _read_one_by_one(self) -> Entries:
+    def _read_one_by_one(self) -> MapEntries:
         found: dict[bytes, bytes] = {}
         for key in self._walk():
             if key in found and len(found) >= self.info.max_entries:
@@ -186,7 +186,7 @@ class Map:
             value = self.lookup(key)
             if value is not None:
                 found[key] = value
-        return Entries(b"".join(found), b"".join(found.values()), len(found))
+        return MapEntries(b"".join(found), b"".join(found.values()), len(found))
 
     def _element(self, command: Command, key: bytes | None, value: bytearray | None) -> None:
         if key is not None and len(key) != self.info.key_size:

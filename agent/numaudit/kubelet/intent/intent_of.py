@@ -9,7 +9,7 @@ from msgspec import structs
 
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.checkpoints.start.outlook import StartingKubelet
+from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.errors import InputError, Unavailable
@@ -155,7 +155,7 @@ def _forecasts(
     machine: Machine | None,
     files: Mapping[CheckpointKind, CheckpointFile],
     pods: tuple[Pod, ...] | None,
-    kubelet: StartingKubelet,
+    kubelet: KubeletAtStart,
     outlooks: Mapping[CheckpointKind, StartOutlook],
 ) -> tuple[Forecast, ...]:
     """Of a restart and of a reboot; none where too little is known."""

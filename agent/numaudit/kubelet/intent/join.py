@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from numaudit.intent import ContainerIntent, HintRecord, PodContainer, PodFacts, Promise, Rejection
 from numaudit.kubelet.intent import promises
-from numaudit.kubelet.intent.promises import Checkpoints, Key, Others
+from numaudit.kubelet.intent.promises import Checkpoints, ContainerKey, Others
 from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.snapshot import Container
@@ -46,7 +46,7 @@ def complete(containers: Sequence[Container], pods: Pods | None) -> tuple[Contai
     return tuple([replace(one, kind="sandbox") if one.id in sandboxes else one for one in named])
 
 
-def _sandboxes(named: Iterable[Container], pods: Pods, names: Mapping[str, Key | None]) -> set[int]:
+def _sandboxes(named: Iterable[Container], pods: Pods, names: Mapping[str, ContainerKey | None]) -> set[int]:
     """The one cgroup left over in a pod whose other containers all run in cgroups of their own, or ended.
 
     A pod's status never names its sandbox. While a container waits or restarts, more could be left over.
@@ -67,7 +67,7 @@ def _sandboxes(named: Iterable[Container], pods: Pods, names: Mapping[str, Key |
     return found
 
 
-def _complete(one: Container, pods: Pods, names: Mapping[str, Key | None]) -> Container:
+def _complete(one: Container, pods: Pods, names: Mapping[str, ContainerKey | None]) -> Container:
     pod = None if one.pod_uid is None else pods.get(one.pod_uid)
     if pod is None:
         return one
@@ -78,9 +78,9 @@ def _complete(one: Container, pods: Pods, names: Mapping[str, Key | None]) -> Co
     return replace(one, namespace=pod.namespace, pod=pod.name, name=name, qos=pod.qos or one.qos)
 
 
-def _names_by_id(pods: Pods) -> dict[str, Key | None]:
+def _names_by_id(pods: Pods) -> dict[str, ContainerKey | None]:
     """Container id -> pod UID and name; None for an id that two containers claim."""
-    names: dict[str, Key | None] = {}
+    names: dict[str, ContainerKey | None] = {}
     for pod in pods.values():
         for container in pod.containers:
             key = (pod.uid, container.name)
@@ -105,7 +105,7 @@ def join(
     `cgroups_are_settled`: the checkpoints were written long enough ago that every pod in them has its cgroup.
     """
     uids = _uids_by_name(pods or {}, containers)
-    cgroups: dict[Key, list[int]] = {}
+    cgroups: dict[ContainerKey, list[int]] = {}
     for one in containers:
         if one.kind == "container" and one.pod_uid is not None and one.name is not None:
             cgroups.setdefault((one.pod_uid, one.name), []).append(one.id)
@@ -182,8 +182,10 @@ def _uids_by_name(pods: Pods, containers: Sequence[Container]) -> dict[_PodName,
     return uids
 
 
-def _resources_by_key(resources: Iterable[PodResources], uids: Mapping[_PodName, str | None]) -> dict[Key, Promise]:
-    found: dict[Key, Promise] = {}
+def _resources_by_key(
+    resources: Iterable[PodResources], uids: Mapping[_PodName, str | None]
+) -> dict[ContainerKey, Promise]:
+    found: dict[ContainerKey, Promise] = {}
     for pod in resources:
         uid = uids.get((pod.namespace, pod.name))
         if uid is not None:
@@ -202,7 +204,7 @@ def _with_uid(record: HintRecord, pods: Pods, uids: Mapping[_PodName, str | None
     return replace(record, pod_uid=uid)
 
 
-def _hints_by_key(hints: Iterable[HintRecord]) -> dict[Key, HintRecord]:
+def _hints_by_key(hints: Iterable[HintRecord]) -> dict[ContainerKey, HintRecord]:
     """The newest record of each container; of a whole pod under the name ""."""
     return {(one.pod_uid, one.container or ""): one for one in hints if one.pod_uid is not None}
 
@@ -216,7 +218,7 @@ def _logged_nodes(record: HintRecord | None, part: PodContainer | None) -> NodeS
 
 
 def _is_stale(
-    key: Key, pod: PodFacts | None, part: PodContainer | None, living: set[str], all_seen: bool
+    key: ContainerKey, pod: PodFacts | None, part: PodContainer | None, living: set[str], all_seen: bool
 ) -> bool | None:
     if pod is not None:
         return True if pod.has_ended else part is None and all_seen

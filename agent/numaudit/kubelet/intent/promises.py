@@ -17,7 +17,7 @@ from numaudit.intent import Promise, PromisedDevices, devices_by_nodes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import exact
 
-Key = tuple[str, str]
+ContainerKey = tuple[str, str]
 """Pod UID, container name."""
 
 Value = TypeVar("Value")
@@ -33,18 +33,18 @@ class Checkpoints:
     known to be nothing.
     """
 
-    memory: Mapping[Key, tuple[Block, ...]] | None = None
+    memory: Mapping[ContainerKey, tuple[Block, ...]] | None = None
     memory_is_current: bool = False
-    cpus: Mapping[Key, CpuSet] | None = None
+    cpus: Mapping[ContainerKey, CpuSet] | None = None
     cpus_are_current: bool = False
-    devices: Mapping[Key, tuple[PromisedDevices, ...]] | None = None
+    devices: Mapping[ContainerKey, tuple[PromisedDevices, ...]] | None = None
     devices_are_current: bool = False
     memory_policy: str | None = None
     shared_cpus: CpuSet = CpuSet()
     """The shared pool by the CPU Manager's checkpoint."""
 
     @property
-    def keys(self) -> set[Key]:
+    def keys(self) -> set[ContainerKey]:
         """All containers that some checkpoint has."""
         return {*(self.memory or ()), *(self.cpus or ()), *(self.devices or ())}
 
@@ -79,7 +79,7 @@ class Others:
     """The nodes of its memory by the kubelet's log; empty = the log does not say."""
 
 
-def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
+def promise(key: ContainerKey, checkpoints: Checkpoints, others: Others) -> Promise:
     """Promise of one container. The checkpoints come first; an entry that they lack may be known elsewhere."""
     resources = others.resources or _NOTHING
     memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, (), resources.memory)
@@ -92,7 +92,7 @@ def promise(key: Key, checkpoints: Checkpoints, others: Others) -> Promise:
     )
 
 
-def conflict(who: tuple[str | None, ...], key: Key, checkpoints: Checkpoints, others: Others) -> str | None:
+def conflict(who: tuple[str | None, ...], key: ContainerKey, checkpoints: Checkpoints, others: Others) -> str | None:
     """Describe the contradiction between two sources about this container; a source without a value contradicts too."""
     resources = others.resources or _NOTHING
     memory = _held(checkpoints.memory, checkpoints.memory_is_current, key, ())
@@ -127,7 +127,7 @@ def _exclusive(cpus: CpuSet | None, checkpoints: Checkpoints) -> CpuSet | None:
     return CpuSet() if cpus is not None and cpus <= checkpoints.shared_cpus else cpus
 
 
-def _held(found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value) -> Value | None:
+def _held(found: Mapping[ContainerKey, Value] | None, current: bool, key: ContainerKey, nothing: Value) -> Value | None:
     """By the checkpoint alone. None = not known, `nothing` = it is known to have no entry."""
     if found is None:
         return None
@@ -135,26 +135,30 @@ def _held(found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: V
 
 
 def _known(
-    found: Mapping[Key, Value] | None, current: bool, key: Key, nothing: Value, elsewhere: Value | None
+    found: Mapping[ContainerKey, Value] | None,
+    current: bool,
+    key: ContainerKey,
+    nothing: Value,
+    elsewhere: Value | None,
 ) -> Value | None:
     held = _held(found, current, key, nothing)
     return held if held or (held is not None and not elsewhere) else elsewhere
 
 
-def _memory(checkpoint: MemoryCheckpoint) -> dict[Key, tuple[Block, ...]]:
+def _memory(checkpoint: MemoryCheckpoint) -> dict[ContainerKey, tuple[Block, ...]]:
     entries = checkpoint.state.entries
     return {(uid, name): tuple(blocks) for uid, held in entries.items() for name, blocks in held.items()}
 
 
-def _cpus(checkpoint: CpuCheckpoint) -> dict[Key, CpuSet] | None:
+def _cpus(checkpoint: CpuCheckpoint) -> dict[ContainerKey, CpuSet] | None:
     if checkpoint.entries_by_id:
         # From before Kubernetes 1.18: container ids instead of pods and names.
         return None
     return {(uid, name): cpus for uid, held in checkpoint.state.entries.items() for name, cpus in held.items()}
 
 
-def _devices(checkpoint: DeviceCheckpoint) -> dict[Key, tuple[PromisedDevices, ...]]:
-    found: dict[Key, tuple[PromisedDevices, ...]] = {}
+def _devices(checkpoint: DeviceCheckpoint) -> dict[ContainerKey, tuple[PromisedDevices, ...]]:
+    found: dict[ContainerKey, tuple[PromisedDevices, ...]] = {}
     for entry in checkpoint.entries or ():
         by_node = entry.device_ids
         if not isinstance(by_node, Mapping):

@@ -22,7 +22,7 @@ _SETS = {"cpus", "memory_nodes"}
 _OF_A_RECORD = ("best", "merged", "regenerated", *_SETS, "allocate_error")
 """Fields of a Step that a HintRecord has, too."""
 
-_Key = tuple[str, str, str | None]
+_AdmissionKey = tuple[str, str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LogFacts:
     """The newest admission of each container or pod, and instead of a repeated one the first of that pod."""
     rejections: Mapping[str, Rejection] = field(default_factory=dict)
     """By pod UID."""
-    topology: log.TopologyManager | None = None
+    topology: log.TopologyManagerSettings | None = None
     version: str | None = None
     start_error: str | None = None
     """Reason why the kubelet's newest start failed."""
@@ -47,17 +47,17 @@ class Admissions:
 
     rejections: dict[str, Rejection] = field(default_factory=dict)
     """By pod UID."""
-    topology: log.TopologyManager | None = None
+    topology: log.TopologyManagerSettings | None = None
     version: str | None = None
     start_error: str | None = None
     """Reason why the kubelet's newest start failed."""
     denials: Counter[str] | None = None
     """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
-    _records: dict[_Key, HintRecord] = field(default_factory=dict)
-    _newest: dict[tuple[str, str], _Key] = field(default_factory=dict)
-    _replaced: dict[_Key, HintRecord] = field(default_factory=dict)
+    _records: dict[_AdmissionKey, HintRecord] = field(default_factory=dict)
+    _newest: dict[tuple[str, str], _AdmissionKey] = field(default_factory=dict)
+    _replaced: dict[_AdmissionKey, HintRecord] = field(default_factory=dict)
     """The record before the newest one."""
-    _first: dict[_Key, HintRecord] = field(default_factory=dict)
+    _first: dict[_AdmissionKey, HintRecord] = field(default_factory=dict)
     """The record that decided, where the newest one is regenerated."""
     _facts: LogFacts | None = None
 
@@ -75,22 +75,22 @@ class Admissions:
         """The newest admission of each container or pod, and instead of a repeated one the first of that pod."""
         return tuple([self._first.get(key, record) for key, record in self._records.items()])
 
-    def add(self, event: log.Event) -> None:
+    def add(self, event: log.LogEvent) -> None:
         """Take in the next event, in the order of the log."""
         self._facts = None
         match event:
-            case log.TopologyManager():
+            case log.TopologyManagerSettings():
                 self.topology, self.start_error = event, None
                 self.denials = Counter()
-            case log.Version():
+            case log.LoggedVersion():
                 self.version = event.version
-            case log.StartRefused():
+            case log.StartFailure():
                 self.start_error = event.error
             case log.Hints():
                 self._hints(event)
             case log.Denied():
                 self._denied(event)
-            case log.Step():
+            case log.AdmissionStep():
                 self._step(event)
 
     def _hints(self, event: log.Hints) -> None:
@@ -103,13 +103,13 @@ class Admissions:
             record = HintRecord(who.namespace, who.pod, who.container, who.pod_uid, event.at)
         self._keep(key, replace(record, providers=(*record.providers, event.hints)))
 
-    def _set_aside(self, key: _Key) -> None:
+    def _set_aside(self, key: _AdmissionKey) -> None:
         record = self._first.pop(key, None) or self._records.get(key)
         self._replaced.pop(key, None)
         if record is not None:
             self._replaced[key] = record
 
-    def _step(self, step: log.Step) -> None:
+    def _step(self, step: log.AdmissionStep) -> None:
         record = self._find(step.subject)
         if record is None:
             return
@@ -152,7 +152,7 @@ class Admissions:
                 return record
         return None
 
-    def _keep(self, key: _Key, record: HintRecord) -> None:
+    def _keep(self, key: _AdmissionKey, record: HintRecord) -> None:
         self._records.pop(key, None)
         self._records[key] = record
         self._newest[key[:2]] = key

@@ -19,7 +19,7 @@ from numaudit.errors import InputError, ParseError
 from numaudit.intent import KubeletConfig
 from numaudit.yaml_values import YamlLimits
 
-Document = Mapping[str, object]
+ConfigDocument = Mapping[str, object]
 
 LIMITS = YamlLimits(1 << 20, 20_000, 20)
 """A configuration has some hundred settings, and a list of reserved memory with a few entries for each node."""
@@ -62,17 +62,17 @@ _KNOWN = frozenset([*_TEXTS, *_NUMBERS, *_MAPS, *_PATHS, *_OTHERS])
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class KubeletFlags:
     """Flags of the kubelet that numaudit uses."""
 
-    fields: Document = field(default_factory=dict)
+    fields: ConfigDocument = field(default_factory=dict)
     """As fields of a KubeletConfiguration."""
     config: str | None = None
     config_dir: str | None = None
     root_dir: str | None = None
 
 
-def read_flags(arguments: Sequence[str]) -> Flags:
+def read_flags(arguments: Sequence[str]) -> KubeletFlags:
     """The command line without the program's name. Flags of other subjects are passed over.
 
     Raises ParseError for a value that the kubelet would refuse.
@@ -91,7 +91,7 @@ def read_flags(arguments: Sequence[str]) -> Flags:
     if "reserved-memory" in given:
         fields["reservedMemory"] = _reserved_memory(given["reserved-memory"])
     config, config_dir, root_dir = (given[flag][-1] if flag in given else None for flag in _PATHS)
-    return Flags(fields, config, config_dir, root_dir)
+    return KubeletFlags(fields, config, config_dir, root_dir)
 
 
 def known_flags(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _reserved_memory(values: Sequence[str]) -> list[dict[str, object]]:
     ]
 
 
-def parse_file(body: bytes, name: str) -> Document:
+def parse_file(body: bytes, name: str) -> ConfigDocument:
     """A KubeletConfiguration in YAML or JSON, or a part of one. Raises ParseError that names the file."""
     try:
         document = yaml_values.read(body, name, LIMITS)
@@ -168,7 +168,7 @@ def parse_file(body: bytes, name: str) -> Document:
     return document
 
 
-def parse_configz(body: bytes) -> Document:
+def parse_configz(body: bytes) -> ConfigDocument:
     """The kubelet's answer to /configz: what is in force, defaults included. Raises ParseError."""
     if len(body) > LIMITS.size or sum(map(body.count, _BEGINNINGS)) > LIMITS.values:
         raise ParseError(f"larger than {LIMITS.size} bytes or {LIMITS.values} values, which no configuration has")
@@ -182,9 +182,9 @@ def parse_configz(body: bytes) -> Document:
     return config
 
 
-def merge(files: Sequence[Document], flags: Document) -> Document:
+def merge(files: Sequence[ConfigDocument], flags: ConfigDocument) -> ConfigDocument:
     """The configuration in force: the file, its drop-in files, the flags."""
-    document: Document = {}
+    document: ConfigDocument = {}
     for one in files:
         document = _patch(document, one)
     gates = document.get("featureGates")
@@ -195,7 +195,7 @@ def merge(files: Sequence[Document], flags: Document) -> Document:
     return merged
 
 
-def _patch(document: Document, patch: Document) -> Document:
+def _patch(document: ConfigDocument, patch: ConfigDocument) -> ConfigDocument:
     """Maps are merged, lists and plain values replaced, null takes away."""
     merged = dict(document)
     for key, value in patch.items():
@@ -209,7 +209,7 @@ def _patch(document: Document, patch: Document) -> Document:
     return merged
 
 
-def settle(document: Document, flags: Document, origin: str) -> KubeletConfig:
+def settle(document: ConfigDocument, flags: ConfigDocument, origin: str) -> KubeletConfig:
     """The settings of a configuration in force. `origin`: where it came from when not from a flag."""
     found: dict[str, str] = {}
     origins: dict[str, str] = {}

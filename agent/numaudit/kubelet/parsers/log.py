@@ -43,7 +43,7 @@ class Hints:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AdmissionStep:
     """A step of an admission. None = its line does not say; some say only the pod's UID."""
 
     at: float | None
@@ -74,7 +74,7 @@ class Denied:
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyManager:
+class TopologyManagerSettings:
     """The kubelet started; these are the Topology Manager's settings."""
 
     at: float | None
@@ -83,7 +83,7 @@ class TopologyManager:
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class LoggedVersion:
     """The kubelet's version, v1.36.2."""
 
     at: float | None
@@ -91,17 +91,17 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
-class StartRefused:
+class StartFailure:
     """The kubelet gave up at its start; this is why."""
 
     at: float | None
     error: str
 
 
-Event = Hints | Step | Denied | TopologyManager | Version | StartRefused
+LogEvent = Hints | AdmissionStep | Denied | TopologyManagerSettings | LoggedVersion | StartFailure
 
 
-def parse(line: str, *, until: datetime, at: float | None = None) -> Event | None:
+def parse(line: str, *, until: datetime, at: float | None = None) -> LogEvent | None:
     """Parse a line; None for one that does not concern an admission.
 
     `at` and `until` are those of `klog.parse`. Raises ParseError when the message is a known one and its
@@ -111,7 +111,7 @@ def parse(line: str, *, until: datetime, at: float | None = None) -> Event | Non
     return None if entry is None else _EVENTS[entry.message](entry.at, entry.fields)
 
 
-def in_utc(line: str, event: Event) -> str:
+def in_utc(line: str, event: LogEvent) -> str:
     """The line that gave this event, with klog's time in UTC, as a captured log has it."""
     return line if event.at is None else klog.in_utc(line, event.at)
 
@@ -167,60 +167,60 @@ def _interned(mask: int | None, preferred: bool) -> TopologyHint:
     return TopologyHint(None if mask is None else NodeSet(mask), preferred)
 
 
-def _topology_affinity(at: float | None, fields: Fields) -> Event:
+def _topology_affinity(at: float | None, fields: Fields) -> LogEvent:
     # The CPU Manager logs the same message with another field; its line has the UID.
     if "bestHint" in fields:
         _hint(fields["bestHint"])
-        return Step(at, _subject(fields), merged=True)
-    return Step(at, _subject(fields))
+        return AdmissionStep(at, _subject(fields), merged=True)
+    return AdmissionStep(at, _subject(fields))
 
 
-def _allocate_cpus(at: float | None, fields: Fields) -> Event:
+def _allocate_cpus(at: float | None, fields: Fields) -> LogEvent:
     if "result" not in fields:
-        return Step(at, _subject(fields))
+        return AdmissionStep(at, _subject(fields))
     match = _CPUS.fullmatch(_text(fields, "result"))
     if match is None:
         raise ParseError(f"result: expected a list of CPUs, found {shown(fields['result'])}")
-    return Step(at, _subject(fields), cpus=CpuSet.parse(match[1]))
+    return AdmissionStep(at, _subject(fields), cpus=CpuSet.parse(match[1]))
 
 
-def _memory_affinity(at: float | None, fields: Fields) -> Event:
+def _memory_affinity(at: float | None, fields: Fields) -> LogEvent:
     nodes = fields.get("numaNodes")
     if nodes is None:
-        return Step(at, _subject(fields), memory_nodes=NodeSet())
+        return AdmissionStep(at, _subject(fields), memory_nodes=NodeSet())
     if not isinstance(nodes, dict) or not all(node.isascii() and node.isdigit() and len(node) < 5 for node in nodes):
         raise ParseError(f"numaNodes: expected node ids as keys, found {shown(nodes)}")
     try:
-        return Step(at, _subject(fields), memory_nodes=NodeSet.from_ids(map(int, nodes)))
+        return AdmissionStep(at, _subject(fields), memory_nodes=NodeSet.from_ids(map(int, nodes)))
     except ValueError as error:
         raise ParseError(f"numaNodes: {error}") from None
 
 
-def _regenerating(at: float | None, fields: Fields) -> Event:
-    return Step(at, _subject(fields), regenerated=True)
+def _regenerating(at: float | None, fields: Fields) -> LogEvent:
+    return AdmissionStep(at, _subject(fields), regenerated=True)
 
 
-def _denied(at: float | None, fields: Fields) -> Event:
+def _denied(at: float | None, fields: Fields) -> LogEvent:
     return Denied(at, _subject(fields), _text(fields, "podUID"), _text(fields, "reason"), _text(fields, "message"))
 
 
-_EVENTS: Mapping[str, Callable[[float | None, Fields], Event]] = {
+_EVENTS: Mapping[str, Callable[[float | None, Fields], LogEvent]] = {
     "TopologyHints": lambda at, f: Hints(at, _subject(f), _provider(f.get("hints"))),
-    "ContainerTopologyHint": lambda at, f: Step(at, _subject(f), best=_hint(f.get("bestHint"))),
-    "PodTopologyHint": lambda at, f: Step(at, _subject(f), best=_hint(f.get("bestHint"))),
+    "ContainerTopologyHint": lambda at, f: AdmissionStep(at, _subject(f), best=_hint(f.get("bestHint"))),
+    "PodTopologyHint": lambda at, f: AdmissionStep(at, _subject(f), best=_hint(f.get("bestHint"))),
     "Topology Affinity": _topology_affinity,
-    "Allocate start": lambda at, f: Step(at, _subject(f)),
-    "TopologyHints generated": lambda at, f: Step(at, _subject(f)),
+    "Allocate start": lambda at, f: AdmissionStep(at, _subject(f)),
+    "TopologyHints generated": lambda at, f: AdmissionStep(at, _subject(f)),
     "Regenerating TopologyHints for CPUs already allocated": _regenerating,
     "Regenerating TopologyHints, resource was already allocated to pod": _regenerating,
     "AllocateCPUs": _allocate_cpus,
     "Memory affinity": _memory_affinity,
-    "Allocate error": lambda at, f: Step(at, _subject(f), allocate_error=_text(f, "err")),
+    "Allocate error": lambda at, f: AdmissionStep(at, _subject(f), allocate_error=_text(f, "err")),
     "Pod admission denied": _denied,
-    "Creating topology manager with policy per scope": lambda at, f: TopologyManager(
+    "Creating topology manager with policy per scope": lambda at, f: TopologyManagerSettings(
         at, _text(f, "topologyPolicyName"), _text(f, "topologyScopeName")
     ),
-    "Creating topology manager with none policy": lambda at, _: TopologyManager(at, "none", "container"),
-    "Kubelet version": lambda at, f: Version(at, _text(f, "kubeletVersion")),
-    "Failed to start ContainerManager": lambda at, f: StartRefused(at, _text(f, "err")),
+    "Creating topology manager with none policy": lambda at, _: TopologyManagerSettings(at, "none", "container"),
+    "Kubelet version": lambda at, f: LoggedVersion(at, _text(f, "kubeletVersion")),
+    "Failed to start ContainerManager": lambda at, f: StartFailure(at, _text(f, "err")),
 }

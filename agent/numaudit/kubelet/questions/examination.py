@@ -14,7 +14,7 @@ from numaudit.checkpoints.start import kubelet_words
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT, CONFIGURATION_REFUSED, StateFinding
 from numaudit.checkpoints.start.memory_start import default_state
-from numaudit.checkpoints.start.outlook import Outlook, StartingKubelet
+from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook
 from numaudit.containermanager.memory.replay import replay
 from numaudit.containermanager.memory.state import Block, MachineState, MemoryState
 from numaudit.containermanager.pod.names import PodName
@@ -53,7 +53,7 @@ class ExaminedFile:
         return self.file.finding is not None
 
 
-def examine(file: CheckpointFile, machine: Machine | None, kubelet: StartingKubelet, folder: str) -> StartOutlook:
+def examine(file: CheckpointFile, machine: Machine | None, kubelet: KubeletAtStart, folder: str) -> StartOutlook:
     """Outlook of `memorymanager.restart` for a file that exists. `machine` None = the file stands alone.
 
     `folder`: the kubelet's root folder, as the host calls it and the kubelet's words name it.
@@ -72,7 +72,7 @@ def _named(file: CheckpointFile, finding: StateFinding) -> StateFinding:
     return structs.replace(finding, message=f"{file.shown}: {finding.message}") if file.shown else finding
 
 
-def examine_absent(kind: CheckpointKind, shown: str, kubelet: StartingKubelet) -> StartOutlook:
+def examine_absent(kind: CheckpointKind, shown: str, kubelet: KubeletAtStart) -> StartOutlook:
     """Would the kubelet start without this file? `shown`: where it would be."""
     if kind == MEMORY and kubelet.memory_policy == "Static":
         text = f"no file {shown}, though the Memory Manager's policy is Static"
@@ -80,7 +80,7 @@ def examine_absent(kind: CheckpointKind, shown: str, kubelet: StartingKubelet) -
     return replace(_start((), kubelet), valid=None)
 
 
-def _start(findings: Sequence[StateFinding], kubelet: StartingKubelet) -> StartOutlook:
+def _start(findings: Sequence[StateFinding], kubelet: KubeletAtStart) -> StartOutlook:
     """The outlook by the findings alone, and by what the kubelet says to its configuration."""
     if kubelet.configuration_problem is not None:
         findings = (StateFinding.of(CONFIGURATION_REFUSED, kubelet.configuration_problem), *findings)
@@ -89,7 +89,7 @@ def _start(findings: Sequence[StateFinding], kubelet: StartingKubelet) -> StartO
     return StartOutlook(is_valid, *answers, tuple(findings), kubelet.configuration_problem)
 
 
-def _kubelet_says(file: CheckpointFile, found: Outlook | None, kubelet: StartingKubelet, folder: str) -> str | None:
+def _kubelet_says(file: CheckpointFile, found: Outlook | None, kubelet: KubeletAtStart, folder: str) -> str | None:
     """The kubelet's words when it does not start with the file; None = it does, or they are not known."""
     if kubelet.configuration_problem is not None:
         return kubelet.configuration_problem

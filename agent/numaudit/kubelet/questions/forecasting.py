@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CPU, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.checkpoints.start.outlook import StartingKubelet, worst
+from numaudit.checkpoints.start.outlook import KubeletAtStart, worst
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import Pod
@@ -40,7 +40,7 @@ def outlook_of(
     kind: CheckpointKind,
     file: CheckpointFile,
     machine: Machine | None,
-    kubelet: StartingKubelet,
+    kubelet: KubeletAtStart,
     examined: Examine = examine,
 ) -> StartOutlook:
     """Would the kubelet start with this file? `examined` is `examine`, or remembers its result."""
@@ -94,7 +94,7 @@ def forecast_of(
     machine: Machine | None,
     files: Mapping[CheckpointKind, CheckpointFile],
     pods: Sequence[Pod] | None,
-    kubelet: StartingKubelet,
+    kubelet: KubeletAtStart,
     start: Start,
     *,
     reboot: bool,
@@ -130,7 +130,7 @@ def _forecast(
     machine: Machine,
     files: Mapping[CheckpointKind, CheckpointFile],
     pods: Sequence[Pod],
-    starting: StartingKubelet,
+    starting: KubeletAtStart,
     start: Start,
     *,
     reboot: bool,

@@ -16,7 +16,7 @@ from numaudit.intent import HintRecord, Intent, Rejection
 from numaudit.memorymanager.admission import NodeState, remove
 from numaudit.memorymanager.outcome import Rejection as DerivedRejection
 from numaudit.scenario import words
-from numaudit.scenario.explanation import ExplainedDecision, Explanation, explain
+from numaudit.scenario.explanation import AdmissionExplanation, ExplainedDecision, explain
 from numaudit.scenario.holdings import holders
 from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -26,7 +26,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 class Rederived:
     """A pod's admission as the library decides on it."""
 
-    explanation: Explanation
+    explanation: AdmissionExplanation
     policy: str
     """The Topology Manager's."""
     before: int

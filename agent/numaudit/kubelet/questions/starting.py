@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from numaudit.checkpoints.start.outlook import StartingKubelet
+from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.containermanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, parse_version
 from numaudit.errors import InputError
 from numaudit.intent import KubeletConfig
@@ -33,7 +33,7 @@ class Asked:
 class Starting:
     """The kubelet that would start, and where each of its values is from."""
 
-    kubelet: StartingKubelet = StartingKubelet()
+    kubelet: KubeletAtStart = KubeletAtStart()
     sources: Mapping[str, str] = field(default_factory=dict)
     """Field of StartingKubelet -> `option`, `configz`, `flag`, `file`, `default`, `log` or `metrics`.
     A field that is missing is not known: then it counts as it is in the checkpoint."""
@@ -56,7 +56,7 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> St
     pod_level = _gate(config, asked, sources)
     memory = _policy(config, "memory_manager_policy", asked.memory_policy, "memory_policy", sources)
     cpu = _policy(config, "cpu_manager_policy", asked.cpu_policy, "cpu_policy", sources)
-    kubelet = StartingKubelet(version, pod_level, memory, cpu, tolerates_drift=tolerates, version_is_known=is_known)
+    kubelet = KubeletAtStart(version, pod_level, memory, cpu, tolerates_drift=tolerates, version_is_known=is_known)
     if config.document is None or machine is None:
         return Starting(kubelet, sources)
     found, problem, refused = _configured(changed_document(config.document, asked), machine, version)

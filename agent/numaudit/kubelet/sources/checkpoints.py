@@ -18,7 +18,7 @@ from time import sleep, time
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CheckpointKind
 from numaudit.checkpoints.start import outlook as restart
-from numaudit.checkpoints.start.outlook import StartingKubelet
+from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.errors import Unavailable
 from numaudit.intent import CheckpointHealth
 from numaudit.kernel.host import Host
@@ -131,7 +131,7 @@ def _tries(kind: CheckpointKind, data: bytes, host: Host) -> int:
     content = decode(kind, data).content
     if content is None:
         return 0
-    if not _BETWEEN_WRITES.isdisjoint(one.name for one in restart.examine(*content, None, StartingKubelet()).findings):
+    if not _BETWEEN_WRITES.isdisjoint(one.name for one in restart.examine(*content, None, KubeletAtStart()).findings):
         return _TRIES
     checkpoint, _ = content
     return _TRIES_OF_A_GAP if isinstance(checkpoint, CpuCheckpoint) and _has_gap(checkpoint, host) else 0

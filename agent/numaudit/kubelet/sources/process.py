@@ -11,7 +11,7 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import KubeletConfig
 from numaudit.kernel.host import Host, explain, may_be_there, read_bytes, read_text
 from numaudit.kubelet.parsers import config as kubelet_config
-from numaudit.kubelet.parsers.config import Document, Flags
+from numaudit.kubelet.parsers.config import ConfigDocument, KubeletFlags
 from numaudit.kubelet.sources.presence import find
 
 _USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/kubelet/config.json")
@@ -31,7 +31,7 @@ class StartSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedKubelet:
     """A host with the root folder (`--root-dir`) of its kubelet, where that can be seen, and how that was started."""
 
     host: Host
@@ -58,26 +58,26 @@ def read_settings(host: Host, pid: int | None) -> StartSettings:
     return StartSettings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, files)
 
 
-def locate(host: Host) -> Located:
+def locate(host: Host) -> LocatedKubelet:
     """Find the kubelet of a host, and read how it was started."""
     pid = find(host)
     try:
         settings = read_settings(host, pid)
     except Unavailable as reason:
-        return Located(host, pid, problem=str(reason))
+        return LocatedKubelet(host, pid, problem=str(reason))
     if settings.root_dir is not None:
         host = replace(host, kubelet_root=settings.root_dir)
-    return Located(host, pid, settings)
+    return LocatedKubelet(host, pid, settings)
 
 
-def _flags(host: Host, pid: int | None) -> tuple[Flags, str | None]:
+def _flags(host: Host, pid: int | None) -> tuple[KubeletFlags, str | None]:
     """The flags, or why they cannot be seen."""
     if pid is None:
-        return Flags(), "no kubelet process is visible"
+        return KubeletFlags(), "no kubelet process is visible"
     try:
         return kubelet_config.read_flags(_arguments(host, pid)), None
     except OSError as error:
-        return Flags(), explain(error, f"/proc/{pid}/cmdline")
+        return KubeletFlags(), explain(error, f"/proc/{pid}/cmdline")
     except ParseError as error:
         raise Unavailable(f"cannot parse the kubelet's command line: {error}") from None
 
@@ -96,7 +96,7 @@ def _arguments(host: Host, pid: int) -> list[str]:
     return read_text(host.proc / str(pid) / "cmdline").removesuffix("\0").split("\0")[1:]
 
 
-def _config_files(host: Host, flags: Flags, unseen: str | None) -> list[Path]:
+def _config_files(host: Host, flags: KubeletFlags, unseen: str | None) -> list[Path]:
     """The file and the drop-in files that the flags name, else one in a usual place."""
     if unseen is not None:
         return [path for path in map(host.at, _USUAL_FILES) if may_be_there(path)][:1]
@@ -129,7 +129,7 @@ def _read(host: Host, path: Path) -> bytes:
         raise Unavailable(explain(error, host.name_of(path))) from None
 
 
-def _parse(host: Host, path: Path, body: bytes) -> Document:
+def _parse(host: Host, path: Path, body: bytes) -> ConfigDocument:
     try:
         return kubelet_config.parse_file(body, host.name_of(path))
     except ParseError as error:

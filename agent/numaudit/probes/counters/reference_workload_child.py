@@ -22,7 +22,7 @@ import threading
 _PR_SET_THP_DISABLE = 41
 
 
-class Work:
+class ReferenceWork:
     """One mapping of small pages, and the threads that write to it."""
 
     def __init__(self, size: int, threads: int) -> None:
@@ -56,7 +56,7 @@ class Work:
 
 def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_THP_DISABLE, 1, 0, 0, 0)
-    work = Work(int(sys.argv[1]), int(sys.argv[2]))
+    work = ReferenceWork(int(sys.argv[1]), int(sys.argv[2]))
     print("ready", flush=True)
     for line in sys.stdin:
         work.follow(line.strip())

@@ -14,7 +14,7 @@ from numaudit.errors import printable
 from numaudit.report.words import size
 from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.orders import AdmissionOrders
-from numaudit.scenario.simulation import Played, Simulation
+from numaudit.scenario.simulation import Played, ScenarioRun
 from numaudit.scenario.words import nodes
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -22,7 +22,7 @@ from numaudit.views.terminal.terminal import new_table, print_note, print_table
 _STYLE = {True: "green", False: "red", None: ""}
 
 
-def print_simulation(played: Simulation, document: Document, out: Console) -> None:
+def print_simulation(played: ScenarioRun, document: Document, out: Console) -> None:
     """Every step with the map after it; `-o json` has the bytes."""
     _print_map(played.scenario.state.memory.state.machine, "at the beginning", out)
     for one, step in zip(played.steps, document.steps, strict=True):

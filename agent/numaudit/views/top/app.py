@@ -22,8 +22,8 @@ from numaudit.api.selection import with_words
 from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.views.top import head, keys
 from numaudit.views.top.columns import container_grid, node_grid
-from numaudit.views.top.lines import Lines, Rows, in_ascii
-from numaudit.views.top.news import Ended, Failed, Feed, Key, News, TickFigures, key_of
+from numaudit.views.top.lines import Lines, RowList, in_ascii
+from numaudit.views.top.news import Failed, Feed, FeedEnded, News, RowKey, TickFigures, key_of
 from numaudit.views.top.page import container_lines, help_lines
 
 _LATE = 3
@@ -74,7 +74,7 @@ class Top(App[bool]):
         self._reverse, self._text = False, ""
         self._news: TickFigures | None = None
         self._measured_at = time.monotonic()
-        self._open: Key | None = None
+        self._open: RowKey | None = None
         self._last_known: list[Text] = []
         self._helps = False
         self._ascii_only = ascii_only
@@ -83,7 +83,7 @@ class Top(App[bool]):
     def compose(self) -> ComposeResult:
         for name in ("title", "failure", "summary", "nodes", "columns"):
             yield Static(id=name, markup=False)
-        yield Rows(id="rows", ascii_only=self._ascii_only)
+        yield RowList(id="rows", ascii_only=self._ascii_only)
         yield Lines(id="page", ascii_only=self._ascii_only)
         yield Static(id="foot", markup=False)
         with Horizontal(id="typing"):
@@ -137,7 +137,7 @@ class Top(App[bool]):
                 self.status = replace(self.status, taken_at=news.whole.taken_at, failure=None, stale=False, rows=rows)
             case Failed(reason):
                 self.status = replace(self.status, failure=reason)
-            case Ended(error):
+            case FeedEnded(error):
                 self.error = error
                 self.exit()
         self._draw()
@@ -238,7 +238,7 @@ class Top(App[bool]):
         """From the help to what was there before, from a container to the rows."""
         self._turn_to(self._open if self._helps else None, helps=False)
 
-    def _turn_to(self, key: Key | None, *, helps: bool) -> None:
+    def _turn_to(self, key: RowKey | None, *, helps: bool) -> None:
         if key != self._open:
             self.feed.open(key)
             self._last_known = []
@@ -318,8 +318,8 @@ class Top(App[bool]):
         return self.query_one(f"#{name}", Static)
 
     @property
-    def _rows(self) -> Rows:
-        return self.query_one(Rows)
+    def _rows(self) -> RowList:
+        return self.query_one(RowList)
 
     @property
     def _page(self) -> Lines:

@@ -12,7 +12,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from numaudit.views.top.news import Key
+from numaudit.views.top.news import RowKey
 
 _REVERSE = Style(reverse=True)
 
@@ -50,20 +50,20 @@ class Lines(ScrollView, can_focus=True):
         return Strip(segments)
 
 
-class Rows(Lines, can_focus=False):
+class RowList(Lines, can_focus=False):
     """Lines one of which is chosen. The choice stays with its row when rows move."""
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(ascii_only=ascii_only, id=id)
         self.chosen = 0
-        self._keys: Sequence[Key] = ()
+        self._keys: Sequence[RowKey] = ()
 
     @property
-    def key(self) -> Key | None:
+    def key(self) -> RowKey | None:
         """Of the chosen row; None = there are no rows."""
         return self._keys[self.chosen] if self._keys else None
 
-    def show_rows(self, lines: Sequence[Text], keys: Sequence[Key]) -> None:
+    def show_rows(self, lines: Sequence[Text], keys: Sequence[RowKey]) -> None:
         """Each row with what identifies it. A row that has gone gives the choice to the one in its place."""
         before = self.chosen
         places = [number for number, one in enumerate(keys) if one == self.key]

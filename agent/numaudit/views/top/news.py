@@ -9,18 +9,18 @@ from typing import Protocol
 from numaudit.api.placement_document import Placement
 from numaudit.report.values import ContainerReport, Report
 
-Key = tuple[str, ...]
+RowKey = tuple[str, ...]
 """Key of a container, which stays the same while its row moves, and when it is started again."""
 
 
-def key_of(one: ContainerReport) -> Key:
+def key_of(one: ContainerReport) -> RowKey:
     """Containers of a pod by their name, all others by their cgroup."""
     if one.pod_uid is None or one.kind == "pod":
         return (one.path or "",)
     return one.pod_uid, one.kind, one.container or one.container_id or one.path or ""
 
 
-def find(report: Report, key: Key) -> ContainerReport | None:
+def find(report: Report, key: RowKey) -> ContainerReport | None:
     """The container of that key, while there is one."""
     return next((one for one in report.containers if key_of(one) == key), None)
 
@@ -29,7 +29,7 @@ def find(report: Report, key: Key) -> ContainerReport | None:
 class Opened:
     """Readings of the one container whose page is open."""
 
-    key: Key
+    key: RowKey
     placement: Placement | None
     """None = it is of no pod."""
 
@@ -53,13 +53,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FeedEnded:
     """There will be no more ticks."""
 
     error: BaseException
 
 
-News = TickFigures | Failed | Ended
+News = TickFigures | Failed | FeedEnded
 
 
 class Feed(Protocol):
@@ -79,7 +79,7 @@ class Feed(Protocol):
     def set_paused(self, paused: bool) -> None:
         """Measure nothing until it goes on, which it does with a tick at once."""
 
-    def open(self, key: Key | None) -> None:
+    def open(self, key: RowKey | None) -> None:
         """Read for this container what only its page shows, at once and at every tick; None = for none."""
 
     def stop(self) -> None:

@@ -19,10 +19,10 @@ from numaudit.views.terminal.process_table import print_processes
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 from numaudit.views.top import head
 from numaudit.views.top.keys import KEYS
-from numaudit.views.top.news import Key, TickFigures, find
+from numaudit.views.top.news import RowKey, TickFigures, find
 
 
-def container_lines(news: TickFigures, key: Key, width: int) -> list[Text]:
+def container_lines(news: TickFigures, key: RowKey, width: int) -> list[Text]:
     """All that is known of one container; nothing once it has gone."""
     one = find(news.report, key)
     if one is None:

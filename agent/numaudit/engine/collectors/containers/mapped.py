@@ -26,7 +26,7 @@ _WORTH_ASKING = 1 << 20
 """Bytes of shared memory of which it is asked whose they are."""
 
 
-class Process(NamedTuple):
+class MappedProcess(NamedTuple):
     """One process (thread group)."""
 
     pid: int
@@ -46,16 +46,18 @@ class ProcessWalk:
     _in_memory: dict[str, bool] = field(default_factory=dict)
     """Device -> does it keep its files in memory?"""
 
-    def process(self, pid: int) -> Process:
+    def process(self, pid: int) -> MappedProcess:
         """Its name and start, which are None when it has ended."""
         try:
             stat = read_bytes(self.host.proc / str(pid) / "stat")
             started = process_stat.parse(pid, stat).started
         except (OSError, IndexError, ValueError):
-            return Process(pid, None, None)
+            return MappedProcess(pid, None, None)
         name = printable(process_stat.name_of(stat).decode("utf-8", "surrogateescape"))
         booted = self._booted_at
-        return Process(pid, name, None if booted is None else Timestamp(booted + started / os.sysconf("SC_CLK_TCK")))
+        return MappedProcess(
+            pid, name, None if booted is None else Timestamp(booted + started / os.sysconf("SC_CLK_TCK"))
+        )
 
     @cached_property
     def _booted_at(self) -> float | None:
@@ -102,7 +104,7 @@ class Mapped:
     """Adds up one container's processes."""
 
     walk: ProcessWalk
-    sums: numa_maps.MappedBytes = field(default_factory=numa_maps.MappedBytes)
+    sums: numa_maps.MappingSums = field(default_factory=numa_maps.MappingSums)
     _segments: Segments = field(default_factory=Segments)
     _by_process: list[ProcessMapping] = field(default_factory=list)
     _shows_shared: bool = False
@@ -150,7 +152,7 @@ class Mapped:
         return SharedMemory(kind, _name(segment.file), segment.bytes_by_node, self.walk.owner(segment))
 
 
-def _by_kind(process: Process, mappings: tuple[numa_maps.Mapping, ...]) -> list[ProcessMapping]:
+def _by_kind(process: MappedProcess, mappings: tuple[numa_maps.Mapping, ...]) -> list[ProcessMapping]:
     """Its mappings that judge alignment; those of one kind, policy and file are one."""
     sums: dict[tuple[str, str, str | None], dict[int, int]] = {}
     for mapping in mappings:

@@ -91,7 +91,7 @@ class ProcessMappings:
 
         None when not all of them could be read in time. Shared mappings count for each process.
         """
-        sums = numa_maps.MappedBytes()
+        sums = numa_maps.MappingSums()
         processes = self.reader.all_processes("")
         read, alive = self._read(processes, monotonic() + self.budget, skipped, lambda _, mapped: sums.add(mapped))
         return sums.by_kind.get("hugetlb", {}) if read == alive else None

@@ -48,7 +48,7 @@ class ResidencyCollector(Collector):
         )
 
 
-class Found(NamedTuple):
+class ResidentMemory(NamedTuple):
     """Bytes by node."""
 
     resident: dict[ContainerId, Resident]
@@ -72,7 +72,7 @@ class Residency:
     walked: WalkedNow | None = None
     """The walk that already has memory.numa_stat of all groups; None = it is read."""
 
-    def collect(self, census: Census, skipped: Skipped) -> Found:
+    def collect(self, census: Census, skipped: Skipped) -> ResidentMemory:
         """Bytes by container, and the unattributed ones."""
         unknown: dict[ContainerId, tuple[tuple[str, str], ...]] = {}
         by_path = self._read_all(census, skipped, unknown)
@@ -86,7 +86,7 @@ class Residency:
             if not container.whole and not doubtful.isdisjoint(census.children.get(path, ())):
                 unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
                 own[container.id] = structs.replace(own[container.id], hugetlb=None)
-        return Found(own, self._unattributed(by_path, census, skipped), unknown)
+        return ResidentMemory(own, self._unattributed(by_path, census, skipped), unknown)
 
     def _read_all(
         self, census: Census, skipped: Skipped, unknown: dict[ContainerId, tuple[tuple[str, str], ...]]
