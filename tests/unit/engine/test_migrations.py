@@ -114,7 +114,7 @@ def test_moved_tasks_are_counted_by_nodes_and_a_missing_target_is_none() -> None
 
 
 def test_a_capture_without_vmstat_shows_no_counters_and_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="no /proc/vmstat: the captured tree was made without it"):
+    with pytest.raises(Unavailable, match="/proc/vmstat does not exist: the captured tree was made without it"):
         numa_balancing.read_vmstat(Host(tmp_path))
 
 
