@@ -299,7 +299,7 @@ def test_a_pod_with_devices_fits_nowhere_for_certain_and_a_refusal_for_memory_ho
     assert found.nodes[1].message == "agents do not export which of vendor.com/nic are taken, nor where they are"
 
 
-def _static(*pods: Plain, **kubelet: object) -> Simulation:
+def _static(*pods: Plain, **kubelet: object) -> ScenarioRun:
     """Two NUMA nodes of four CPUs each, CPU 0 reserved."""
     machine = _machine(32, 32)
     for node in machine["nodes"]:
