@@ -66,6 +66,19 @@ def test_between_the_two_steps_of_a_rotation_the_old_file_is_read_on(path: Path)
     assert texts(log) == ["three"]
 
 
+def test_a_file_that_stays_away_is_an_error_until_there_is_a_new_one(path: Path) -> None:
+    path.write_text("one\n")
+    log = follow(path)
+    texts(log)
+    path.unlink()
+    assert texts(log) == []
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="No such file"):
+            texts(log)
+    path.write_text("two\n")
+    assert texts(log) == ["two"]
+
+
 def test_what_a_rotated_file_still_holds_is_read_whole_before_the_new_one(path: Path) -> None:
     path.write_text("one\n")
     log = follow(path, at_once=50)

@@ -65,8 +65,11 @@ class FileLog:
     """The beginning of a line whose end is not written yet."""
     _skipping: bool = field(default=False, init=False)
     """The line at hand is longer than any we want: pass over it to its end."""
+    _is_gone: bool = field(default=False, init=False)
+    """There was no file in the newest read."""
 
     def read(self) -> Iterator[LogLine]:
+        """Lines since the last read. Raises Unavailable, after these, for a file that stays away."""
         left = self.at_once
         if self._file is None:
             self._open()
@@ -144,9 +147,13 @@ class FileLog:
         if self._file is None:
             return False
         own = os.fstat(self._file.fileno())
+        was_gone, self._is_gone = self._is_gone, False
         try:
             other = self.path.stat()
-        except OSError:
+        except OSError as error:
+            self._is_gone = True
+            if was_gone:
+                raise Unavailable(f"cannot read {self.shown}: {error.strerror or error}") from None
             # Between the two steps of a rotation there is no file; the new one is found next time.
             return False
         return (own.st_dev, own.st_ino) != (other.st_dev, other.st_ino)

@@ -181,7 +181,8 @@ class KubeletPoller:
             machine_problem=self._machine.problem,
             folder=self.host.kubelet_root,
             cgroups_are_settled=self._cgroups_are_settled(files.values()),
-            polled_at=now if self.host.is_live else None,
+            polled_at=now,
+            is_captured=not self.host.is_live,
             polled=self._states(),
             unanswered=self._unanswered(),
         )

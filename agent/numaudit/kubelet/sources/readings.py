@@ -58,7 +58,9 @@ class KubeletReadings:
     cgroups_are_settled: bool = False
     """Were the checkpoints written long enough ago that every pod in them has its cgroup?"""
     polled_at: float | None = None
-    """Time of the newest poll, in seconds since the epoch; None = of a captured host."""
+    """Time of the newest poll, in seconds since the epoch."""
+    is_captured: bool = False
+    """Of a captured host, whose answers have no age; one that was taken away since has."""
     polled: tuple[SourceState, ...] = field(default=())
     """The state of the sources beside the checkpoints."""
     unanswered: Mapping[Question, Exception] = field(default_factory=dict)
@@ -99,7 +101,9 @@ class KubeletReadings:
         return tuple([replace(one, age=self._age(one)) for one in (*files, *self.polled)])
 
     def _age(self, one: SourceState) -> float | None:
-        return None if self.polled_at is None or one.read_at is None else max(0.0, self.polled_at - one.read_at)
+        if self.polled_at is None or one.read_at is None or (self.is_captured and one.state == "ok"):
+            return None
+        return max(0.0, self.polled_at - one.read_at)
 
 
 def _state_of(
