@@ -32,6 +32,8 @@ from numaudit.topology.machine import Machine
 
 _LEAST_CGROUPS = 1024
 """There is room for twice as many cgroups as there are, and for at least this many."""
+_MOST_CGROUPS = 1 << 15
+"""A walk over more would hold the mutex for too long, and its rows would take more than 30 MB."""
 _ATTEMPTS = 3
 """A cell that moves up and down while it is compared may look wrong once."""
 _COMPARE_EVERY = 60.0
@@ -115,7 +117,7 @@ class CgroupWalks:
             return self._attempt(walk, census)
         except MoreCgroups as error:
             self._unload()
-            self._load(error.cgroups, machine)
+            self._load(error.cgroups, machine)  # raises where they are too many
             raise Absent(f"{error}; files are read until the walk is loaded with room for them") from None
         except (Contradiction, _TooLong) as error:
             self._unload()
@@ -154,7 +156,12 @@ class CgroupWalks:
         return self._walk
 
     def _load(self, cgroups: int, machine: Machine) -> None:
-        most, nodes = max(_LEAST_CGROUPS, 2 * cgroups), machine.with_memory.mask.bit_length()
+        """Raises Unavailable for more than a walk may visit."""
+        if cgroups > _MOST_CGROUPS:
+            self._refused = Unavailable(f"there are {cgroups} cgroups, and a walk visits {_MOST_CGROUPS} at most")
+            self._again_at = time.monotonic() + _TRY_AGAIN
+            raise _again(self._refused)
+        most, nodes = min(max(_LEAST_CGROUPS, 2 * cgroups), _MOST_CGROUPS), machine.with_memory.mask.bit_length()
         self._proof = WalkProof(LATE_PAGES * machine.page_size * count_possible_cpus(self.host))
         self._compared_at, self._decode = None, _Decoders()
         target, arguments = self._load_in_thread, (most, nodes, machine.page_size)

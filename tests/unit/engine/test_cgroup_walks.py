@@ -228,6 +228,27 @@ def test_more_cgroups_than_rows_are_read_by_files_until_there_is_room(
     assert loaded == [1024, 6000]
 
 
+def test_a_million_rows_are_never_asked_for(
+    walks: CgroupWalks, kernel: Kernel, loaded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _loaded(walks)
+    _take(walks)
+    kernel.failing.append(MoreCgroups(20_000))
+    with pytest.raises(Absent, match="20000 cgroups"):
+        _take(walks)
+    assert walks._loading is not None
+    walks._loading.join()
+    _take(walks)
+    kernel.failing.append(MoreCgroups(1_000_000))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="1000000 cgroups, and a walk visits 32768 at most"):
+            _take(walks)
+    assert loaded == [1024, 32768]
+    monkeypatch.setattr("time.monotonic", lambda: 1e9)
+    with pytest.raises(Absent, match="is being loaded"):
+        _take(walks)
+
+
 def test_memory_on_another_node_loads_the_walk_again(walks: CgroupWalks, loaded: list[int]) -> None:
     _loaded(walks)
     _take(walks)
