@@ -20,6 +20,7 @@ from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.node import read_machine
+from numaudit.kernel.origin import kernel_of
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.probes.first_touch import FIRST_TOUCH
@@ -115,8 +116,7 @@ def _probe_check(kind: ProbeKind[Any], session: Session) -> Check:
 
 
 def _kernel(name: str, host: Host) -> Check:
-    words = read_text(host.proc / "version").split()
-    return Check(name, "ok", words[2] if len(words) > 2 else "unknown")
+    return Check(name, "ok", kernel_of(host) or "unknown")
 
 
 def _nodes(name: str, host: Host) -> Check:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from numaudit.errors import InputError
-from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.value import Origin, Timestamp
 
 NOTE = "capture.json"
@@ -41,6 +41,15 @@ def origin_of(host: Host, measured_at: float | None = None) -> Origin:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(f"--root: {note} is damaged: {error}; capture again, or remove it") from None
     return Origin(found.host, found.taken_at)
+
+
+def kernel_of(host: Host) -> str | None:
+    """The release of its kernel, such as 6.12.117; None = it is not known. Source: /proc/version."""
+    try:
+        words = read_text(host.proc / "version").split()
+    except OSError:
+        return None
+    return words[2] if len(words) > 2 else None
 
 
 def node_name(environment: Mapping[str, str]) -> str | None:

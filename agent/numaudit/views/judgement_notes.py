@@ -1,13 +1,15 @@
-"""Notes below the tables of a report: reasons of verdicts, findings, refused pods, remedies."""
+"""Notes of a report: what is wrong and what to do, above its tables, and the reasons of other verdicts below them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 from rich.console import Console
 
 from numaudit.containermanager.pod.names import full_name
 from numaudit.errors import printable
+from numaudit.evaluation.findings.rule import Severity
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.report.names import display_name
@@ -15,12 +17,26 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
 from numaudit.views.terminal.terminal import print_note
 
+_SEVERITIES = get_args(Severity)
+_MOST = 8
+"""Containers of one remedy that are named above the table, which has them all."""
 
-def print_judgements(report: Report, shown: Sequence[ContainerReport], out: Console) -> None:
-    """The worst verdict first. Each remedy comes once, after the last of those that it is for."""
-    _print_verdicts(shown, out)
+
+def print_what_to_do(report: Report, shown: Sequence[ContainerReport], out: Console, *, whole: bool) -> bool:
+    """Findings, misaligned containers and refused pods, the worst first, each remedy once after those that it is for.
+
+    `whole`: name every container. False = there is nothing to do.
+    """
+    misaligned = [one for one in shown if one.verdict is not None and one.verdict.name in MISALIGNED]
     print_findings(report, out)
+    _print_verdicts(misaligned, out, None if whole else _MOST)
     _print_refused(report, out)
+    return bool(report.findings or misaligned or report.rejections)
+
+
+def print_reasons(shown: Sequence[ContainerReport], out: Console) -> None:
+    """The reasons of the other verdicts."""
+    _print_verdicts([one for one in shown if one.verdict is not None and one.verdict.name not in MISALIGNED], out)
 
 
 def _print_refused(report: Report, out: Console) -> None:
@@ -57,14 +73,16 @@ def some_of(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _print_verdicts(shown: Sequence[ContainerReport], out: Console) -> None:
+def _print_verdicts(shown: Sequence[ContainerReport], out: Console, most: int | None = None) -> None:
     by_remedy: dict[tuple[str, str | None], list[tuple[ContainerReport, Verdict]]] = {}
     for one in sorted(shown, key=lambda one: severity(one.verdict)):
         if one.verdict is not None:
             by_remedy.setdefault((one.verdict.name, one.verdict.remedy), []).append((one, one.verdict))
     for (name, remedy), judged in by_remedy.items():
-        for text, style in _verdict_lines(name, judged):
+        for text, style in _verdict_lines(name, judged[:most]):
             print_note(text, out, style)
+        if most is not None and len(judged) > most:
+            print_note(f"and {len(judged) - most} more that are {name}; -o wide says of each why", out)
         if remedy is not None and name != "unmanaged":
             print_note(f"    -> {remedy}", out, "dim")
         elif remedy is not None and any(one.pod_uid for one, _ in judged):
@@ -96,7 +114,7 @@ def _what_is_remote(one: ContainerReport, verdict: Verdict) -> str:
 def print_findings(report: Report, out: Console) -> None:
     """Each remedy once, after the findings that it is for."""
     by_remedy: dict[str, list[str]] = {}
-    for finding in report.findings:
+    for finding in sorted(report.findings, key=lambda one: _SEVERITIES.index(one.severity)):
         subject = full_name(finding.namespace, finding.pod, finding.pod_uid, finding.container)
         subject = f"{subject}: " if subject else ""
         by_remedy.setdefault(finding.remedy, []).append(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.cli.main import call
+from printed import table_of
 from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
@@ -32,7 +33,7 @@ def test_a_drifted_container_whose_bytes_are_in_place_fails_on_its_verdict(drift
     assert err.splitlines() == [
         f"numaudit: '{POD}/{name}': drifted: it may use nodes 0-3, but was promised node 1 only" for name in ("a", "b")
     ]
-    assert out.split("\n\n")[1].splitlines()[1].startswith(f"{POD}/a ")
+    assert table_of(out)[1].startswith(f"{POD}/a ")
 
 
 def test_other_verdicts_and_other_containers_pass(drifted: Path, capsys: Capture) -> None:

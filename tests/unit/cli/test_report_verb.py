@@ -19,6 +19,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.report.values import ContainerReport
+from printed import table_of
 from reports import container, report
 
 Capture = pytest.CaptureFixture[str]
@@ -54,15 +55,15 @@ def test_the_top_rows_are_the_first_ones_and_the_rest_is_counted(capsys: Capture
     shown = {one["id"] for one in top["containers"]}
     assert {one["containerId"] for one in top["findings"]} <= {*shown, None}
     out, err = _run(capsys, *node, "--top", 3, "-o", "wide")
-    assert out.split("\n\n")[1].splitlines()[-1].startswith(f"3 of {more} rows shown")
-    assert len(out.split("\n\n")[1].splitlines()) == 5
+    assert table_of(out)[-1].startswith(f"3 of {more} rows shown")
+    assert len(table_of(out)) == 5
     assert err == ""
 
 
 @pytest.mark.parametrize("sort", [key for key in KEYS if key != "cpu"])
 def test_the_top_rows_of_a_table_are_rows_that_a_table_has(capsys: Capture, node: tuple[str, str], sort: str) -> None:
     def rows(*options: object) -> list[str]:
-        table = _run(capsys, *node, "--sort", sort, *options)[0].split("\n\n")[1].splitlines()[1:]
+        table = table_of(_run(capsys, *node, "--sort", sort, *options)[0])[1:]
         return [line.split()[0] for line in table if " shown" not in line and not line.startswith("left out")]
 
     assert rows("--top", 2) == rows()[:2]
@@ -92,7 +93,7 @@ def test_only_containers_with_a_verdict_are_shown_and_the_others_are_counted(
     capsys: Capture, misaligned: tuple[str, str]
 ) -> None:
     out, err = _run(capsys, *misaligned, "--verdict", "spilled,cpu-remote")
-    rows = out.split("\n\n")[1].splitlines()
+    rows = table_of(out)
     assert [row.split()[0] for row in rows[1:-1]] == ["default/gu-small-numanode/app"]
     assert rows[-1] == "1 of 30 rows shown"
     assert out.startswith("2 of 8 promised containers are misaligned")
@@ -103,7 +104,7 @@ def test_only_containers_with_a_verdict_are_shown_and_the_others_are_counted(
 
 
 def test_a_name_leaves_out_rows_and_they_are_counted_too(capsys: Capture, misaligned: tuple[str, str]) -> None:
-    rows = _run(capsys, *misaligned, "gu-two-numanode", "-o", "wide")[0].split("\n\n")[1].splitlines()
+    rows = table_of(_run(capsys, *misaligned, "gu-two-numanode", "-o", "wide")[0])
     assert rows[-1] == f"{len(rows) - 2} of 30 rows shown"
     assert {row.split("/")[1].split()[0] for row in rows[1:-1]} == {"gu-two-numanode"}
 
@@ -134,7 +135,7 @@ def test_rows_come_by_an_amount_the_largest_first(capsys: Capture, node: tuple[s
 
 
 def test_rows_come_by_name(capsys: Capture, node: tuple[str, str]) -> None:
-    lines = _run(capsys, *node, "--sort", "name")[0].split("\n\n")[1].splitlines()[1:-1]
+    lines = table_of(_run(capsys, *node, "--sort", "name")[0])[1:-1]
     names = [line.split()[0] for line in lines]
     assert names == sorted(names)
     assert len(names) > 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,14 @@ def test_a_damaged_note_is_named_with_what_to_do(
 def test_a_time_is_shown_to_the_millisecond_and_read_again(seconds: float, text: str) -> None:
     assert str(Timestamp(seconds)) == text
     assert Timestamp.parse(text) == round(seconds, 3)
+
+
+def test_a_table_about_a_capture_ends_with_whose_it_is_and_how_old(
+    capsys: pytest.CaptureFixture[str], captured: Path
+) -> None:
+    for verb in (("report",), ("doctor",), ("topology",), ("headroom",), ("forecast",), ("explain", "default/*")):
+        call([*verb, "--root", str(captured)])
+        last = capsys.readouterr().out.splitlines()[-1]
+        assert re.fullmatch(
+            r"worker-3; Linux 6\.12\.117\S*; captured 2025-01-02 03:04:05 UTC, \d+ days ago; numaudit \d\S+", last
+        )

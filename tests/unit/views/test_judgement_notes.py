@@ -19,6 +19,7 @@ from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Mappings, R
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.terminal.report_tables import print_report
+from printed import table_of
 
 MIB = 1 << 20
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
@@ -66,7 +67,23 @@ def printed(snapshot: Snapshot) -> list[str]:
 
 def test_the_worst_verdict_is_the_first_row_though_others_hold_as_much() -> None:
     lines = printed(node({"aa": "0", "bb": None, "cc": "1", "dd": "0"}))
-    assert [line.split()[0] for line in lines[4:8]] == ["prod/cc/app", "prod/bb/app", "prod/aa/app", "prod/dd/app"]
+    rows = table_of("\n".join(lines))[1:5]
+    assert [line.split()[0] for line in rows] == [
+        "prod/cc/app",
+        "prod/bb/app",
+        "prod/aa/app",
+        "prod/dd/app",
+    ]
+
+
+def test_what_to_do_comes_before_the_table_and_names_a_few_of_many() -> None:
+    lines = printed(node({f"{number:02}": "1" for number in range(20)}))
+    table = next(number for number, line in enumerate(lines) if line.startswith("CONTAINER"))
+    drifted = [number for number, line in enumerate(lines) if ": drifted: " in line and line.startswith("prod/")]
+    assert len(drifted) == 8
+    (more,) = (number for number, line in enumerate(lines) if line.startswith("and 12 more that are drifted"))
+    (remedy,) = (number for number, line in enumerate(lines) if "Write the promised nodes back" in line)
+    assert max(drifted) < more < remedy < table
 
 
 def test_a_remedy_comes_once_after_all_that_it_is_for() -> None:

@@ -56,12 +56,12 @@ def _report(path: str = "/a", nodes: int = 2, resident: Resident | None = None) 
     )
 
 
-def _printed(report: Report, wide: bool = False) -> str:
+def _printed(report: Report, wide: bool = False, nodes: bool = False) -> str:
     """As a pipe gets it."""
     file = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", file)
-        print_report(report, terminal.console(), wide=wide)
+        print_report(report, terminal.console(), wide=wide, nodes=nodes)
     return file.getvalue()
 
 
@@ -183,7 +183,7 @@ def test_types_that_the_kernel_does_not_show_are_a_question_mark() -> None:
 
 def _on_terminal(report: Report, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
-    print_report(report, console)
+    print_report(report, console, nodes=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -203,7 +203,7 @@ def test_a_terminal_gets_whole_figures_in_lines_that_fit(width: int, nodes: int)
 
 def test_a_terminal_names_the_columns_it_has_no_room_for_and_a_pipe_has_room_for_all() -> None:
     report = _report("/a", nodes=8)
-    piped = _printed(report).splitlines()
+    piped = _printed(report, nodes=True).splitlines()
     lines = _on_terminal(report, 60)
     notes = [line for line in lines if line.startswith("left out: ")]
     for first, expected, note in (("CONTAINER", "FILE", notes[0]), ("NODE", "LIST", notes[1])):
@@ -223,7 +223,7 @@ def test_no_figure_is_cut_off_however_narrow_the_terminal(width: int, nodes: int
     assert all(re.search(rf"\b{100 + node}Mi\b", text) for node in range(nodes))
     start = next(number for number, line in enumerate(lines) if line.startswith("NODE"))
     residuals = [row.split()[-1] for row in lines[start + 1 : start + 1 + nodes]]
-    at = _printed(_report("/a", nodes, held)).splitlines()
+    at = _printed(_report("/a", nodes, held), nodes=True).splitlines()
     start = next(number for number, line in enumerate(at) if line.startswith("NODE"))
     assert residuals == [row.split()[-2] for row in at[start + 1 : start + 1 + nodes]]
     assert "…" not in re.sub(r"/sys\S*…\S*", "", text)

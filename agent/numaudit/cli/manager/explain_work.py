@@ -38,9 +38,11 @@ def run(*, which: str, duration: float | None, output: str, root: Path | None) -
     if output == "json":
         json_output.of_host("PlacementList", found, host)
         return
-    from numaudit.views.terminal import placement_page, terminal
+    from numaudit.cli import table
+    from numaudit.views.terminal import placement_page
 
-    placement_page.print_placements(found, terminal.console())
+    with table.of_host(host) as out:
+        placement_page.print_placements(found, out)
 
 
 def placements(host: Host, which: str, duration: float | None) -> PlacementList:

@@ -129,7 +129,13 @@ def _print(found: list[Explanation], output: str, host: Host | None) -> None:
         return
     from numaudit.views.terminal import explanation_tables, terminal
 
-    explanation_tables.print_explanations(found, terminal.console())
+    if host is None:
+        explanation_tables.print_explanations(found, terminal.console())
+        return
+    from numaudit.cli import table
+
+    with table.of_host(host) as out:
+        explanation_tables.print_explanations(found, out)
 
 
 def _doubt(node: _Node, admission: Admission) -> explanation_document.Doubt | None:

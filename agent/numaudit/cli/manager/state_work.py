@@ -104,9 +104,11 @@ def forecast(
     if output == "json":
         _write_json("RestartForecast", found, host)
     else:
-        from numaudit.views.terminal import forecast_tables, terminal
+        from numaudit.cli import table
+        from numaudit.views.terminal import forecast_tables
 
-        forecast_tables.print_forecast(found, terminal.console())
+        with table.of_host(host) as out:
+            forecast_tables.print_forecast(found, out)
     if not found.is_safe:
         click.get_current_context().exit(EXIT_INCONCLUSIVE if found.is_open else EXIT_FINDINGS)
 

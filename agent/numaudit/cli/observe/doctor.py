@@ -45,9 +45,11 @@ def command(output: str, require: str | None, root: Path | None) -> int:
     if output == "json":
         json_output.of_host("Doctor", found, host)
     else:
-        from numaudit.views.terminal import doctor_table, terminal
+        from numaudit.cli import table
+        from numaudit.views.terminal import doctor_table
 
-        doctor_table.print_doctor(found, terminal.console(), is_capture=not host.is_live)
+        with table.of_host(host) as out:
+            doctor_table.print_doctor(found, out, is_capture=not host.is_live)
     if needed is None:
         return _EXITS[outcome.outcome(checks)]
     lacking = outcome.lacking(checks, needed)

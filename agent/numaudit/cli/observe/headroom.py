@@ -42,9 +42,11 @@ def command(output: str, root: Path | None) -> None:
     if output == "json":
         json_output.of_host("Headroom", found, host, report.taken_at)
     else:
-        from numaudit.views.terminal import headroom_tables, terminal
+        from numaudit.cli import table
+        from numaudit.views.terminal import headroom_tables
 
-        headroom_tables.print_headroom(found, terminal.console())
+        with table.of_host(host, report.taken_at) as out:
+            headroom_tables.print_headroom(found, out)
 
 
 def _why_not(report: Report) -> str:

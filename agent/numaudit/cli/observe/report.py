@@ -16,6 +16,7 @@ from numaudit.cli.verdict_list import VerdictList
     epilog="""\b
 Examples:
   numaudit report
+  numaudit report --nodes
   numaudit report --duration 10s --matrix
   numaudit report --sort remote --top 20
   numaudit report --verdict drifted,spilled
@@ -58,6 +59,9 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     flag_value="5s",
     metavar="[TIME]",
     help="Report every TIME (default 5s) until Ctrl-C, and measure with BPF where that is possible.",
+)
+@click.option(
+    "--nodes", is_flag=True, help="Show each node's memory too, and what the kubelet can still promise there."
 )
 @click.option(
     "--matrix",

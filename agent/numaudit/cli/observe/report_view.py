@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from numaudit.api.ordering import in_order_of
 from numaudit.api.selection import first, narrow, of_verdicts
 from numaudit.report.sums.remainders import is_small_remainder
 from numaudit.report.values import Report
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,8 @@ class ReportSelection:
     wide: bool = False
     has_all: bool = False
     """Does the output show what groups hold themselves, also next to nothing? Tables and pages leave that out."""
+    nodes: bool = False
+    """With the tables of nodes?"""
     matrix: bool = False
     hide: Callable[[Report, Report], Report] | None = None
     """Makes a report without names, of what was narrowed and of the whole; None = names are shown."""
@@ -41,16 +46,17 @@ class ReportSelection:
             return ordered
         return first(ordered, self.top, lambda one: self.has_all or not is_small_remainder(one))
 
-    def print(self, whole: Report, file: TextIO | None = None) -> None:
-        """Print the tables, on standard output if no file is given. Raises InputError as `subject` does."""
+    def print(self, whole: Report, file: TextIO | None = None) -> Console:
+        """Print the tables, on standard output if no file is given; returns the console. Raises as `subject`."""
         from numaudit.views.terminal import process_table, report_tables, terminal
 
         shown = self.rows(self.subject(whole))
         out = terminal.console(whole_lines=self.wide, file=file)
-        report_tables.print_report(shown, out, wide=self.wide, of=len(whole.containers))
+        report_tables.print_report(shown, out, wide=self.wide, nodes=self.nodes, of=len(whole.containers))
         if self.which is not None:
             process_table.print_processes(shown, out)
         if self.matrix:
             report_tables.print_matrix(shown, out)
             report_tables.print_accesses(shown, out)
             report_tables.print_moved_pages(shown, out)
+        return out

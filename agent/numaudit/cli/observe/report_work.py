@@ -45,6 +45,7 @@ def run(
     numa_maps_budget: float,
     duration: float | None,
     watch: float | None,
+    nodes: bool,
     matrix: bool,
     first_touch: bool,
     fail_below: float | None,
@@ -63,7 +64,7 @@ def run(
     key = os.urandom(_KEY_BYTES) if redact else None
     hide = None if key is None else _hiding(root, key)
     has_all = output in ("wide", "json")
-    view = ReportSelection(which, namespace, verdict, sort, top, output == "wide", has_all, matrix, hide)
+    view = ReportSelection(which, namespace, verdict, sort, top, output == "wide", has_all, nodes, matrix, hide)
     host = options.host(root)
     observer = Observer.of(host)
     kinds = _with_first_touch() if first_touch else None
@@ -89,7 +90,9 @@ def run(
 
         sys.stdout.buffer.write(report_page(shown).encode())
     else:
-        view.print(whole)
+        from numaudit.cli import table
+
+        table.print_origin(_origin(host, shown, key), host, view.print(whole))
     if output in ("json", "html") and len(shown.containers) < len(report.containers):
         click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     if verbose:

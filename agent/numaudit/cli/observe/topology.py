@@ -37,6 +37,8 @@ def command(output: str, root: Path | None) -> None:
 
         sys.stdout.buffer.write(topology_file(topology).encode())
         return
-    from numaudit.views.terminal import machine_tables, terminal
+    from numaudit.cli import table
+    from numaudit.views.terminal import machine_tables
 
-    machine_tables.print_topology(topology, terminal.console())
+    with table.of_host(host) as out:
+        machine_tables.print_topology(topology, out)

@@ -17,7 +17,7 @@ from numaudit.report.sums.pairs import Pair, given, moved, sampled
 from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
-from numaudit.views.judgement_notes import print_judgements, some_of
+from numaudit.views.judgement_notes import print_reasons, print_what_to_do, some_of
 from numaudit.views.terminal import fit as fitting
 from numaudit.views.terminal.container_table import container_table, explained, fill
 from numaudit.views.terminal.fit import filled_table, fit
@@ -31,28 +31,43 @@ _LINE = 120
 """Columns that what explains the tables fills, before a narrower terminal breaks it again."""
 
 
-def print_report(report: Report, out: Console, *, wide: bool = False, of: int | None = None) -> None:
-    """The summary, the containers, the nodes, and what is not known. `of`: containers before any were left out."""
+def print_report(
+    report: Report, out: Console, *, wide: bool = False, nodes: bool = False, of: int | None = None
+) -> None:
+    """The summary, what is wrong and what to do, the containers, the nodes, and what is not known.
+
+    `nodes`: with the tables of nodes, as `wide` has them too. `of`: containers before any were left out.
+    """
     print_note(report.summary.text, out, "bold")
     print_note(kinds_in_words(report.summary.kinds), out)
-    out.print()
     shown = [one for one in report.containers if wide or not is_small_remainder(one)]
+    out.print()
+    if print_what_to_do(report, shown, out, whole=wide):
+        out.print()
     table, columns = container_table(report, shown, wide, out.width)
     print_table(table, out)
     if of is not None and len(report.containers) < of:
         print_note(shown_of(len(shown), of), out)
     _print_left_out(columns, len(report.containers) - len(shown), out)
+    if wide or nodes:
+        _print_nodes(report, out)
     out.print()
-    nodes = node_rows(report)
-    of_nodes = [fill(column, place, nodes) for column, place in placed(NODE_COLUMNS, "table", report)]
+    _print_notes(report, shown, out, wide)
+    if not wide and not nodes and out.is_terminal:
+        print_note("--nodes shows the nodes, -o wide also every cgroup and the meaning of the columns.", out, "dim")
+
+
+def _print_nodes(report: Report, out: Console) -> None:
+    out.print()
+    rows = node_rows(report)
+    of_nodes = [fill(column, place, rows) for column, place in placed(NODE_COLUMNS, "table", report)]
     kept, _ = fit(of_nodes, out.width)
     print_table(filled_table(kept), out)
     _print_left_out(fitting.left_out(of_nodes, kept), 0, out)
+    print_note(_RESIDUAL, out, "dim")
     if report.memory_manager is not None:
         out.print()
         print_headroom(report.memory_manager, out, whole=False)
-    out.print()
-    _print_notes(report, shown, out, wide)
 
 
 def _print_left_out(columns: Sequence[str], containers: int, out: Console) -> None:
@@ -113,9 +128,10 @@ def _node_name(node: int | None) -> str:
 
 
 def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
-    for note in _lines([*explained(report, wide=wide), _RESIDUAL]):
-        print_note(note, out, "dim")
-    print_judgements(report, shown, out)
+    if wide:
+        for note in _lines(explained(report, wide=wide)):
+            print_note(note, out, "dim")
+    print_reasons(shown, out)
     ended = _ended(report)
     if ended:
         print_note(ended, out, "dim")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TextIO
@@ -14,6 +15,10 @@ from rich.style import Style
 from rich.table import Column, Table
 from rich.text import Text
 
+from numaudit import __version__
+from numaudit.errors import printable
+from numaudit.value import Origin
+
 _WIDER_THAN_ANY_PATH = 1 << 16
 _NARROWEST = 20
 _GAP = 2
@@ -22,6 +27,7 @@ _AT_ONCE = 1000
 _HANGING = 4
 _LONG_WORD = 16
 """A longer one, such as a path, may be broken."""
+_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
 def console(*, whole_lines: bool = False, file: TextIO | None = None) -> Console:
@@ -124,3 +130,25 @@ def print_note(text: str, out: Console, style: str = "") -> None:
     for number, line in enumerate(lines):
         line.rstrip()
         out.print(Text.assemble(indent + (" " * _HANGING if number else ""), line))
+
+
+def print_origin(origin: Origin, kernel: str | None, out: Console, *, is_capture: bool = False) -> None:
+    """The last line below a table: host, kernel and time of its values, and the program's version.
+
+    What is not known is left out; of a capture it also says how old it is.
+    """
+    taken_at = origin.taken_at
+    at = None if taken_at is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(taken_at))
+    if is_capture:
+        at = "captured" if taken_at is None else f"captured {at}, {_age(time.time() - taken_at)}"
+    parts = (origin.host, None if kernel is None else f"Linux {kernel}", at, f"numaudit {__version__}")
+    out.print()
+    print_note(printable("; ".join(one for one in parts if one is not None)), out, "dim")
+
+
+def _age(seconds: float) -> str:
+    for size, name in _UNITS:
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {name}{'' if count == 1 else 's'} ago"
+    return "just now"
