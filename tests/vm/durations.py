@@ -20,6 +20,7 @@ SECONDS: Mapping[str, int] = {
     "test_calibrate": 35,
     "test_systemd_unit": 35,
     "test_cgroup_walk": 30,
+    "test_image_here": 30,
     "test_for_people": 30,
     "test_many_processes": 30,
     "test_pmu": 30,
@@ -38,7 +39,7 @@ SECONDS: Mapping[str, int] = {
     "test_moved_memory": 5,
     "test_pmu_trial": 5,
 }
-"""On Linux 6.12 and a host with two busy CPUs; `pytest tests/vm/test_guest.py --durations=0` shows them by test."""
+"""About, on Linux 6.12 and a host with two busy CPUs; `pytest tests/vm/test_guest.py --durations=0` shows tests."""
 
 
 def of_module(name: str) -> int:

@@ -168,10 +168,12 @@ def run(
     session: Session,
     ticks: int = TICKS,
     has_healed: Callable[[Access], bool] | None = None,
+    pause: float = TICK,
 ) -> Trial:
     """Have new processes work, which the kernel samples soon, and compare what is said with what is.
 
     It ends after so many ticks with an answer, or at the first that finds the processes healed after they have.
+    `pause`: seconds between ticks.
     """
     trial, judgements = Trial(), Judgements()
     with contextlib.ExitStack() as stack:
@@ -183,7 +185,7 @@ def run(
         key, before, begin = ContainerId(group.id), observer.observe(readings=ProbeReadings(session)), time.monotonic()
         healed = False
         while len(trial.ticks) < ticks:
-            time.sleep(TICK)
+            time.sleep(pause)
             if plan.heals_after is not None and not healed and time.monotonic() - begin > plan.heals_after:
                 healed = True
                 for process in processes:

@@ -17,7 +17,7 @@ from workload import MIB, eventually
 
 UID = "7b1f3c52-52a1-4be0-9d0c-6c7e1c1f9a01"
 POD_LOGS = Path(f"/var/log/pods/lab_spinner_{UID}")
-PATIENTLY = ("--interval", "2s", "--set", "web.timeout=300s")
+PATIENTLY = ("--interval", "1s", "--set", "web.timeout=300s")
 """An answer may take longer than the usual 5 s where all CPUs of the guest share one of the host's."""
 SPIN = ["dd", "if=/dev/zero", "of=/dev/null", "bs=24M"]
 

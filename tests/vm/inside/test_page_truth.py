@@ -14,6 +14,9 @@ from numaudit.probes.session import Session
 from page_truth import PLANS, SLACK, run
 from workload import MIB
 
+SOON = 0.5
+"""Seconds between ticks, where the memory stays where it is: the guest's kernel makes several passes in 8 of them."""
+
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
@@ -38,7 +41,7 @@ def observer() -> Observer:
     ],
 )
 def test_no_claim_about_sampled_pages_is_false(session: Session, observer: Observer, name: str) -> None:
-    trial = run(PLANS[name], observer, session, ticks=8)
+    trial = run(PLANS[name], observer, session, ticks=8, pause=SOON)
     assert trial.ticks, "the kernel sampled nothing"
     assert trial.false == []
 
@@ -46,7 +49,7 @@ def test_no_claim_about_sampled_pages_is_false(session: Session, observer: Obser
 def test_pages_used_from_afar_are_known_to_the_megabyte(session: Session, observer: Observer) -> None:
     """The kernel may leave memory out of a scan pass: then another new process is tried."""
     for _ in range(3):
-        trial = run(PLANS["half far"], observer, session, ticks=8)
+        trial = run(PLANS["half far"], observer, session, ticks=8, pause=SOON)
         assert trial.false == []
         found = [one.pages.remote_bytes for one in trial.ticks if one.pages is not None]
         if found and abs(max(found) - 12 * MIB) < SLACK:
