@@ -32,6 +32,9 @@ class Architecture:
 # safe in QEMU 7.2 when the kernel patches its own code, which is what attaching a BPF program does.
 _EMULATION = ("-accel", "tcg,thread=single,tb-size=256")
 
+# At addresses that stay the same, a library that is translated once is translated for all processes.
+_QUICK = "norandmaps mitigations=off"
+
 X86_64 = Architecture(
     name="x86_64",
     debian="amd64",
@@ -43,8 +46,7 @@ X86_64 = Architecture(
     # walk of the page tables a level longer.
     machine=(*_EMULATION, "-cpu", "max,-erms,-fsrm,-smap,-la57", "-M", "q35"),
     # On a busy host the emulated timer comes late, and a kernel that checks it panics: "IO-APIC + timer doesn't work".
-    # At addresses that stay the same, a library that is translated once is translated for all processes.
-    command_line="console=ttyS0 no_timer_check norandmaps mitigations=off",
+    command_line=f"console=ttyS0 no_timer_check {_QUICK}",
     foreign=False,
 )
 
@@ -58,6 +60,7 @@ AARCH64 = Architecture(
     # times slower, since its pointer authentication is emulated in full. Never sleep=off: the guest's clock would race
     # ahead whenever its CPUs wait.
     machine=(*_EMULATION, "-icount", "shift=1", "-cpu", "neoverse-n1", "-M", "virt,gic-version=3"),
-    command_line="console=ttyAMA0",
+    # At random addresses it has page tables of its own, which empties the emulated TLB at each system call.
+    command_line=f"console=ttyAMA0 nokaslr kpti=off {_QUICK}",
     foreign=True,
 )
