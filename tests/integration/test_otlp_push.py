@@ -23,6 +23,10 @@ def test_what_was_pushed_is_what_is_scraped(fixtures: Path, tmp_path: Path) -> N
                 if not name.startswith(("numaudit_container_", "numaudit_node_")) or name.endswith("_created"):
                     continue
                 assert _has_values(database, name, sorted(wanted.values())), name
+            # The database makes of each pushed name the scraped one; `process.*` has the conventions' names.
+            ours = {name for name in scraped if name.startswith("numaudit_") and not name.endswith("_created")}
+            ours -= {"numaudit_process_threads"}
+            assert eventually(lambda: _names(database) == ours), _names(database) ^ ours
             resident = database.query("numaudit_container_resident_bytes")
             for labels, value in scraped["numaudit_container_resident_bytes"].items():
                 assert resident[_as_pushed(labels)] == value
@@ -30,6 +34,10 @@ def test_what_was_pushed_is_what_is_scraped(fixtures: Path, tmp_path: Path) -> N
 
 def _has_values(database: Database, name: str, values: list[float]) -> bool:
     return eventually(lambda: sorted(database.query(name).values()) == values)
+
+
+def _names(database: Database) -> set[str]:
+    return {name for name in database.get("/api/v1/label/__name__/values")["data"] if name.startswith("numaudit_")}
 
 
 _RENAMED = {
