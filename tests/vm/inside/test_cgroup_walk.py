@@ -23,7 +23,9 @@ from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
 from workload import CGROUPS, MIB, Cgroup, cgroup, eventually, worker
 
 TOP = "numaudit-lab/walked"
-MANY = 100
+MANY = 20
+LEVELS = "/".join("abcdefghijklmnopqrstu")
+"""With the three groups above, 24."""
 CHURN = """
 import os, sys, time
 number = 0
@@ -84,13 +86,20 @@ def _observer() -> Iterator[Observer]:
         observer.walks.close()
 
 
+@pytest.fixture(scope="module")
+def walking() -> Iterator[Observer]:
+    """Its walk is loaded once for all tests that need no other one."""
+    with _observer() as observer:
+        yield observer
+
+
 @contextlib.contextmanager
-def _many() -> Iterator[list[Path]]:
+def _many(number: int = MANY) -> Iterator[list[Path]]:
     """Groups without processes, half of them without a cpuset of their own."""
     with cgroup(f"{TOP}/with") as first, cgroup(f"{TOP}/without") as second:
         for parent, controllers in ((first, "+memory +cpuset"), (second, "+memory")):
             parent.write("cgroup.subtree_control", controllers)
-        folders = [parent.path / f"c{number}" for parent in (first, second) for number in range(MANY // 2)]
+        folders = [parent.path / f"c{place}" for parent in (first, second) for place in range(number // 2)]
         for folder in folders:
             folder.mkdir()
         try:
@@ -101,14 +110,14 @@ def _many() -> Iterator[list[Path]]:
 
 
 @pytest.mark.arm64
-def test_every_counter_and_cpuset_is_what_the_files_say_while_cgroups_come_and_go() -> None:
+def test_every_counter_and_cpuset_is_what_the_files_say_while_cgroups_come_and_go(walking: Observer) -> None:
+    observer = walking
     reader = Reader(find_hierarchies(Host()), read=lambda path: Path(path).read_bytes())
     with (
         cgroup(f"{TOP}/far", cpus="0", mems="2") as far,
-        cgroup(f"{TOP}/deep/" + "/".join("abcdefghij"), cpus="1-2", mems="0-1") as deep,
+        cgroup(f"{TOP}/deep/{LEVELS}", cpus="1-2", mems="0-1") as deep,
         cgroup(f"{TOP}/churned") as churned,
         _many() as folders,
-        _observer() as observer,
         worker(far, 20 * MIB),
         worker(deep, 10 * MIB),
     ):
@@ -140,17 +149,46 @@ def test_every_counter_and_cpuset_is_what_the_files_say_while_cgroups_come_and_g
                 left.rmdir()
 
 
-def test_new_and_ended_containers_are_found_and_the_same_ones_cost_no_look_at_folders() -> None:
-    with _observer() as observer, cgroup(f"{TOP}/stays") as stays:
-        _walking(observer)
+def test_new_and_ended_containers_are_found_and_the_same_ones_cost_no_look_at_folders(
+    walking: Observer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cgroup(f"{TOP}/stays") as stays:
+        _walking(walking)
         with cgroup(f"{TOP}/goes") as goes:
-            ids = {one.id for one in _walking(observer).containers}
+            ids = {one.id for one in _walking(walking).containers}
             assert {stays.id, goes.id} <= ids
             gone = goes.id
-        snapshot = _walking(observer)
+        snapshot = _walking(walking)
         assert {one.id for one in snapshot.containers} == ids - {gone}
-        observer.inventory.hierarchies = None  # type: ignore[assignment]
-        assert _walking(observer).containers == snapshot.containers
+        monkeypatch.setattr(walking.inventory, "hierarchies", None)
+        assert _walking(walking).containers == snapshot.containers
+
+
+def test_a_removed_cgroup_whose_memory_is_still_there_is_no_cgroup_and_the_group_above_has_the_bytes(
+    walking: Observer,
+) -> None:
+    reader = Reader(find_hierarchies(Host()), read=lambda path: Path(path).read_bytes())
+    left = Path("/dev/shm/numaudit-left")
+    with cgroup(f"{TOP}/survives") as parent:
+        try:
+            with cgroup(f"{TOP}/survives/dead") as dead:
+                gone = dead.id
+                fill = f"echo 0 > {dead.path}/cgroup.procs && head -c {4 * MIB} /dev/zero > {left}"
+                subprocess.run(["sh", "-c", fill], check=True)
+            assert "nr_dying_descendants 1\n" in parent.read("cgroup.stat")
+
+            def equal() -> None:
+                _walking(walking)
+                walked = walking.walks.take(walking.inventory.census, walking.machine.read())  # type: ignore[union-attr]
+                assert gone not in walked.ids
+                found = walked.residents(reader.hugetlb(""))
+                assert gone not in found
+                assert found[parent.id] == reader.resident(f"/{TOP}/survives")
+                assert sum((found[parent.id].shmem or {}).values()) == 4 * MIB
+
+            eventually(equal)
+        finally:
+            left.unlink(missing_ok=True)
 
 
 @pytest.mark.one_kernel
@@ -158,7 +196,7 @@ def test_more_cgroups_than_rows_are_read_by_files_until_there_is_room(monkeypatc
     monkeypatch.setattr(cgroup_walks, "_LEAST_CGROUPS", 1)
     with _observer() as observer:
         before = len(_walking(observer).residency)
-        with _many() as folders:
+        with _many(2 * before + MANY) as folders:
             snapshot = observer.observe()
             assert "more than were expected" in (_outcome(snapshot).reason or "")
             assert len(snapshot.residency) >= before + len(folders)
@@ -166,16 +204,16 @@ def test_more_cgroups_than_rows_are_read_by_files_until_there_is_room(monkeypatc
 
 
 @pytest.mark.parametrize("handed_down", ["", "+io"])
-def test_where_memory_is_not_counted_the_group_above_has_the_bytes(handed_down: str) -> None:
+def test_where_memory_is_not_counted_the_group_above_has_the_bytes(walking: Observer, handed_down: str) -> None:
     """With `io`, which needs the memory controller, the kernel has that one without files."""
-    with cgroup(f"{TOP}/plain") as parent, _observer() as observer:
+    with cgroup(f"{TOP}/plain") as parent:
         for above in (CGROUPS, CGROUPS / "numaudit-lab", CGROUPS / TOP, parent.path):
             (above / "cgroup.subtree_control").write_text(handed_down)
         child = parent.path / "uncounted"
         child.mkdir()
         try:
             id_ = ContainerId(Cgroup(child).id)
-            by_walk = _walking(observer)
+            by_walk = _walking(walking)
             by_files = Observer.of(Host()).observe()
             assert id_ not in by_walk.residency
             assert by_walk.not_resident[id_] == by_files.not_resident[id_]
