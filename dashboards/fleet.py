@@ -243,15 +243,15 @@ _WORST_RANKS = f"topk(30, {verdict_rank(NAMESPACES, _WORST_VERDICTS)})"
 
 _STATES = (
     Value(5, "kubelet unsafe", "dark-red"),
-    Value(4, "no news", "purple"),
-    Value(3, "critical finding", "red"),
+    Value(4, "critical finding", "red"),
+    Value(3, "no news", "purple"),
     Value(2, "misaligned", "orange"),
     Value(1, "verdict unknown", "blue"),
     Value(0, "fine", "green"),
 )
 """What is worst on a node."""
 _STATE = (
-    f"(5 * {_UNSAFE} or 4 * {_BLIND} or 3 * group by ({BY_NODE}) ({_CRITICAL})"
+    f"(5 * {_UNSAFE} or 4 * group by ({BY_NODE}) ({_CRITICAL}) or 3 * {_BLIND}"
     f" or 2 * group by ({BY_NODE}) ({_MISALIGNED}) or group by ({BY_NODE}) ({_UNKNOWN}) or 0 * {_SEEN})"
 )
 _WORST_NODES = f"topk({_ROWS}, 1e6 * {_STATE} + (sum by ({BY_NODE}) ({_MISALIGNED}) or 0 * {_STATE}))"

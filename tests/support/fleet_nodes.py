@@ -174,7 +174,7 @@ def recordable(scope: Scope, top: int) -> dict[str, str]:
     """Query -> the name of its function in `queries`, but for `details`, which depends on the answers."""
     of_scope = (
         "agents", "known_agents", "targets", "ages", "verdicts", "misplaced", "refusals", "room", "problems",
-        "memory_maps", "distances", "stale_entries", "source_ages",
+        "memory_maps", "distances", "stale_entries", "source_ages", "findings",
     )  # fmt: skip
     texts = {getattr(queries, name)(scope): name for name in of_scope}
     return texts | {getattr(queries, name)(scope, top): name for name in ("worst", "refused_workloads")}

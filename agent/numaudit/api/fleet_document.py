@@ -86,6 +86,12 @@ class FleetNode(Value, frozen=True):
     """Number of NUMA nodes -> the largest request for memory that would be admitted on as many now."""
     refused_pods: int
     """Within the last hour."""
+    findings: dict[str, int]
+    """Finding -> containers."""
+    restart_unsafe: bool
+    """true: its kubelet would not start again, or only by chance; false: it would, or that is not known."""
+    silent_sources: list[str]
+    """Sources of its kubelet that were last read long ago."""
     problems: list[str]
     """Problems of this agent."""
 
@@ -146,12 +152,15 @@ class FleetReport(Value, frozen=True):
     """The nodes that report, and those that do not."""
     verdicts: dict[str, int]
     """Verdict -> containers, the worst first."""
+    findings: dict[str, int]
+    """Finding -> containers, the gravest first."""
     misplaced_bytes: int
     """Judged bytes on nodes that were not promised, of all containers."""
     worst: list[FleetContainer]
     """The worst containers, the worst first."""
     nodes: list[FleetNode]
-    """Those that do not report first, then the worst."""
+    """The worst first: kubelets that would not start again, critical findings, agents that do not report, misaligned
+    containers by bytes."""
     refusals: list[FleetRefusal]
     """Refused pods by reason."""
     refused_workloads: list[FleetWorkload]

@@ -93,6 +93,11 @@ def refused_workloads(scope: Scope, top: int) -> str:
     return f"topk({top}, sum by (namespace, workload) ({refused}) > 0)"
 
 
+def findings(scope: Scope) -> str:
+    """Containers by agent and finding."""
+    return f"count by {labels(*scope.by, 'finding')} ({scope.of_containers('container_finding')})"
+
+
 def room(scope: Scope) -> str:
     """The Memory Manager's memory map in sums, and what it leaves."""
     free = scope.of("memory_manager_bytes", 'type="memory"', 'state="free"')

@@ -17,16 +17,18 @@ from numaudit.api.fleet_document import (
 )
 from numaudit.errors import ParseError
 from numaudit.evaluation.access import Source
+from numaudit.evaluation.findings import gravity
 from numaudit.fleet import queries
 from numaudit.fleet.agents import STATES, Agents, FleetAgent, find_agents
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
-from numaudit.fleet.sentences import SEVERITY, notices_of, problem, summary
+from numaudit.fleet.sentences import SEVERITY, blind_spots, notices_of, problem, problem_rank, summary
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp
 
 _SOURCES: tuple[str, ...] = get_args(Source)
 """Of remote shares, the best first."""
+_RESTART_SAFE = "numaudit_state_restart_safe"
 _ALLOCATABLE, _FREE, _STRANDED, _ADMISSIBLE = (
     f"numaudit_memory_manager_{name}_bytes" for name in ("allocatable", "free", "stranded", "admissible")
 )
@@ -67,11 +69,14 @@ def ask_report(prometheus: FleetAnswers, scope: Scope, top: int) -> FleetReport:
             refused,
             own.rows(prometheus.vector(queries.room(scope))),
             own.rows(prometheus.vector(queries.problems(scope))),
+            own.rows(prometheus.vector(queries.findings(scope))),
         ),
     )
     counts: Counter[str] = Counter()
+    findings: Counter[str] = Counter()
     for one in nodes:
         counts.update(one.verdicts)
+        findings.update(one.findings)
     rooms = _largest_rooms(nodes)
     of_agents = count_of(agents)
     by_reason = _refusals(refused)
@@ -80,9 +85,17 @@ def ask_report(prometheus: FleetAnswers, scope: Scope, top: int) -> FleetReport:
         prometheus=prometheus.where,
         taken_at=Timestamp(prometheus.at),
         namespace=scope.namespace,
-        summary=summary(of_agents, counts, misplaced, sum(one.pods for one in by_reason), rooms),
+        summary=summary(
+            of_agents,
+            counts,
+            misplaced,
+            sum(one.pods for one in by_reason),
+            rooms,
+            unsafe=sum(one.restart_unsafe for one in nodes),
+        ),
         agents=of_agents,
         verdicts=dict(sorted(counts.items(), key=lambda item: SEVERITY.get(item[0], len(SEVERITY)))),
+        findings=dict(sorted(findings.items(), key=lambda item: (gravity(item[0]), item[0]))),
         misplaced_bytes=misplaced,
         worst=[_container(one, details) for one in worst],
         nodes=nodes,
@@ -95,7 +108,11 @@ def ask_report(prometheus: FleetAnswers, scope: Scope, top: int) -> FleetReport:
         free_bytes=sum(one.free_bytes or 0 for one in nodes),
         stranded_bytes=sum(one.stranded_bytes or 0 for one in nodes),
         largest_rooms=rooms,
-        notices=[*notices_of(prometheus.warnings, agents, of_agents), *_old_agents(agents, verdicts)],
+        notices=[
+            *notices_of(prometheus.warnings, agents, of_agents),
+            *_old_agents(agents, verdicts),
+            *blind_spots(nodes),
+        ],
     )
 
 
@@ -120,6 +137,7 @@ class _Facts(NamedTuple):
     refused: Sequence[_Row]
     room: Sequence[_Row]
     problems: Sequence[_Row]
+    findings: Sequence[_Row]
 
 
 def _name(sample: Sample) -> tuple[str, str, str]:
@@ -181,9 +199,16 @@ def _nodes(agents: Agents, facts: _Facts) -> list[FleetNode]:
             admissible[agent.node][int(one.label("width"))] = round(one.value)
         else:
             room[agent.node][one.label("__name__")] = round(one.value)
-    problems: defaultdict[str, list[str]] = defaultdict(list)
+    problems: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    silent: defaultdict[str, list[str]] = defaultdict(list)
+    unsafe = {agent.node for agent, one in facts.problems if one.label("__name__") == _RESTART_SAFE}
     for agent, one in facts.problems:
-        problems[agent.node].append(problem(one))
+        problems[agent.node].append((problem_rank(one), problem(one)))
+        if one.label("__name__") == "numaudit_collector_age_seconds":
+            silent[agent.node].append(one.label("collector"))
+    findings: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for agent, one in facts.findings:
+        findings[agent.node][one.label("finding")] = round(one.value)
     found = [
         FleetNode(
             node=one.node,
@@ -198,21 +223,33 @@ def _nodes(agents: Agents, facts: _Facts) -> list[FleetNode]:
             stranded_bytes=room[one.node].get(_STRANDED),
             admissible_bytes=dict(sorted(admissible[one.node].items())),
             refused_pods=refused[one.node],
-            problems=sorted(problems[one.node]),
+            findings=findings[one.node],
+            restart_unsafe=one.node in unsafe,
+            silent_sources=sorted(silent[one.node]),
+            problems=[text for _, text in sorted(problems[one.node])],
         )
         for one in agents.by_key.values()
     ]
     return sorted(found, key=_how_bad)
 
 
-def _how_bad(node: FleetNode) -> tuple[int, int, int, int, str]:
+def _how_bad(node: FleetNode) -> tuple[bool, int, bool, bool, int, int, bool, int, str]:
+    """A misaligned container may wait; a kubelet that does not start again takes the whole node with it."""
     return (
-        0 if node.state != "reporting" else 1,
-        -node.misaligned,
+        not node.restart_unsafe,
+        -sum(count for name, count in node.findings.items() if gravity(name) == 0),
+        node.state == "reporting",
+        not node.misaligned,
         -node.misplaced_bytes,
-        -node.refused_pods - len(node.problems),
+        -node.misaligned,
+        not node.silent_sources,
+        -node.refused_pods - len(node.problems) - node.verdicts.get("unknown", 0) - _warnings(node),
         node.node,
     )
+
+
+def _warnings(node: FleetNode) -> int:
+    return sum(count for name, count in node.findings.items() if gravity(name) == 1)
 
 
 def _sums(rows: Iterable[_Row]) -> Counter[str]:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from numaudit.api.fleet_document import FleetAgents, FleetReport, FleetRoom, misaligned
+from numaudit.api.fleet_document import FleetAgents, FleetNode, FleetReport, FleetRoom, misaligned
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.fleet.agents import Agents
 from numaudit.fleet.answers import Sample
 from numaudit.topology.sizes import in_units
 
+_MOST_NAMES = 5
 SEVERITY: Mapping[str, int] = {name: rank for rank, name in enumerate(REMEDIES)}
 """Verdict -> its place in their order, 0 for the worst."""
 
 
 def summary(
-    agents: FleetAgents, verdicts: Mapping[str, int], misplaced: int, refused: int, rooms: Sequence[FleetRoom]
+    agents: FleetAgents,
+    verdicts: Mapping[str, int],
+    misplaced: int,
+    refused: int,
+    rooms: Sequence[FleetRoom],
+    unsafe: int = 0,
 ) -> str:
     bad = [f"{verdicts[name]} {name}" for name in SEVERITY if name in MISALIGNED and verdicts.get(name)]
     total = sum(verdicts.values())
     parts = [
+        *([f"{plural(unsafe, 'kubelet')} would not start again"] if unsafe else []),
         f"{misaligned(verdicts)} of {plural(total, 'container')} misaligned"
         + (f" ({', '.join(bad)}; {in_units(misplaced)} misplaced)" if bad else ""),
         f"{plural(refused, 'pod')} refused in the last hour",
@@ -29,6 +36,29 @@ def summary(
         where = "one NUMA node" if one.numa_nodes == 1 else f"{one.numa_nodes} NUMA nodes"
         parts.append(f"{in_units(one.bytes)} of memory would still be admitted on {where} of {one.node}")
     return f"{reporting_sentence(agents)}: {'; '.join(parts)}"
+
+
+def blind_spots(nodes: Iterable[FleetNode]) -> list[str]:
+    """Notices that name what is not seen: nodes without news, silent sources, containers of unknown verdict."""
+    listed = list(nodes)
+    away = [f"{one.node} ({one.state})" for one in listed if one.state != "reporting"]
+    silent = [f"{one.node} ({', '.join(one.silent_sources)})" for one in listed if one.silent_sources]
+    unknown = [f"{one.node} ({count})" for one in listed if (count := one.verdicts.get("unknown"))]
+    found = []
+    if away:
+        found.append(f"nothing is known now of {_some(away)}")
+    if silent:
+        found.append(f"sources of the kubelet are silent on {_some(silent)}; promises and room there may be old")
+    if unknown:
+        found.append(
+            f"verdicts are unknown on {_some(unknown)}; `numaudit report` there names the evidence that is missing"
+        )
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def reporting_sentence(agents: FleetAgents) -> str:
@@ -58,6 +88,16 @@ def what_is_missing(found: FleetReport, warnings: Iterable[str]) -> str | None:
     if not found.verdicts and found.namespace is None:
         return "no agent gives any verdict"
     return next((f"the server warns: {text}" for text in warnings), None)
+
+
+_PROBLEMS = ("state_restart_safe", "state_valid", "restart_refused_pods", "collector_age_seconds")
+"""The gravest first."""
+
+
+def problem_rank(sample: Sample) -> int:
+    """0 for the gravest kind of `problem`."""
+    name = sample.label("__name__").removeprefix("numaudit_")
+    return _PROBLEMS.index(name) if name in _PROBLEMS else len(_PROBLEMS)
 
 
 def problem(sample: Sample) -> str:

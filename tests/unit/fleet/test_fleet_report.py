@@ -112,17 +112,102 @@ def test_refusals_and_problems_are_shown_by_node_and_workload(server: Answering)
     ]
     assert {one.node: one.refused_pods for one in found.nodes} == {"misaligned": 4, "aligned": 1}
     assert found.nodes[0].problems == [
-        "12 containers left out by metrics.max_series",
+        "the kubelet may not start again with cpu_manager_state",
+        "the kubelet may not start again with its configuration",
+        "memory_manager_state is not valid",
         "a reboot would refuse 3 pods",
         "a restart of the kubelet would refuse 1 pod",
         "memory-checkpoint was last read 8 minutes ago, so promises and room may be old",
-        "memory_manager_state is not valid",
-        "the kubelet may not start again with cpu_manager_state",
-        "the kubelet may not start again with its configuration",
+        "12 containers left out by metrics.max_series",
     ]
+    assert found.nodes[0].silent_sources == ["memory-checkpoint"]
+    assert found.notices == [
+        "sources of the kubelet are silent on misaligned (memory-checkpoint); promises and room there may be old"
+    ]
+    assert ": 1 kubelet would not start again; 2 of 22 containers misaligned" in found.summary
     text = table(found)
     assert "prod/db" in text
     assert "a reboot would refuse 3 pods" in text
+
+
+def _cluster(server: Answering, troubles: Mapping[str, Mapping[str, object]]) -> Answering:
+    """Nodes with these troubles: `verdicts`, `findings`, `misplaced` bytes, a file that is `unsafe`, `down`."""
+    (like,) = [one for one in server.known[queries.agents(_SCOPE)] if one.label("nodename") == "aligned"]
+
+    def of(node: str, value: float, **labels: str) -> Sample:
+        target = {"nodename": node, "instance": f"{node}:9746", "job": like.label("job")}
+        return Sample.of({**target, **labels}, (0.0, str(value)))
+
+    up = [node for node, one in troubles.items() if not one.get("down")]
+    verdicts, findings, misplaced, problems = [], [], [], []
+    for node, one in troubles.items():
+        for name, count in dict(one.get("verdicts", {"aligned": 4})).items():  # type: ignore[call-overload]
+            verdicts.append(of(node, count, verdict=name))
+        for name, count in dict(one.get("findings", {})).items():  # type: ignore[call-overload]
+            findings.append(of(node, count, finding=name))
+        misplaced.append(of(node, float(str(one.get("misplaced", 0)))))
+        if "unsafe" in one:
+            problems.append(of(node, 0, __name__="numaudit_state_restart_safe", file=str(one["unsafe"])))
+    answers = {
+        queries.agents(_SCOPE): [of(node, 1, version="1") for node in up],
+        queries.known_agents(_SCOPE): [of(node, 1) for node in troubles],
+        queries.targets(_SCOPE): [of(node, float(node in up)) for node in troubles],
+        queries.verdicts(_SCOPE): verdicts,
+        queries.findings(_SCOPE): findings,
+        queries.misplaced(_SCOPE): misplaced,
+        queries.problems(_SCOPE): problems,
+    }
+    return replace(server, known={promql: tuple(found) for promql, found in answers.items()})
+
+
+_TROUBLES: Mapping[str, Mapping[str, object]] = {
+    "a-fine": {},
+    "b-unknown": {"verdicts": {"aligned": 3, "unknown": 2}},
+    "c-few-bytes": {"verdicts": {"drifted": 9}, "misplaced": 1 << 20},
+    "d-many-bytes": {"verdicts": {"spilled": 1}, "misplaced": 1 << 30},
+    "e-gone": {"down": True, "verdicts": {}},
+    "f-critical": {"findings": {"oom-risk": 2, "over-budget": 1}},
+    "g-unsafe": {"unsafe": "memory_manager_state"},
+    "h-warning": {"findings": {"stale": 1}},
+}
+
+
+def test_nodes_are_ranked_by_what_is_worst_on_them(server: Answering) -> None:
+    found = ask_report(_cluster(server, _TROUBLES), _SCOPE, TOP)
+    names = ["g-unsafe", "f-critical", "e-gone", "d-many-bytes", "c-few-bytes", "b-unknown", "h-warning", "a-fine"]
+    assert [one.node for one in found.nodes] == names
+    assert [one.node for one in found.nodes if one.restart_unsafe] == ["g-unsafe"]
+    assert found.findings == {"oom-risk": 2, "stale": 1, "over-budget": 1}
+    lines = table(found).splitlines()
+    assert [line.split()[0] for line in lines[3:10]] == names[:7]
+    assert "unsafe" in lines[3]
+    assert "oom-risk (2)" in lines[4]
+    assert "over-budget" not in lines[4]
+    assert lines[5].split() == ["e-gone", "down", "?", "?", "-"]
+    assert lines[8].endswith("verdict unknown (2)")
+
+
+def test_what_is_not_seen_is_named(server: Answering) -> None:
+    notices = ask_report(_cluster(server, _TROUBLES), _SCOPE, TOP).notices
+    assert "nothing is known now of e-gone (down)" in notices
+    assert any(one.startswith("verdicts are unknown on b-unknown (2); ") for one in notices)
+    away = {f"node-{number}": {"down": True, "verdicts": {}} for number in range(8)}
+    many = ask_report(_cluster(server, {**away, "here": {}}), _SCOPE, TOP).notices
+    assert "nothing is known now of " + ", ".join(f"node-{one} (down)" for one in range(5)) + " and 3 more" in many
+
+
+def test_a_list_that_is_cut_says_how_much_is_left_out(server: Answering) -> None:
+    troubles = {f"node-{number:02}": {"verdicts": {"drifted": 2}} for number in range(13)}
+    cluster = _cluster(server, troubles)
+    unit = {"namespace": "prod", "pod": "db-0", "container": "db", "verdict": "drifted"}
+    worst = tuple(sample(1 << 20, {**unit, "pod": f"db-{one}"}, server) for one in range(TOP))
+    worst = tuple(
+        Sample.of({**one.labels, "nodename": "node-00", "instance": "node-00:9746"}, one.stamped) for one in worst
+    )
+    cluster = replace(cluster, known={**cluster.known, queries.worst(_SCOPE, TOP): worst})
+    text = table(ask_report(cluster, _SCOPE, TOP))
+    assert "3 more nodes have problems; --top 13 shows more" in text
+    assert "16 more containers are misaligned; --top 26 shows more" in text
 
 
 def test_names_of_the_server_cannot_write_to_the_terminal(server: Answering) -> None:

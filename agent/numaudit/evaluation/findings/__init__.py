@@ -8,11 +8,18 @@ from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvide
 from numaudit.intent import Intent
 from numaudit.snapshot import Snapshot
 
-__all__ = ["RULES", "Finding", "Severity", "find"]
+__all__ = ["RULES", "Finding", "Severity", "find", "gravity"]
 
 RULES: tuple[Rule, ...] = (*promised.RULES, *kubelet.RULES, *measured.RULES)
 """In the order in which a report lists what they find."""
+_SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
+_GRAVITY = {rule.name: _SEVERITIES.index(rule.severity) for rule in RULES}
 _NO_KUBELET = Intent()
+
+
+def gravity(name: str) -> int:
+    """0 for a critical finding, 1 for a warning, 2 for information and for names that are not known here."""
+    return _GRAVITY.get(name, len(_SEVERITIES) - 1)
 
 
 def find(snapshot: Snapshot, judgements: Judgements | None = None) -> tuple[Finding, ...]:

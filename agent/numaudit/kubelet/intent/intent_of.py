@@ -86,7 +86,12 @@ def intent_of(readings: KubeletReadings, containers: tuple[Container, ...], step
         pods=readings.pods,
         machine=None if memory is None else memory.machine,
         headroom=steps.headroom(memory, config.topology_manager_policy),
-        room=room_here(readings, frozenset(one.pod_uid for one in named if one.pod_uid is not None), steps.room),
+        room=room_here(
+            readings,
+            frozenset(one.pod_uid for one in named if one.pod_uid is not None),
+            steps.room,
+            steps.starting,
+        ),
         holders=steps.holders(memory),
         shared_cpus=None if cpu is None else cpu.state.default_cpus or None,
         hints=joined.hints,

@@ -8,6 +8,7 @@ from numaudit.containermanager.cpu.room import cpu_room
 from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent import NodeRoom
+from numaudit.kubelet.questions.kubelet_here import StartForecaster
 from numaudit.kubelet.questions.node_here import NodeHere, node_here, state_of
 from numaudit.kubelet.questions.starting import Asked
 from numaudit.kubelet.sources.memo import Memo
@@ -30,11 +31,12 @@ def room_of(node: NodeHere) -> NodeRoom | None:
 
 
 def room_here(
-    readings: KubeletReadings, with_cgroup: Set[str], of_node: Memo[[NodeHere], NodeRoom | None]
+    readings: KubeletReadings, with_cgroup: Set[str], of_node: Memo[[NodeHere], NodeRoom | None], start: StartForecaster
 ) -> NodeRoom | None:
-    """The same of what was read; None where that is too little. `of_node` is `room_of` and remembers its result."""
+    """The same of what was read; None where that is too little. `of_node` is `room_of` and remembers its result, as
+    does `start`, see `kubelet_here`."""
     try:
-        node = node_here(readings, Asked(), folder=readings.folder, with_cgroup=with_cgroup, storage=None)
+        node = node_here(readings, Asked(), folder=readings.folder, with_cgroup=with_cgroup, storage=None, start=start)
     except Unavailable:
         return None
     return of_node(node)

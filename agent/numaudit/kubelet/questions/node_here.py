@@ -12,9 +12,9 @@ from numaudit.containermanager.predicates import Capacity
 from numaudit.containermanager.versions import POD_LEVEL_GATE
 from numaudit.errors import Unavailable
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
-from numaudit.kubelet.questions.kubelet_here import kubelet_here
+from numaudit.kubelet.questions.kubelet_here import StartForecaster, kubelet_here
 from numaudit.kubelet.questions.pods_here import PodsHere, pods_of
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import Asked, starting
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
 from numaudit.scenario.files import Files, starting_state
@@ -44,16 +44,22 @@ class NodeHere:
 
 
 def node_here(
-    readings: KubeletReadings | None, asked: Asked, *, folder: str, with_cgroup: Set[str] | None, storage: int | None
+    readings: KubeletReadings | None,
+    asked: Asked,
+    *,
+    folder: str,
+    with_cgroup: Set[str] | None,
+    storage: int | None,
+    start: StartForecaster = starting,
 ) -> NodeHere:
     """The node as its kubelet knows it. Raises Unavailable where that is too little to admit a pod.
 
     `folder`: the kubelet's root folder; `with_cgroup`: the UIDs of the pods that have a cgroup, None = not known;
-    `storage`: see `NodeHere`.
+    `storage`: see `NodeHere`; `start`: see `kubelet_here`.
     """
     if readings is not None and readings.machine is None:
         raise Unavailable(readings.machine_problem or "this machine cannot be read whole")
-    here = None if readings is None else kubelet_here(readings, asked)
+    here = None if readings is None else kubelet_here(readings, asked, start)
     if readings is None or readings.machine is None or here is None or here.config.document is None:
         raise Unavailable(f"no kubelet's configuration is known on this host (its files are looked for in {folder})")
     unread = [one.detail for one in readings.checkpoints.values() if one.problem == "unreadable"]

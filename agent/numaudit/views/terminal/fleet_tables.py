@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from numaudit.api.fleet_document import FleetContainer, FleetFit, FleetForecast, FleetNode, FleetReport
+from numaudit.api.fleet_document import FleetContainer, FleetFit, FleetForecast, FleetNode, FleetReport, misaligned
 from numaudit.errors import printable
+from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.words import UNKNOWN, size
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
-_STATE_STYLE = {"reporting": "", "stale": "yellow", "down": "red", "gone": "yellow"}
+MOST_TOP = 200
+"""Rows of a table at most."""
+_STATE_STYLE = {"unsafe": "bold red", "reporting": "", "stale": "yellow", "down": "red", "gone": "yellow"}
 _FIT_STYLE = {"fits": "green", "near": "yellow", "refused": "red", "unmanaged": "", "unknown": "yellow"}
 
 
 def print_fleet(found: FleetReport, top: int, out: Console) -> None:
-    """One sentence, then the worst containers, the `top` worst nodes, what was refused, and what room is left."""
-    _line(out, found.summary)
-    if found.worst:
-        _line(out, "")
-        print_table(_containers(found.worst), out)
-    nodes = [one for one in found.nodes if _is_worth_a_line(one)][:top]
+    """One sentence, then the `top` worst nodes and containers, what was refused, and what room is left."""
+    _note(found.summary, out)
+    nodes = [one for one in found.nodes if _is_worth_a_line(one)]
     if nodes:
-        _line(out, "")
-        print_table(_nodes(nodes), out)
+        _note("", out)
+        print_table(_nodes(nodes[:top]), out)
+        _more(len(nodes) - top, top, "node has problems", "nodes have problems", out)
+    if found.worst:
+        _note("", out)
+        print_table(_containers(found.worst), out)
+        left = misaligned(found.verdicts) - len(found.worst)
+        _more(left, len(found.worst), "container is misaligned", "containers are misaligned", out)
     if found.refusals:
-        _line(out, "")
+        _note("", out)
         table = new_table("REFUSED IN THE LAST HOUR", "OUTCOME", ">PODS")
         for refusal in found.refusals:
             table.add_row(printable(refusal.reason), printable(refusal.outcome), str(refusal.pods))
@@ -37,22 +43,22 @@ def print_fleet(found: FleetReport, top: int, out: Console) -> None:
             table.add_row(printable(f"{one.namespace}/{one.workload}"), "", str(one.pods))
         print_table(table, out)
     if found.allocatable_bytes:
-        _line(out, "")
+        _note("", out)
         table = new_table(">NUMA NODES", ">LARGEST REQUEST", "ON")
         for room in found.largest_rooms:
             table.add_row(str(room.numa_nodes), size(room.bytes), printable(room.node))
         print_table(table, out)
-        _line(
-            out,
+        _note(
             f"{size(found.free_bytes)} of {size(found.allocatable_bytes)} allocatable memory are free; "
             f"{size(found.stranded_bytes)} of that cannot serve a container on one NUMA node",
+            out,
         )
     _notes(found.notices, out)
 
 
 def print_fits(found: FleetForecast, out: Console) -> None:
     """One sentence, then every node."""
-    _line(out, found.sentence)
+    _note(found.sentence, out)
     table = new_table("NODE", "STATE", ">FITS", "NUMA NODES", "OUTCOME", "~WHY")
     for one in found.nodes:
         table.add_row(
@@ -73,7 +79,7 @@ def print_fits(found: FleetForecast, out: Console) -> None:
 
 
 def _containers(worst: Iterable[FleetContainer]) -> Table:
-    table = new_table("CONTAINER", "NODE", "VERDICT", ">MISPLACED", ">JUDGED", "PROMISED", ">REMOTE", "FINDINGS")
+    table = new_table("~CONTAINER", "NODE", "VERDICT", ">MISPLACED", "PROMISED", ">REMOTE", "~FINDINGS")
     for one in worst:
         name = "/".join(filter(None, (one.namespace, one.pod, one.container)))
         remote = "-" if one.remote_ratio is None else f"{one.remote_ratio:.0%} {one.remote_source}"
@@ -82,7 +88,6 @@ def _containers(worst: Iterable[FleetContainer]) -> Table:
             printable(one.node),
             Text(printable(one.verdict), "red"),
             size(one.misplaced_bytes),
-            size(one.judged_bytes),
             UNKNOWN if one.intended_memory_nodes is None else str(one.intended_memory_nodes),
             printable(remote),
             printable(",".join(one.findings)) or "-",
@@ -91,27 +96,46 @@ def _containers(worst: Iterable[FleetContainer]) -> Table:
 
 
 def _nodes(nodes: Iterable[FleetNode]) -> Table:
-    columns = ("NODE", "STATE", ">AGE", ">CONTAINERS", ">MISALIGNED", ">MISPLACED", ">FREE", ">REFUSED", "~PROBLEMS")
-    table = new_table(*columns)
+    table = new_table("NODE", "STATE", ">MISALIGNED", ">MISPLACED", "~PROBLEMS")
     for one in nodes:
+        state = "unsafe" if one.restart_unsafe else one.state
+        is_seen = one.containers > 0
         table.add_row(
             printable(one.node),
-            Text(one.state, _STATE_STYLE[one.state]),
-            "-" if one.age_seconds is None else f"{one.age_seconds:.0f}s",
-            str(one.containers),
-            str(one.misaligned),
-            size(one.misplaced_bytes),
-            "-" if one.free_bytes is None else size(one.free_bytes),
-            str(one.refused_pods),
-            printable("; ".join(one.problems)) or "-",
+            Text(state, _STATE_STYLE[state]),
+            f"{one.misaligned} of {one.containers}" if is_seen else UNKNOWN,
+            size(one.misplaced_bytes) if is_seen else UNKNOWN,
+            printable("; ".join(_problems(one))) or "-",
         )
     return table
+
+
+def _problems(node: FleetNode) -> Iterator[str]:
+    """The gravest first; the states of the agent and of its containers have columns of their own."""
+    yield from node.problems
+    yield from (f"{name} ({count})" for name, count in _gravest(node.findings))
+    if count := node.verdicts.get("unknown"):
+        yield f"verdict unknown ({count})"
+    if node.refused_pods:
+        yield f"pods refused ({node.refused_pods})"
+
+
+def _gravest(findings: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Those of containers, without what is only for information."""
+    return sorted((one for one in findings.items() if gravity(one[0]) < 2), key=lambda one: (gravity(one[0]), one[0]))
+
+
+def _more(count: int, shown: int, one: str, several: str, out: Console) -> None:
+    """Number of rows that a cut leaves out."""
+    if count > 0:
+        _note(f"{count} more {one if count == 1 else several}; --top {min(MOST_TOP, shown + count)} shows more", out)
 
 
 def _is_worth_a_line(node: FleetNode) -> bool:
     """Something is wrong there."""
     has_misaligned = any(node.verdicts.get(name) for name in MISALIGNED)
-    return node.state != "reporting" or has_misaligned or bool(node.refused_pods or node.problems)
+    others = node.refused_pods or node.problems or node.verdicts.get("unknown") or _gravest(node.findings)
+    return node.state != "reporting" or has_misaligned or bool(others)
 
 
 def _fits(one: FleetFit) -> str:
@@ -125,7 +149,3 @@ def _notes(texts: Iterable[str], out: Console) -> None:
 
 def _note(text: str, out: Console) -> None:
     print_note(printable(text), out)
-
-
-def _line(out: Console, text: str) -> None:
-    out.print(Text(printable(text)), soft_wrap=True)

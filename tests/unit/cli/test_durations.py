@@ -1,0 +1,36 @@
+"""Every option that takes a time takes it with a unit, and refuses what is none in the same words."""
+
+from __future__ import annotations
+
+import re
+
+import click
+import pytest
+
+from command_tree import commands
+from numaudit.cli.progress import Duration
+
+TIMES = [
+    pytest.param(option, id=f"{' '.join(path)} {option.opts[0]}")
+    for path, command in commands()
+    for option in command.params
+    if isinstance(option, click.Option) and re.search(r"time|duration|age$|interval|watch", option.name or "")
+]
+OF_THE_SETTINGS = {"interval": "DURATION"}
+"""An option of the agent, whose value the settings read: 15s, 1m."""
+
+
+def test_there_are_some() -> None:
+    names = {one.values[0].opts[0] for one in TIMES}  # type: ignore[union-attr]
+    assert {"--time-out", "--max-age", "--duration", "--interval"} <= names
+
+
+@pytest.mark.parametrize("option", TIMES)
+def test_an_option_that_takes_a_time_takes_units(option: click.Option) -> None:
+    if OF_THE_SETTINGS.get(option.name or "") == option.metavar:
+        return
+    assert isinstance(option.type, Duration)
+    assert option.type.convert("90s", option, None) == 90
+    assert option.type.convert("5m", option, None) == 300
+    with pytest.raises(click.BadParameter, match="is not a time such as 500ms, 10s or 1m"):
+        option.type.convert("soon", option, None)
