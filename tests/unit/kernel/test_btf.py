@@ -73,12 +73,12 @@ def test_a_kernel_without_btf_is_unavailable_and_says_so(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "whole header"),
-        (b"\x9f\xeb\x01\0", "whole header"),
+        (b"", "header of the BTF is incomplete"),
+        (b"\x9f\xeb\x01\0", "header of the BTF is incomplete"),
         (b"\xeb\x9f" + bytes(22), "begins with"),
-        (kernel().bytes()[:-1], "do not fit"),
+        (kernel().bytes()[:-1], "go beyond its end"),
         (struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 12, 12, 0) + struct.pack("=III", 0, 31 << 24, 0), "kind 31"),
-        (struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 12, 12, 0) + struct.pack("=III", 0, 1 << 24, 4), "not whole"),
+        (struct.pack("=HBBIIIII", 0xEB9F, 1, 0, 24, 0, 12, 12, 0) + struct.pack("=III", 0, 1 << 24, 4), "cut off"),
     ],
     ids=["empty", "cut header", "other byte order", "cut strings", "unknown kind", "cut type"],
 )
