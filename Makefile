@@ -1,7 +1,7 @@
 # `make report` and `make test` each work as the first command on a fresh Debian machine.
 PYTHON := .venv/bin/python
-# Workers for tests that share nothing: more than a few cost more than they bring.
-PARALLEL := -n logical --maxprocesses 8 --dist worksteal
+# Workers for tests that share nothing: one more than there are CPUs, for some tests wait, and at most eight.
+PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 8 --dist worksteal
 # One part of the tests: a folder of tests/, or `guest` for tests/vm.
 PART :=
 # Where bytecode is switched off, as in many containers, each process would compile the package, and pytest the tests, again.
