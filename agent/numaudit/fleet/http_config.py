@@ -119,10 +119,12 @@ def _authorities(part: Document, path: Path) -> str | None:
     text = _text_or_file(part, "ca", path)
     if text is None:
         return None
+    place = part.part("ca" if _text(part.part("ca")) else "ca_file")
+    if not text.isascii():
+        raise place.error("no certificate authorities in PEM: it is not ASCII")
     try:
         ssl.create_default_context(cadata=text)
     except (ssl.SSLError, ValueError) as error:
-        place = part.part("ca" if _text(part.part("ca")) else "ca_file")
         raise place.error(f"no certificate authorities in PEM: {_reason(error)}") from None
     return text
 

@@ -55,6 +55,7 @@ def test_who_asks_goes_along_with_every_query(tmp_path: Path, text: str, headers
         ("tls_config: {cert: x}", "a certificate and its key belong together"),
         ("tls_config: {cert: s3cret, key: s3cret}", "the certificate and its key cannot be used"),
         ("tls_config: {ca: s3cret}", "tls_config.ca: no certificate authorities in PEM"),
+        ("tls_config: {ca: s3cret-\u00e9}", "tls_config.ca: no certificate authorities in PEM: it is not ASCII"),
         ("tls_config: {min_version: TLS10}", "choose one of TLS12, TLS13"),
         ("- s3cret", "must"),
     ],
