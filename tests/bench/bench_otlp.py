@@ -64,13 +64,13 @@ def main() -> None:
 
 def _agent(root: str, receiver: str) -> int:
     """Tick and push. Print: series, CPU ms of a tick and of a push, peak MiB before the first push and in all."""
-    memory.keep_small()
+    memory.limit_heap()
     probes, session = made_up_session()
     settings = Settings(
         listen=("127.0.0.1", 0), otlp=OtlpSettings(endpoint=receiver, interval=PUSH_EVERY, timeout=PATIENCE)
     )
     daemon = Agent.of(settings, Engine(Observer.of(Host.under(Path(root))), session), RateLimit())
-    memory.search_cycles_rarely()
+    memory.collect_garbage_rarely()
     cgroups = [path.stat().st_ino for path in Path(root).glob("sys/fs/cgroup/kubepods.slice/*/cri-*.scope")]
     form, _ = negotiate("application/openmetrics-text; version=1.0.0", "gzip")
     with daemon.server:

@@ -26,7 +26,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
-from numaudit.kernel.memory.cgroup_rows import AllowedSets, How, Residents, RowLayout, Walked
+from numaudit.kernel.memory.cgroup_rows import AllowedSets, CgroupRows, Residents, RowDecoding, RowLayout
 from numaudit.kernel.tracing.btf import Btf
 from short import pick, repetitions, run
 
@@ -58,12 +58,12 @@ def _cgroups_wanted() -> int:
 def _decode(cgroups: int) -> None:
     """The part of a look that Python does."""
     layout = RowLayout.of(cgroup_layout(Btf(btf_of(described("6.12"))), PAGE), nodes=NODES, cpus=64)
-    how = How(tuple(layout.kernel.rows), tuple(range(NODES)), frozenset(), {})
+    how = RowDecoding(tuple(layout.kernel.rows), tuple(range(NODES)), frozenset(), {})
     residents, allowed = Residents(), AllowedSets()
     texts = [_rows(layout, cgroups, pages) for pages in (0, 1)]
 
     def look(text: bytes) -> None:
-        walked = Walked(text, layout)
+        walked = CgroupRows(text, layout)
         residents.decode(walked, how)
         allowed.decode(walked)
 

@@ -39,7 +39,7 @@ from numaudit.config.settings import Settings
 from numaudit.counted import HintFault
 from numaudit.daemon.agent import Agent as HostAgent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.memory import search_cycles_rarely
+from numaudit.daemon.memory import collect_garbage_rarely
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
@@ -83,7 +83,7 @@ def main() -> None:
                 push = _push_ms(agent)
                 rss_otlp = _mib(agent.process.pid)
         rss_large = _rss_on_a_large_machine(Path(folder), log)
-        search_cycles_rarely()
+        collect_garbage_rarely()
         awake, _ = _ticks_here(tree)
         tenth, _ = _ticks_here(tree, every=10)
         _start_processes(tree)

@@ -14,7 +14,7 @@ import click
 from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError, may_be_a_file
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_be_there
+from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_exist
 
 Function = Callable[..., Any]
 Given = Any
@@ -40,7 +40,7 @@ class FilePath(click.Path):
             self.fail("a path cannot have a NUL in it", param, ctx)
         if not may_be_a_file(value):
             self.fail("it is a URL (hidden, for it may hold a password); give a file", param, ctx)
-        if may_be_there(Path(value)) and not os.path.exists(value):  # noqa: PTH110 (Path.exists raises)
+        if may_exist(Path(value)) and not os.path.exists(value):  # noqa: PTH110 (Path.exists raises)
             return Path(value)
         return super().convert(value, param, ctx)
 

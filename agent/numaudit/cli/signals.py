@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-from numaudit.daemon.signals import end_by, end_well
+from numaudit.daemon.signals import exit_by_signal, exit_successfully
 
-_ENDING_AT_ONCE = (signal.SIG_DFL, signal.default_int_handler, end_by, end_well)
+_ENDING_AT_ONCE = (signal.SIG_DFL, signal.default_int_handler, exit_by_signal, exit_successfully)
 
 
 @contextmanager

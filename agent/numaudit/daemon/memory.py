@@ -12,7 +12,7 @@ _THRESHOLD = 128 << 10
 _OBJECTS, _YOUNG, _MIDDLE = 100_000, 20, 10
 
 
-def keep_small() -> bool:
+def limit_heap() -> bool:
     """Fix glibc's thresholds, which otherwise grow with the largest buffer, and give all threads one arena.
 
     Measured with 40 containers a second and OTLP: at most 73 instead of 99 MiB. False with another C library.
@@ -24,7 +24,7 @@ def keep_small() -> bool:
     return all(mallopt(option, value) == 1 for option, value in options)
 
 
-def search_cycles_rarely() -> None:
+def collect_garbage_rarely() -> None:
     """Let Python search for cycles of dead objects once in a tick or two of a thousand containers, not fifty times.
 
     What is there now is never searched again. A tick makes some 100,000 values and no cycles, so that nearly all

@@ -15,24 +15,24 @@ early_hang_ups: list[int] = []
 
 def while_the_agent_starts() -> None:
     """SIGTERM ends the agent: there is nothing to save yet. SIGHUP is kept for later."""
-    signal.signal(signal.SIGTERM, end_well)
+    signal.signal(signal.SIGTERM, exit_successfully)
     signal.signal(signal.SIGHUP, lambda number, _: early_hang_ups.append(number))
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, nothing)
+        signal.signal(number, ignore_signal)
 
 
 def while_the_first_process() -> None:
     """SIGTERM ends a verb that is the first process of its container, as it ends any other process."""
-    signal.signal(signal.SIGTERM, end_by)
+    signal.signal(signal.SIGTERM, exit_by_signal)
 
 
-def end_well(_number: int, _frame: FrameType | None) -> None:
+def exit_successfully(_number: int, _frame: FrameType | None) -> None:
     os._exit(0)
 
 
-def end_by(number: int, _frame: FrameType | None) -> None:
+def exit_by_signal(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def nothing(_number: int, _frame: FrameType | None) -> None:
+def ignore_signal(_number: int, _frame: FrameType | None) -> None:
     """Not to die of it."""

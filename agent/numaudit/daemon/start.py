@@ -29,7 +29,7 @@ time as before.
 
 def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     """Work until a signal. Raises Unavailable when the host shows no nodes or no cgroups, InputError for settings."""
-    memory.keep_small()
+    memory.limit_heap()
     loaded = read_settings()
     settings = loaded.settings
     log_limit = logs.set_up(settings.log.level, settings.log.format)
@@ -52,7 +52,7 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     limit = settings.overhead.max_cpu_percent / 100
     limiter = Limiter(loading.session, limit, loading.costs, observer.inventory)
     engine = Engine(observer, loading.session, limiter=limiter)
-    memory.search_cycles_rarely()
+    memory.collect_garbage_rarely()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with closing(limiter):
         Agent.of(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
 from numaudit.intent import StartOutlook
-from numaudit.kernel.host import Host, may_be_there
+from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.questions.examination import examine, examine_absent
 from numaudit.kubelet.questions.kubelet_here import kubelet_here
 from numaudit.kubelet.sources.readings import KubeletReadings
@@ -21,7 +21,7 @@ def checkpoint_checks(host: Host, readings: KubeletReadings) -> Iterator[Check]:
             yield Check(kind, "missing", file.detail or "cannot be read", reason="not-readable")
         elif not file.is_absent:
             yield _check(kind, examine(file, readings.machine, kubelet, folder))
-        elif may_be_there(host.at(folder)):
+        elif may_exist(host.at(folder)):
             found = examine_absent(kind, file.shown, kubelet)
             if any(one.name == CHECKPOINT_ABSENT for one in found.findings):
                 yield _check(kind, found)

@@ -20,7 +20,7 @@ from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import numa_stat
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
-from numaudit.kernel.memory.cgroup_rows import AllowedSets, How, Residents, RowLayout, Walked
+from numaudit.kernel.memory.cgroup_rows import AllowedSets, CgroupRows, Residents, RowDecoding, RowLayout
 from numaudit.kernel.memory.walk_proof import LATE_PAGES, Contradiction, Rows, WalkProof
 from numaudit.kernel.tracing import btf
 from numaudit.kernel.tracing.bpf_map import count_possible_cpus
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 class WalkedNow:
     """The result of a walk, proven as far as it is used."""
 
-    def __init__(self, walked: Walked, decode: _Decoders, how: How, allowed: Mapping[int, Allowed]) -> None:
+    def __init__(self, walked: CgroupRows, decode: _Decoders, how: RowDecoding, allowed: Mapping[int, Allowed]) -> None:
         self.ids = decode.ids(walked)
         self.allowed = allowed
         """Cgroup id -> its effective cpuset, of those that have one of their own."""
@@ -75,7 +75,7 @@ class _Decoders:
     allowed: AllowedSets = field(default_factory=AllowedSets)
     _ids: tuple[list[int], frozenset[int]] = ([], frozenset())
 
-    def ids(self, walked: Walked) -> frozenset[int]:
+    def ids(self, walked: CgroupRows) -> frozenset[int]:
         if walked.ids != self._ids[0]:
             self._ids = walked.ids, frozenset(walked.ids)
         return self._ids[1]
@@ -216,7 +216,7 @@ class CgroupWalks:
             return [_ROOT, *random.sample(groups, min(_SOME, len(groups)))]
         return [_ROOT, *self._largest(walk.walk(), groups)]
 
-    def _largest(self, walked: Walked, groups: Sequence[Cgroup]) -> list[Cgroup]:
+    def _largest(self, walked: CgroupRows, groups: Sequence[Cgroup]) -> list[Cgroup]:
         """Those with the most memory, and one of each of the first different cpusets."""
         place_of, allowed = walked.place_of, self._decode.allowed.decode(walked)
         sizes = [anon + file for anon, file in zip(walked.sizes("anon"), walked.sizes("file"), strict=True)]
@@ -247,7 +247,7 @@ class CgroupWalks:
         waiting = [row for row in self._proof.unproven(rows) if row not in zeros]
         if waiting:
             raise Absent(f"files are read until the walk is proven: not yet are the rows {', '.join(waiting)}")
-        return WalkedNow(walked, self._decode, How(tuple(rows), nodes, zeros, None), allowed)
+        return WalkedNow(walked, self._decode, RowDecoding(tuple(rows), nodes, zeros, None), allowed)
 
     def _compare(self, group: Cgroup, before: _Files, found: Rows, allowed: Allowed | None) -> None:
         """Raises Contradiction."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numaudit.containers.inventory import Census, Inventory
-from numaudit.engine.collectors.base import Run, TickInputs
+from numaudit.engine.collectors.base import CollectorRun, TickInputs
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.table import Collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
@@ -82,7 +82,7 @@ class Observer:
         capacity = max(_LEAST_CAPACITY, _LEAST_PAIRS // nodes, 2 * cgroups)
         return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=nodes)
 
-    def _walk(self, run: Run, machine: Machine) -> WalkedNow | None:
+    def _walk(self, run: CollectorRun, machine: Machine) -> WalkedNow | None:
         walks = self.walks
         if walks is None:
             return None
@@ -98,7 +98,7 @@ class Observer:
 
         `mappings_of`: the one container of which numa_maps is read; None = of all of them.
         """
-        run = Run()
+        run = CollectorRun()
         counted: set[int] = set()
         if readings is not None and self.hierarchies.is_v2:
             # Before the walk: what is counted by then and not found by the walk has ended.

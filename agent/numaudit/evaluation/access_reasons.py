@@ -9,7 +9,7 @@ from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 
 
-def said_of(used: UsedElsewhere, now: float) -> str:
+def access_clause(used: UsedElsewhere, now: float) -> str:
     """One clause, with when it was measured unless that was now."""
     share = used.share
     minutes = int(now - used.taken_at + (share.age or 0.0 if share.pages is not None else 0.0)) // 60
@@ -33,6 +33,6 @@ def _of_pages(share: Measured, pages: SampledPages, when: str) -> str:
     return f"{said}{watched} ({when})"
 
 
-def why_still(share: float, limit: float) -> str:
+def still_clause(share: float, limit: float) -> str:
     """Said of a share that came back below its limit, where the verdict holds."""
     return "" if share > limit else f", less than before; the verdict ends below {ends_at(limit):.1%}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from numaudit.evaluation.access_reasons import said_of, why_still
+from numaudit.evaluation.access_reasons import access_clause, still_clause
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.cpu_causes import cpu_cause
 from numaudit.evaluation.causes.spill import Spill
 from numaudit.evaluation.changes import why_no_intent
-from numaudit.evaluation.history import History, by_design
+from numaudit.evaluation.history import History, even_remote_share
 from numaudit.evaluation.rates import share_outside
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import VerdictName
@@ -131,9 +131,9 @@ def _placed(
         return Conclusion("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
     used = evidence.history.used
     if used is not None and used.is_past:
-        limit = max(thresholds.remote_access_share, by_design(intended))
-        return Conclusion("remote-access", said_of(used, evidence.now) + why_still(used.share.lower, limit))
-    said = None if used is None else said_of(used, evidence.now)
+        limit = max(thresholds.remote_access_share, even_remote_share(intended))
+        return Conclusion("remote-access", access_clause(used, evidence.now) + still_clause(used.share.lower, limit))
+    said = None if used is None else access_clause(used, evidence.now)
     if len(intended) > 1:
         part = "" if said is None else f": {said}"
         return Conclusion(

@@ -105,7 +105,7 @@ class History(Struct, frozen=True):
             ran = RanElsewhere(outside, is_past(thresholds.cpu_remote_share, outside, outside, was_past))
         if share is not None:
             was_past = used is not None and used.is_past
-            limit = max(thresholds.remote_access_share, by_design(intended))
+            limit = max(thresholds.remote_access_share, even_remote_share(intended))
             past = is_past(limit, share.lower, share.upper if share.is_exact else share.lower, was_past)
             used = UsedElsewhere(share, taken_at, past)
         elif used is not None and taken_at - used.taken_at > thresholds.access_age:
@@ -129,7 +129,7 @@ class History(Struct, frozen=True):
         return replace(self, moves=Moves(window, many and most))
 
 
-def by_design(promised: NodeSet) -> float:
+def even_remote_share(promised: NodeSet) -> float:
     """Share of its memory that a container uses remotely if it uses all promised nodes alike from all of them."""
     return 1 - 1 / len(promised)
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from numaudit import __version__
 from numaudit.errors import InputError
-from numaudit.net.files import trusting
+from numaudit.net.files import tls_context
 from numaudit.net.target import Target, check_headers, target_of
 
 METRICS_PATH = "/v1/metrics"
@@ -34,7 +34,7 @@ def target(endpoint: str, headers: Mapping[str, str], ca_file: Path | None, comp
 def _context(ca_file: Path | None) -> ssl.SSLContext:
     """Trusts these authorities alone; None = the system's."""
     try:
-        return trusting(ca_file)
+        return tls_context(ca_file)
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
         raise InputError(

@@ -133,7 +133,7 @@ def read_text(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str:
     return read_bytes(path, limit).decode("utf-8", "replace")
 
 
-def may_be_there(path: Path) -> bool:
+def may_exist(path: Path) -> bool:
     """Is something there, or may it not be seen (as in a folder for root alone)? Then reading it says so."""
     try:
         path.stat()

@@ -43,7 +43,7 @@ _MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CommandRequest:
     """Memory and CPUs that a command asks for."""
 
     memory: int
@@ -87,7 +87,7 @@ def read_configuration(configuration: object, machine: Machine) -> Kubelet:
     return read_kubelet(document, machine)[0]
 
 
-def command_pod(holder: str, name: str, wanted: Wanted) -> Pod:
+def command_pod(holder: str, name: str, wanted: CommandRequest) -> Pod:
     """The Guaranteed pod that stands for a command."""
     limits = {
         CPU: Quantity.of(wanted.cpus) if wanted.cpus else Quantity.parse(_SHARED),
@@ -97,7 +97,7 @@ def command_pod(holder: str, name: str, wanted: Wanted) -> Pod:
     return Pod(name, "", holder, (Container(name, Resources(limits, limits)),))
 
 
-def check_wanted(wanted: Wanted, machine: Machine) -> None:
+def check_wanted(wanted: CommandRequest, machine: Machine) -> None:
     """Raises InputError for huge pages of a size that no node has, or of an amount that is no number of pages."""
     sizes = {pages.page_size for node in machine.nodes for pages in node.huge_pages}
     for size, amount in wanted.huge_pages.items():

@@ -29,7 +29,7 @@ def read_text(path: Path) -> str:
         return file.read(LARGEST).decode("utf-8", "replace")
 
 
-def trusting(authorities: Path | None) -> ssl.SSLContext:
+def tls_context(authorities: Path | None) -> ssl.SSLContext:
     """A client that trusts the authorities in this file (PEM) alone; None = the system's.
 
     Raises OSError as `check_regular` does, and SSLError for a file without any.

@@ -181,7 +181,7 @@ class HintFaultsProbe(BpfProbe):
         found = decode_passes(entries)
         flat = {one: use for passes in found.by_cgroup.values() for one, use in passes.items()}
         is_full, self._dropped_before = dropped > self._dropped_before, dropped
-        leaving = passes_that_leave(flat, self._before, self._has_ended, is_full)
+        leaving = passes_to_evict(flat, self._before, self._has_ended, is_full)
         for chunk in entries if leaving else ():
             for at in range(0, len(chunk.keys), table.info.key_size):
                 key = chunk.keys[at : at + table.info.key_size]
@@ -224,7 +224,7 @@ def _is_absent(refusal: ProbeRefusal) -> bool:
     return isinstance(refusal.__cause__, OSError) and refusal.__cause__.errno == errno.ENOENT
 
 
-def passes_that_leave(
+def passes_to_evict(
     now: Mapping[ScanPass, PassUse],
     before: Mapping[ScanPass, PassUse],
     has_ended: Callable[[int], bool],

@@ -14,7 +14,7 @@ from pathlib import Path
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.cgroup_layout import KERNEL_ROWS, WORD
-from numaudit.kernel.memory.cgroup_rows import RowLayout, Walked
+from numaudit.kernel.memory.cgroup_rows import CgroupRows, RowLayout
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.btf import Btf
@@ -120,7 +120,7 @@ class ResidencyWalk:
         self.seconds = 0.0
         """Upper bound of the time that the newest walk held the kernel's mutex of cgroups."""
 
-    def walk(self, unused: Collection[str] = ()) -> Walked:
+    def walk(self, unused: Collection[str] = ()) -> CgroupRows:
         """Every cgroup now; the rows `unused` of memory.numa_stat add nothing to what the program works out.
 
         Not for several threads. Raises OSError, MoreCgroups; Unavailable for unreadable memory.
@@ -138,7 +138,7 @@ class ResidencyWalk:
             raise MoreCgroups(count)
         if failed or not count:
             raise Unavailable(f"{failed} reads of the kernel's memory failed during a walk over {count} cgroups")
-        return Walked(self._rows[: count * self.layout.width].tobytes(), self.layout)
+        return CgroupRows(self._rows[: count * self.layout.width].tobytes(), self.layout)
 
     def close(self) -> None:
         os.close(self._link)

@@ -12,7 +12,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies, huge_page_label
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_child
 from numaudit.kernel.host import Host, explain, read_text
-from numaudit.memorymanager.commands import Wanted
+from numaudit.memorymanager.commands import CommandRequest
 from numaudit.memorymanager.outcome import Placement
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -20,7 +20,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 _NEEDED = ("cpuset", "memory")
 
 
-def mount(host: Host, wanted: Wanted) -> Path:
+def mount(host: Host, wanted: CommandRequest) -> Path:
     """The cgroup2 mount, where it can hold a command. Raises Unavailable with what is missing and what to do."""
     unified = find_hierarchies(host).unified
     boot = "boot with systemd.unified_cgroup_hierarchy=1 (and without cgroup_disable)"
@@ -41,7 +41,9 @@ def mount(host: Host, wanted: Wanted) -> Path:
     return unified
 
 
-def make(unified: Path, parent: str, name: str, wanted: Wanted, placement: Placement, machine: Machine) -> OwnCgroup:
+def make(
+    unified: Path, parent: str, name: str, wanted: CommandRequest, placement: Placement, machine: Machine
+) -> OwnCgroup:
     """Make a command's cgroup. Raises Unavailable where the kernel refuses, or grants less than it was asked for."""
     has_huge_pages = "hugetlb" in available_controllers(unified)
     controllers = (*_NEEDED, *(("hugetlb",) if has_huge_pages else ()))

@@ -40,7 +40,7 @@ class NotStarted(NumauditError):
 
 
 @contextmanager
-def signals_kept() -> Iterator[Set[int]]:
+def deferred_signals() -> Iterator[Set[int]]:
     """Signals wait until they are asked for, so that none ends us between two steps. Gives the mask before it.
 
     Those that nobody asked for are dropped at the end: the command has ended, and its exit status is the answer.
@@ -56,7 +56,7 @@ def signals_kept() -> Iterator[Set[int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def end_if_asked() -> None:
+def raise_if_signalled() -> None:
     """Raises KeyboardInterrupt when somebody wants us to end and there is no command yet to pass it on to."""
     if signal.sigpending() & {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}:
         raise KeyboardInterrupt
@@ -71,7 +71,7 @@ class RunningCommand:
     def wait(self, due: TickIntervals | None = None, tick: Callable[[], None] = lambda: None) -> int:
         """Its exit status, or 128 + the signal that ended it. Meanwhile `tick` is called whenever `due` says.
 
-        Only while `signals_kept`.
+        Only while `deferred_signals`.
         """
         at = _next(due)
         while True:

@@ -13,7 +13,7 @@ from numaudit.kernel.host import Host, explain, read_text
 
 
 @contextmanager
-def group_of_its_own(host: Host) -> Iterator[OwnCgroup]:
+def own_group(host: Host) -> Iterator[OwnCgroup]:
     """A child of our own cgroup, removed at the end unless the command left processes in it.
 
     A cgroup with processes cannot hand controllers down, the root alone can: elsewhere the child's memory is counted

@@ -82,7 +82,7 @@ def is_populated(cgroup: Path) -> bool:
         raise
 
 
-def wait_for_the_rest(host: Host, cgroup: Path) -> None:
+def wait_until_empty(host: Host, cgroup: Path) -> None:
     """Wait until the cgroup is empty, or what is left in it does not seem to end.
 
     Where all of it sleeps, time runs out soon: it is a program that stays. What wants a CPU may be about to end, and on

@@ -18,7 +18,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet.sources.process import LocatedKubelet
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.commands import (
-    Wanted,
+    CommandRequest,
     check_wanted,
     command_pod,
     held_by,
@@ -29,9 +29,9 @@ from numaudit.memorymanager.commands import (
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import Placement
 from numaudit.run import cgroup
-from numaudit.run.command import end_if_asked
-from numaudit.run.holder import CGROUP_PREFIX, RunHolder, is_alive, is_needed, is_populated, wait_for_the_rest
-from numaudit.run.store import Store, locked
+from numaudit.run.command import raise_if_signalled
+from numaudit.run.holder import CGROUP_PREFIX, RunHolder, is_alive, is_needed, is_populated, wait_until_empty
+from numaudit.run.store import StateFolder, locked
 
 
 class Refused(Unavailable):
@@ -64,7 +64,7 @@ class Holding:
     group: OwnCgroup
 
 
-def refuse_beside_a_kubelet(kubelet: LocatedKubelet) -> None:
+def require_no_static_kubelet(kubelet: LocatedKubelet) -> None:
     """Raises Unavailable when a kubelet of this host gives memory or CPUs away itself, or may do so."""
     pid, settings = kubelet.pid, kubelet.settings
     if pid is None:
@@ -87,14 +87,14 @@ def refuse_beside_a_kubelet(kubelet: LocatedKubelet) -> None:
         )
 
 
-def refuse_a_kubelets_folder(kubelet: LocatedKubelet, folder: Path) -> None:
+def require_other_folder(kubelet: LocatedKubelet, folder: Path) -> None:
     """Raises InputError: the kubelet's files are its own."""
     if folder.resolve().is_relative_to(kubelet.host.kubelet.resolve()):
         raise InputError(f"--state-dir {folder} is the kubelet's own folder; give another one")
 
 
 @contextmanager
-def hold(here: RunCgroups, wanted: Wanted, name: str) -> Iterator[Holding]:
+def hold(here: RunCgroups, wanted: CommandRequest, name: str) -> Iterator[Holding]:
     """Hold the memory and CPUs that a command wants, for as long as the block lasts.
 
     Raises Refused when it is not admitted, Unavailable and InputError as the parts do. What the command leaves running
@@ -104,7 +104,7 @@ def hold(here: RunCgroups, wanted: Wanted, name: str) -> Iterator[Holding]:
     check_wanted(wanted, here.kubelet.machine)
     parent = unified / here.parent.strip("/")
     holder = RunHolder.this_process(here.host)
-    with locked(here.state, end_if_asked) as store:
+    with locked(here.state, raise_if_signalled) as store:
         before = _clean(here, store, parent)
         admission = place(here.kubelet, before, command_pod(str(holder), name, wanted))
         if not admission.admitted:
@@ -125,14 +125,14 @@ def hold(here: RunCgroups, wanted: Wanted, name: str) -> Iterator[Holding]:
 
 def release(here: RunCgroups, parent: Path, holder: RunHolder) -> None:
     """Take back what a holder that ends has, unless its command left processes behind that do not end with it."""
-    wait_for_the_rest(here.host, parent / holder.cgroup)
+    wait_until_empty(here.host, parent / holder.cgroup)
     with locked(here.state) as store:
         store.write(_clean(here, store, parent, ending=holder))
         with suppress(OSError):  # under the lock: another run may be about to make its cgroup in it
             parent.rmdir()
 
 
-def _clean(here: RunCgroups, store: Store, parent: Path, ending: RunHolder | None = None) -> NodeState:
+def _clean(here: RunCgroups, store: StateFolder, parent: Path, ending: RunHolder | None = None) -> NodeState:
     """The state without holders that are dead, and their cgroups removed. One that is `ending` lives by its cgroup."""
 
     def lives(name: str) -> bool:

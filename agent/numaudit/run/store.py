@@ -35,7 +35,7 @@ _PAUSE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StateFolder:
     """A locked folder. Nobody else reads or writes its files meanwhile."""
 
     folder: Path
@@ -74,7 +74,7 @@ _WAY_OUT = "end all commands that `numaudit run` started, then remove the file"
 
 
 @contextmanager
-def locked(folder: Path, while_waiting: Callable[[], None] = lambda: None) -> Iterator[Store]:
+def locked(folder: Path, while_waiting: Callable[[], None] = lambda: None) -> Iterator[StateFolder]:
     """The folder's store, made where it is missing. Raises Unavailable when it may not be used, or stays locked.
 
     `while_waiting` is called now and then, and may give up by raising.
@@ -89,7 +89,7 @@ def locked(folder: Path, while_waiting: Callable[[], None] = lambda: None) -> It
     try:
         _lock(descriptor, folder, while_waiting)
         _remove_unfinished(folder)
-        yield Store(folder)
+        yield StateFolder(folder)
     finally:
         os.close(descriptor)
 

@@ -36,7 +36,7 @@ def promise_of(placement: Placement) -> Promise:
     return Promise(tuple(placement.memory), placement.cpus or CpuSet())
 
 
-class Watch:
+class CommandWatch:
     """The ticks of one cgroup. Probes count from the time they were loaded."""
 
     def __init__(

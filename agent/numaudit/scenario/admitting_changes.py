@@ -134,7 +134,7 @@ class _Search:
 
     def _others(self) -> list[str]:
         pod = self.refused.pod
-        return [uid for uid in holdings.who_may_leave(self.setup.kubelet, self.state, pod) if uid != pod.uid]
+        return [uid for uid in holdings.removable_pods(self.setup.kubelet, self.state, pod) if uid != pod.uid]
 
     def _held(self, uid: str) -> str:
         pod = self.state.pods[uid]

@@ -25,7 +25,7 @@ def holders(state: NodeState) -> list[str]:
     return sorted((uid for uid in state.pods if uid in holding), key=held)
 
 
-def who_may_leave(kubelet: Kubelet, state: NodeState, pod: Pod) -> list[str]:
+def removable_pods(kubelet: Kubelet, state: NodeState, pod: Pod) -> list[str]:
     """UIDs of the pods without which there is more room for this one, the one that holds least first.
 
     Where the node as a whole has too little, these are also pods that hold nothing of their own.
@@ -35,10 +35,10 @@ def who_may_leave(kubelet: Kubelet, state: NodeState, pod: Pod) -> list[str]:
     if short is None:
         return holding
     others = (uid for uid in state.pods if uid not in holding)
-    return [*(uid for uid in others if short.resource == PODS or asks(state, uid)), *holding]
+    return [*(uid for uid in others if short.resource == PODS or request_to_node(state, uid)), *holding]
 
 
-def asks(state: NodeState, uid: str) -> Amounts:
+def request_to_node(state: NodeState, uid: str) -> Amounts:
     """A pod's request to the node as a whole; nothing where that is not added up."""
     return {} if state.capacity is None else state.capacity.of_pod(state.pods[uid], LATEST_FEATURES)
 
@@ -64,7 +64,7 @@ def kind_of(state: NodeState, uid: str) -> Hashable:
     memory = sorted((block.numa_affinity or (), block.type, block.size) for block in blocks(state, uid))
     cpus = {} if state.cpu is None else state.cpu.entries.get(uid, {})
     devices = [ids for resources in state.devices.entries.get(uid, {}).values() for ids in resources.values()]
-    return tuple(memory), frozenset(cpus.values()), frozenset(devices), frozenset(asks(state, uid).items())
+    return tuple(memory), frozenset(cpus.values()), frozenset(devices), frozenset(request_to_node(state, uid).items())
 
 
 def in_words(state: NodeState, uid: str) -> str:
@@ -86,6 +86,6 @@ def in_words(state: NodeState, uid: str) -> str:
 
 
 def _asked_in_words(state: NodeState, uid: str) -> str:
-    asked = asks(state, uid)
+    asked = request_to_node(state, uid)
     parts = [f"{words.of_resource(name, asked[name])} of {name}" for name in sorted(asked)]
     return words.listed(parts) if parts else "nothing of its own"

@@ -89,7 +89,7 @@ def make_room(
 
     Raises as `admit` does.
     """
-    may_leave = [uid for uid in holdings.who_may_leave(kubelet, state, pod) if uid not in unnamed]
+    may_leave = [uid for uid in holdings.removable_pods(kubelet, state, pod) if uid not in unnamed]
     search = _Search(kubelet, state, pod, may_leave, most_tries, len(unnamed), doubtful)
     return search.answer((), exact=True, ruled_out=0) if admit(kubelet, state, pod).admitted else search.room()
 

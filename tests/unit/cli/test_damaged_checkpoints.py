@@ -17,7 +17,7 @@ from numaudit.cli.exits import EXIT_INTERNAL
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.run.store import Store
+from numaudit.run.store import StateFolder
 
 Capture = pytest.CaptureFixture[str]
 
@@ -152,6 +152,6 @@ def test_the_files_of_commands_are_read_or_refused(
 ) -> None:
     (tmp_path / kind).write_bytes(DAMAGES[damage](files_of(node)[kind].read_bytes()))
     try:
-        Store(tmp_path).read()
+        StateFolder(tmp_path).read()
     except (InputError, Unavailable) as error:
         assert str(tmp_path / kind) in str(error)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numaudit.containers import cgroup_path
 from numaudit.containers.cgroup_path import Lineage
 from numaudit.containers.inventory import Census, Inventory, divide
-from numaudit.engine.collectors.base import Skipped
+from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers.residency import Residency
 from numaudit.kernel import host as host_module
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, ReadResident, find_hierarchies
@@ -85,7 +85,7 @@ def test_any_tree_counts_each_byte_once(groups: list[Cgroup], data: st.DataObjec
     own = {group.path: data.draw(st.integers(0, 1000), label=group.path) for group in groups}
     reader = _Ledger(_HIERARCHIES, own_bytes=own)
     census = divide(groups)
-    skipped = Skipped()
+    skipped = SkippedItems()
     resident, unattributed, _ = Residency(reader).collect(census, skipped)
     assert (skipped.gone, skipped.failed) == (0, 0)
     for container in census.containers:
@@ -99,7 +99,7 @@ def test_what_a_removed_group_left_behind_is_its_parents() -> None:
     """Page cache stays charged to a group that was removed; only the sums of those above it show that."""
     tracker = _Ledger(_HIERARCHIES, own_bytes={"/": 1, "/jobs": 2, "/jobs/alive": 10, "/jobs/removed": 100})
     census = divide([Cgroup(1, "/"), Cgroup(2, "/jobs"), Cgroup(3, "/jobs/alive")])
-    resident, unattributed, _ = Residency(tracker).collect(census, Skipped())
+    resident, unattributed, _ = Residency(tracker).collect(census, SkippedItems())
     assert {container.path: resident[container.id].anon for container in census.containers} == {
         "/jobs": {0: 102},
         "/jobs/alive": {0: 10},

@@ -19,7 +19,7 @@ from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
-from numaudit.kernel.memory.cgroup_rows import RowLayout, Walked
+from numaudit.kernel.memory.cgroup_rows import CgroupRows, RowLayout
 from numaudit.kernel.tracing.btf import Btf
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.residency import MoreCgroups, ResidencyWalk
@@ -73,7 +73,7 @@ class Walk(ResidencyWalk):
     def __init__(self, kernel: Kernel) -> None:
         self.kernel, self.layout, self.closed = kernel, LAYOUT, False
 
-    def walk(self, unused: Collection[str] = ()) -> Walked:
+    def walk(self, unused: Collection[str] = ()) -> CgroupRows:
         self.kernel.walks += 1
         self.seconds = self.kernel.seconds
         if self.kernel.failing:
@@ -83,7 +83,7 @@ class Walk(ResidencyWalk):
             found = {name: self.kernel.walked(id_, name, value) for name, value in counters.items()}
             nodes = {name: [size, size] for name, size in found.items()}
             words.extend(made_row(LAYOUT, id_, nodes, masks=(0b11, 0b1111), unused=unused))
-        return Walked(words.tobytes(), LAYOUT)
+        return CgroupRows(words.tobytes(), LAYOUT)
 
     def close(self) -> None:
         self.closed = True

@@ -12,7 +12,7 @@ import pytest
 
 from node_tree import NodeTree
 from numaudit.containers.inventory import Census, Inventory
-from numaudit.engine.collectors.base import Run, Skipped
+from numaudit.engine.collectors.base import CollectorRun, SkippedItems
 from numaudit.engine.collectors.containers.allowed import AllowedNodes
 from numaudit.engine.collectors.containers.mappings import ProcessMappings
 from numaudit.engine.collectors.containers.residency import Residency
@@ -36,7 +36,7 @@ def _census_of(host: Host) -> tuple[Reader, Census]:
 
 def _allowed(host: Host) -> dict[str, Allowed]:
     reader, census = _census_of(host)
-    found = AllowedNodes(host, reader).collect(census, Skipped())
+    found = AllowedNodes(host, reader).collect(census, SkippedItems())
     return {container.path: found[container.id] for container in census.containers if container.id in found}
 
 
@@ -63,10 +63,10 @@ def test_of_a_container_elsewhere_than_promised_the_groups_own_nodes_are_read(fi
     (folders[bare.id] / "cpuset.mems").unlink()
     (folders[empty.id] / "cpuset.mems").write_text("\n")
     promised: dict[int, NodeSet] = dict.fromkeys((elsewhere.id, bare.id, empty.id), NodeSet.parse("0-3"))
-    before = AllowedNodes(host, reader).collect(census, Skipped())
+    before = AllowedNodes(host, reader).collect(census, SkippedItems())
     nodes = before[as_promised.id].nodes
     assert nodes is not None
-    found = AllowedNodes(host, reader, promised | {as_promised.id: nodes}).collect(census, Skipped())
+    found = AllowedNodes(host, reader, promised | {as_promised.id: nodes}).collect(census, SkippedItems())
     assert found[elsewhere.id].own_nodes == found[elsewhere.id].nodes is not None
     assert found[empty.id].own_nodes == NodeSet()
     assert {found[one.id].own_nodes for one in (as_promised, bare)} == {None}
@@ -104,7 +104,7 @@ def test_a_deep_tree_without_the_controller_costs_one_question_for_each_group(
     groups = [Cgroup(len(path), path) for path in paths]
     containers = tuple(Container(ContainerId(group.id), group.path, "group") for group in groups)
     census = Census(containers, {ContainerId(group.id): (group,) for group in groups}, {})
-    skipped = Skipped()
+    skipped = SkippedItems()
     reader = Reader(Hierarchies("v2", tmp_path, tmp_path, None, tmp_path), read=read)
     found = AllowedNodes(Host(), reader).collect(census, skipped)
     assert len(asked) <= 2 * len(paths) + 2
@@ -126,7 +126,7 @@ def test_a_process_outside_of_every_visible_cpuset_is_counted(fixtures: Path, tm
     tree = shutil.copytree(fixtures / "cgroup-v1", tmp_path / "tree")
     (tree / "proc/702/cgroup").write_text("3:cpuset:/../elsewhere\n")
     reader, census = _census_of(Host.under(tree))
-    skipped = Skipped()
+    skipped = SkippedItems()
     found = AllowedNodes(Host.under(tree), reader).collect(census, skipped)
     (cron,) = [container.id for container in census.containers if container.path.endswith("cron.service")]
     assert cron not in found
@@ -136,9 +136,9 @@ def test_a_process_outside_of_every_visible_cpuset_is_counted(fixtures: Path, tm
 # numa_maps
 
 
-def _mappings(host: Host, budget: float) -> tuple[dict[ContainerId, Mappings], dict[str, ContainerId], Skipped]:
+def _mappings(host: Host, budget: float) -> tuple[dict[ContainerId, Mappings], dict[str, ContainerId], SkippedItems]:
     reader, census = _census_of(host)
-    skipped = Skipped()
+    skipped = SkippedItems()
     order = [container.id for container in census.containers]
     found = ProcessMappings(host, reader, budget).collect(census, order, skipped)
     return found, {container.path: container.id for container in census.containers}, skipped
@@ -168,7 +168,7 @@ def test_no_process_is_counted_as_lost_twice(fixtures: Path, tmp_path: Path, mon
     clock = iter([0.0, 1.0, 99.0, 99.0, 99.0, 99.0])
     monkeypatch.setattr("numaudit.engine.collectors.containers.mappings.monotonic", lambda: next(clock))
     reader, census = _census_of(Host.under(tree))
-    skipped = Skipped()
+    skipped = SkippedItems()
     (dpdk,) = [container.id for container in census.containers if container.path == DPDK]
     found = ProcessMappings(Host.under(tree), reader, 10).collect(census, [dpdk], skipped)
     assert (found[dpdk].processes_read, found[dpdk].processes, skipped.failed) == (0, 3, 3)
@@ -241,7 +241,7 @@ def test_processes_of_another_pid_namespace_are_counted_and_not_read(fixtures: P
 
 def _resident(host: Host) -> dict[str, Resident]:
     reader, census = _census_of(host)
-    found, _, _ = Residency(reader).collect(census, Skipped())
+    found, _, _ = Residency(reader).collect(census, SkippedItems())
     return {container.path: found[container.id] for container in census.containers if container.id in found}
 
 
@@ -249,7 +249,7 @@ def _resident(host: Host) -> dict[str, Resident]:
 
 
 def test_a_collector_that_works_is_ok_and_timed() -> None:
-    run = Run()
+    run = CollectorRun()
     assert run("answer", lambda _: 42, 0) == 42
     (outcome,) = run.outcomes
     assert (outcome.source, outcome.state, outcome.reason, outcome.skipped) == ("answer", "ok", None, 0)
@@ -265,10 +265,10 @@ def test_a_collector_that_works_is_ok_and_timed() -> None:
     ],
 )
 def test_a_collector_that_fails_gives_its_default_and_its_reason(error: Exception, state: str, reason: str) -> None:
-    def fail(_: Skipped) -> int:
+    def fail(_: SkippedItems) -> int:
         raise error
 
-    run = Run()
+    run = CollectorRun()
     assert run("broken", fail, -1) == -1
     assert run("next", lambda _: 1, 0) == 1
     assert (run.outcomes[0].state, run.outcomes[0].reason) == (state, reason)
@@ -276,7 +276,7 @@ def test_a_collector_that_fails_gives_its_default_and_its_reason(error: Exceptio
 
 
 def test_a_mistake_of_our_own_stops_no_other_collector_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    run = Run()
+    run = CollectorRun()
     assert run("bug", lambda _: len(None), 7) == 7  # type: ignore[arg-type]
     assert run.outcomes[0].state == "failed"
     assert (run.outcomes[0].reason or "").startswith("internal error: TypeError: ")
@@ -284,14 +284,14 @@ def test_a_mistake_of_our_own_stops_no_other_collector_and_is_logged(caplog: pyt
 
 
 def test_what_vanished_is_normal_and_what_failed_has_its_first_reason() -> None:
-    def skip(skipped: Skipped) -> int:
+    def skip(skipped: SkippedItems) -> int:
         for code in (errno.ENOENT, errno.ENODEV, errno.ESRCH):
             skipped.count(OSError(code, os.strerror(code)))
         skipped.count(ParseError("first"))
         skipped.count(ParseError("second"))
         return 0
 
-    run = Run()
+    run = CollectorRun()
     run("groups", skip, 0)
     assert run.outcomes == [CollectorOutcome("groups", "partial", "first", run.outcomes[0].seconds, 5)]
 

@@ -11,7 +11,7 @@ import pytest
 
 from numaudit.containers.inventory import Census
 from numaudit.counted import HintFault, Migrated, MigratedPages, TaskMove
-from numaudit.engine.collectors.base import Skipped
+from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.probes.hint_faults import require_sampling
 from numaudit.engine.collectors.probes.migrations import MigrationsCollector
@@ -70,7 +70,7 @@ def test_pages_that_numa_balancing_moved_are_counted_by_both_nodes() -> None:
     assert later.since(earlier) == MigrationCounts(succeeded_between={WEB: {(1, 0): 4}})
 
 
-def _collected(nodes_refused: ProbeRefusal | None) -> tuple[dict[ContainerId, Migrated], Skipped]:
+def _collected(nodes_refused: ProbeRefusal | None) -> tuple[dict[ContainerId, Migrated], SkippedItems]:
     read = MigrationCounts(
         {WEB: {"numa_misplaced": 11, "compaction": 2}},
         {WEB: {"numa_misplaced": 5, "compaction": 0}},
@@ -78,7 +78,7 @@ def _collected(nodes_refused: ProbeRefusal | None) -> tuple[dict[ContainerId, Mi
         failed_between={} if nodes_refused else {WEB: {(1, 0): 5}},
         nodes_refused=nodes_refused,
     )
-    owners, skipped = Owners(), Skipped()
+    owners, skipped = Owners(), SkippedItems()
     groups = (cast("Cgroup", SimpleNamespace(id=WEB)),)
     owners.follow(Census((), {ContainerId(WEB): groups}, {}))
     tick = tick_of(Host(), {"migrations": read}, owners)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from made_up_plans import faults_and_time
 from numaudit.api import document
-from numaudit.engine.collectors.base import Skipped
+from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.probes.penalty import read_penalty
 from numaudit.engine.collectors.probes.pmu import PmuCollector
 from numaudit.kernel.cores import read_cores
@@ -67,7 +67,7 @@ def test_a_calibration_of_another_machine_is_left_alone(tmp_path: Path) -> None:
 def test_it_is_found_once(tmp_path: Path) -> None:
     host, collector = _host(tmp_path, model=0x8F), PmuCollector()
     tick = tick_of(host, {"pmu": AccessCounts(plan=faults_and_time())}, machine=TWO)
-    first = collector.collect(tick, Snapshot(0.0, TWO, "v2"), Skipped()).penalty
+    first = collector.collect(tick, Snapshot(0.0, TWO, "v2"), SkippedItems()).penalty
     assert first is not None
     (tmp_path / "proc/cpuinfo").unlink()
-    assert collector.collect(tick, Snapshot(0.0, TWO, "v2"), Skipped()).penalty is first
+    assert collector.collect(tick, Snapshot(0.0, TWO, "v2"), SkippedItems()).penalty is first

@@ -11,7 +11,7 @@ import pytest
 from made_btf import btf_of, described
 from made_rows import BOTH, made_row
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
-from numaudit.kernel.memory.cgroup_rows import AllowedSets, How, Residents, RowLayout, Walked
+from numaudit.kernel.memory.cgroup_rows import AllowedSets, CgroupRows, Residents, RowDecoding, RowLayout
 from numaudit.kernel.memory.numa_stat import resident_v2
 from numaudit.kernel.tracing.btf import Btf
 from numaudit.snapshot import Allowed, BytesByNode, Resident
@@ -29,18 +29,18 @@ def _layout(kernel: str = "6.12") -> RowLayout:
 
 def _walked(
     layout: RowLayout, counters: Counters, found: int = BOTH, unused: Collection[str] = (), masks: Sequence[int] = MASKS
-) -> Walked:
+) -> CgroupRows:
     words = array("q")
     for id_, rows in counters.items():
         words.extend(made_row(layout, id_, rows, masks=masks, found=found, unused=unused))
-    return Walked(words.tobytes(), layout)
+    return CgroupRows(words.tobytes(), layout)
 
 
-def _how(rows: Iterable[str], hugetlb: BytesByNode | None = None, zeros: Collection[str] = ()) -> How:
-    return How(tuple(rows), NODES, frozenset(zeros), hugetlb)
+def _how(rows: Iterable[str], hugetlb: BytesByNode | None = None, zeros: Collection[str] = ()) -> RowDecoding:
+    return RowDecoding(tuple(rows), NODES, frozenset(zeros), hugetlb)
 
 
-def _decoded(walked: Walked, how: How) -> Mapping[int, Resident]:
+def _decoded(walked: CgroupRows, how: RowDecoding) -> Mapping[int, Resident]:
     return Residents().decode(walked, how)
 
 
@@ -78,7 +78,7 @@ def test_what_the_kernel_does_not_count_is_none_and_what_is_0_everywhere_is_0() 
 def test_a_cgroup_without_the_controllers_has_neither_memory_nor_a_cpuset() -> None:
     layout = _layout()
     rows = _walked(layout, {7: {"anon": [1, 1, 1, 1]}}, found=0).rows + _walked(layout, {8: {}}, found=2).rows
-    walked = Walked(rows, layout)
+    walked = CgroupRows(rows, layout)
     assert _decoded(walked, _how(["anon", "shmem", "file"])) == {}
     assert not walked.has_memory(0)
     assert AllowedSets().decode(walked) == {8: Allowed(NodeSet.parse("0-1,3"), CpuSet.parse("0-64"))}

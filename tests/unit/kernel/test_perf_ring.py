@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.engine.collectors.base import Skipped
+from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.probes.first_touch import FirstTouchCollector
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
@@ -81,7 +81,7 @@ def test_records_of_every_kind_are_told_apart() -> None:
     ids=["throttled", "lost", "without address"],
 )
 def test_samples_that_are_missing_make_the_source_partial(read: FirstTouches, words: str) -> None:
-    skipped = Skipped()
+    skipped = SkippedItems()
     tick = tick_of(Host(), {"first_touch": read})
     found = FirstTouchCollector().collect(tick, Snapshot(0.0, tick.machine, "v2"), skipped)
     assert found.first_touch == {}

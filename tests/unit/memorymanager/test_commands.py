@@ -14,7 +14,7 @@ from numaudit.containermanager.memory.state import MemoryState
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.commands import (
-    Wanted,
+    CommandRequest,
     check_wanted,
     checkpoints_of,
     command_pod,
@@ -44,7 +44,7 @@ def fresh(kubelet: Kubelet) -> NodeState:
     return held_by(kubelet, *NOTHING, lambda _: False)
 
 
-def given(kubelet: Kubelet, *commands: tuple[str, Wanted]) -> NodeState:
+def given(kubelet: Kubelet, *commands: tuple[str, CommandRequest]) -> NodeState:
     state = fresh(kubelet)
     for name, wanted in commands:
         admission = place(kubelet, state, command_pod(name, "app", wanted))
@@ -55,11 +55,11 @@ def given(kubelet: Kubelet, *commands: tuple[str, Wanted]) -> NodeState:
 
 def test_three_commands_get_the_nodes_of_the_walk_through_and_the_next_is_refused_by_the_group_rule() -> None:
     kubelet = read_configuration(SEED, MACHINE)
-    state = given(kubelet, ("a", Wanted(15 * GIB)), ("b", Wanted(5 * GIB)))
+    state = given(kubelet, ("a", CommandRequest(15 * GIB)), ("b", CommandRequest(5 * GIB)))
     entries = state.memory.state.entries
     assert entries["a"]["app"][0].numa_affinity == (0, 1)
     assert entries["b"]["app"][0].numa_affinity == (2,)
-    refused = place(kubelet, state, command_pod("c", "app", Wanted(6 * GIB)))
+    refused = place(kubelet, state, command_pod("c", "app", CommandRequest(6 * GIB)))
     assert not refused.admitted
     text = why_refused(refused)
     assert "asked for memory 6Gi" in text
@@ -68,7 +68,7 @@ def test_three_commands_get_the_nodes_of_the_walk_through_and_the_next_is_refuse
 
 def test_a_command_without_cpus_of_its_own_shares_them() -> None:
     kubelet = read_configuration(None, MACHINE)
-    admission = place(kubelet, fresh(kubelet), command_pod("a", "app", Wanted(GIB)))
+    admission = place(kubelet, fresh(kubelet), command_pod("a", "app", CommandRequest(GIB)))
     (placement,) = admission.placements
     assert placement.cpus is None
     assert placement.memory_nodes == NodeSet.of(0)
@@ -76,7 +76,7 @@ def test_a_command_without_cpus_of_its_own_shares_them() -> None:
 
 def test_a_commands_cpus_are_on_the_node_of_its_memory_and_the_first_cpu_is_kept() -> None:
     kubelet = read_configuration(None, MACHINE)
-    (placement,) = place(kubelet, fresh(kubelet), command_pod("a", "app", Wanted(GIB, 2))).placements
+    (placement,) = place(kubelet, fresh(kubelet), command_pod("a", "app", CommandRequest(GIB, 2))).placements
     assert (placement.cpus, placement.memory_nodes) == (CpuSet.of(2, 3), NodeSet.of(1))
 
 
@@ -91,7 +91,7 @@ def test_without_a_configuration_a_twentieth_of_each_node_is_kept_for_the_system
 
 def test_what_dead_holders_had_is_free_again_in_either_file() -> None:
     kubelet = read_configuration(SEED, MACHINE)
-    state = given(kubelet, ("a", Wanted(15 * GIB, 3)), ("b", Wanted(5 * GIB, 1)))
+    state = given(kubelet, ("a", CommandRequest(15 * GIB, 3)), ("b", CommandRequest(5 * GIB, 1)))
     assert state.cpu is not None
     after = held_by(kubelet, state.memory.state, state.cpu, lambda name: name == "b")
     assert set(after.memory.state.entries) == {"b"}
@@ -103,7 +103,7 @@ def test_what_dead_holders_had_is_free_again_in_either_file() -> None:
 
 
 def test_the_map_follows_the_machine_and_the_configuration_of_now() -> None:
-    state = given(read_configuration(SEED, MACHINE), ("a", Wanted(5 * GIB)))
+    state = given(read_configuration(SEED, MACHINE), ("a", CommandRequest(5 * GIB)))
     assert state.cpu is not None
     kubelet = read_configuration({**SEED, "reservedMemory": [{"numaNode": 0, "limits": {"memory": "2Gi"}}]}, MACHINE)
     now = held_by(kubelet, state.memory.state, state.cpu, lambda _: True)
@@ -116,7 +116,7 @@ def test_the_map_follows_the_machine_and_the_configuration_of_now() -> None:
 
 def test_a_kubelet_would_start_with_every_state_that_is_written() -> None:
     kubelet = read_configuration(SEED, MACHINE)
-    state = given(kubelet, ("a", Wanted(15 * GIB, 3)), ("b", Wanted(5 * GIB, 1)))
+    state = given(kubelet, ("a", CommandRequest(15 * GIB, 3)), ("b", CommandRequest(5 * GIB, 1)))
     memory, cpu = checkpoints_of(state)
     memory, cpu = (
         memory_checkpoint.parse(seal.write(memory)),
@@ -129,7 +129,7 @@ def test_a_kubelet_would_start_with_every_state_that_is_written() -> None:
 
 
 def test_memory_on_a_node_that_is_gone_is_said_and_not_dropped() -> None:
-    state = given(read_configuration(SEED, MACHINE), ("a", Wanted(15 * GIB)))
+    state = given(read_configuration(SEED, MACHINE), ("a", CommandRequest(15 * GIB)))
     assert state.cpu is not None
     smaller = replace(MACHINE, nodes=MACHINE.nodes[:1], cpus=MACHINE.cpus[:2])
     with pytest.raises(InputError, match="end the commands that hold memory"):
@@ -157,7 +157,7 @@ def test_a_wrong_configuration_is_refused_with_what_is_wrong(configuration: obje
 
 def test_a_refusal_for_lack_of_a_common_node_names_the_policy_that_would_admit_it() -> None:
     kubelet = read_configuration(SEED, MACHINE)
-    wanted = command_pod("a", "app", Wanted(15 * GIB, 1))
+    wanted = command_pod("a", "app", CommandRequest(15 * GIB, 1))
     refused = place(kubelet, fresh(kubelet), wanted)
     assert not refused.admitted
     assert "topologyManagerPolicy: best-effort" in why_refused(refused)
@@ -166,10 +166,10 @@ def test_a_refusal_for_lack_of_a_common_node_names_the_policy_that_would_admit_i
 
 
 def test_huge_pages_that_the_machine_does_not_have_are_named() -> None:
-    check_wanted(Wanted(GIB, 0, {2 * MIB: 4 * MIB}), MACHINE)
+    check_wanted(CommandRequest(GIB, 0, {2 * MIB: 4 * MIB}), MACHINE)
     with pytest.raises(
         InputError, match=r"hugepages-1Gi: this machine has no huge pages of that size; it has hugepages-2Mi"
     ):
-        check_wanted(Wanted(GIB, 0, {GIB: GIB}), MACHINE)
+        check_wanted(CommandRequest(GIB, 0, {GIB: GIB}), MACHINE)
     with pytest.raises(InputError, match="not a whole number of pages"):
-        check_wanted(Wanted(GIB, 0, {2 * MIB: 3 * MIB}), MACHINE)
+        check_wanted(CommandRequest(GIB, 0, {2 * MIB: 3 * MIB}), MACHINE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from numaudit.counted import HintFault
-from numaudit.probes.hint_faults import PassUse, ScanPass, passes_that_leave
+from numaudit.probes.hint_faults import PassUse, ScanPass, passes_to_evict
 
 LOCAL = HintFault(0, 0, 8)
 Counts = dict[tuple[int, int], int]
@@ -16,7 +16,7 @@ def leaving(before: Counts, now: Counts, ended: Collection[int] = (), is_full: b
     then, this = (
         {ScanPass(*one): PassUse({LOCAL: pages}, 0) for one, pages in reading.items()} for reading in (before, now)
     )
-    return {*passes_that_leave(this, then, lambda process: process in ended, is_full)}
+    return {*passes_to_evict(this, then, lambda process: process in ended, is_full)}
 
 
 def test_only_the_newest_pass_of_each_process_stays_in_the_map() -> None:

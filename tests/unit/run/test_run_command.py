@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from numaudit.errors import Unavailable
-from numaudit.run.command import NotStarted, end_if_asked, signals_kept, start
+from numaudit.run.command import NotStarted, deferred_signals, raise_if_signalled, start
 
 
 def outcome(*arguments: str) -> int:
-    with signals_kept() as mask:
+    with deferred_signals() as mask:
         return start(arguments, None, mask).wait()
 
 
@@ -86,7 +86,7 @@ def test_a_command_that_is_not_there_is_127_and_one_that_cannot_run_is_126(tmp_p
 
 def test_a_cgroup_that_cannot_be_joined_is_said_and_the_command_does_not_run(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
-    with signals_kept() as mask, pytest.raises(Unavailable, match="cannot join"):
+    with deferred_signals() as mask, pytest.raises(Unavailable, match="cannot join"):
         start(["touch", str(mark)], tmp_path / "gone", mask)
     assert not mark.exists()
 
@@ -157,11 +157,11 @@ def test_ctrl_c_ends_a_command_that_does_not_catch_it_and_its_status_says_so() -
 def test_a_signal_before_there_is_a_command_ends_us() -> None:
     def act() -> int:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        with signals_kept():
-            end_if_asked()
+        with deferred_signals():
+            raise_if_signalled()
             os.kill(os.getpid(), signal.SIGTERM)
             try:
-                end_if_asked()
+                raise_if_signalled()
             except KeyboardInterrupt:
                 return 5
         return 6
@@ -180,7 +180,7 @@ def test_ticks_come_while_the_command_runs_and_a_late_signal_does_not_change_its
             if len(seen) == 3:
                 os.close(told)
 
-        with signals_kept() as mask:
+        with deferred_signals() as mask:
             running = start(["sh", "-c", "read _ <&3; exit 4"], None, mask)
             code = running.wait(iter([0.01] * 10_000), tick)
             os.kill(os.getpid(), signal.SIGTERM)

@@ -14,11 +14,11 @@ from numaudit.checkpoints.formats.file import CPU, MEMORY
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources.process import locate
-from numaudit.memorymanager.commands import Wanted, command_pod, held_by, place, read_configuration
+from numaudit.memorymanager.commands import CommandRequest, command_pod, held_by, place, read_configuration
 from numaudit.run import cgroup, holder
 from numaudit.run.holder import RunHolder, is_alive, is_needed
-from numaudit.run.holding import refuse_a_kubelets_folder, refuse_beside_a_kubelet
-from numaudit.run.store import Store, locked
+from numaudit.run.holding import require_no_static_kubelet, require_other_folder
+from numaudit.run.store import StateFolder, locked
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 
@@ -74,7 +74,7 @@ def test_what_is_left_and_wants_a_cpu_may_take_its_time_to_end(tmp_path: Path, m
 
     monkeypatch.setattr("time.sleep", pause)
     try:
-        holder.wait_for_the_rest(HOST, group)
+        holder.wait_until_empty(HOST, group)
     finally:
         for one in (busy, idle):
             one.kill()
@@ -94,7 +94,7 @@ def test_what_is_left_and_sleeps_is_soon_taken_for_a_program_that_stays(
 
     monkeypatch.setattr("time.sleep", pause)
     try:
-        holder.wait_for_the_rest(HOST, group)
+        holder.wait_until_empty(HOST, group)
     finally:
         idle.kill()
         idle.wait()
@@ -138,7 +138,7 @@ def test_what_is_written_is_read_again_and_unfinished_files_are_removed(tmp_path
     with locked(tmp_path / "state") as store:
         memory, cpu = store.read()
         state = place(
-            kubelet, held_by(kubelet, memory, cpu, lambda _: True), command_pod("me", "app", Wanted(1 << 20, 1))
+            kubelet, held_by(kubelet, memory, cpu, lambda _: True), command_pod("me", "app", CommandRequest(1 << 20, 1))
         ).state
         store.write(state)
     (tmp_path / "state" / f".{MEMORY}.abc").write_text("half")
@@ -181,8 +181,8 @@ def test_the_kubelets_folder_is_refused(tmp_path: Path) -> None:
     host = Host.under(tmp_path)
     for folder in ("var/lib/kubelet", "var/lib/kubelet/below", "link/new"):
         with pytest.raises(InputError, match="the kubelet's own folder"):
-            refuse_a_kubelets_folder(locate(host), tmp_path / folder)
-    refuse_a_kubelets_folder(locate(host), tmp_path / "var/lib/numaudit")
+            require_other_folder(locate(host), tmp_path / folder)
+    require_other_folder(locate(host), tmp_path / "var/lib/numaudit")
 
 
 @pytest.mark.parametrize(
@@ -205,10 +205,10 @@ def test_a_kubelet_with_a_static_policy_is_refused_and_another_is_not(
     (tmp_path / "etc/kubelet.yaml").write_text(f"kind: KubeletConfiguration\n{configuration}")
     host = Host.under(tmp_path)
     if refused is None:
-        refuse_beside_a_kubelet(locate(host))
+        require_no_static_kubelet(locate(host))
         return
     with pytest.raises(Unavailable, match=refused) as error:
-        refuse_beside_a_kubelet(locate(host))
+        require_no_static_kubelet(locate(host))
     assert "--beside-kubelet" in str(error.value)
 
 
@@ -220,10 +220,10 @@ def test_a_host_whose_cpusets_are_version_1_is_refused_by_name(tmp_path: Path) -
     unified.mkdir(parents=True)
     (unified / "cgroup.controllers").write_text("pids hugetlb\n")
     with pytest.raises(Unavailable, match="cpuset controller of cgroup version 2") as error:
-        cgroup.mount(Host.under(tmp_path), Wanted(1))
+        cgroup.mount(Host.under(tmp_path), CommandRequest(1))
     assert "systemd.unified_cgroup_hierarchy=1" in str(error.value)
 
 
 def test_reading_needs_no_file(tmp_path: Path) -> None:
-    assert Store(tmp_path).read()[0].entries == {}
+    assert StateFolder(tmp_path).read()[0].entries == {}
     assert list(tmp_path.iterdir()) == []

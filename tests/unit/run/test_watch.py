@@ -8,7 +8,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.intent import Promise
-from numaudit.run.watch import Watch
+from numaudit.run.watch import CommandWatch
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -33,7 +33,7 @@ class Drifted:
 
 def test_a_command_is_started_again_where_a_pod_would_be_deleted() -> None:
     promise = Promise((Block.of("memory", 1 << 30, NodeSet.of(0)),), CpuSet())
-    watch = Watch(Engine(cast("Observer", Drifted())), JOB, "job", promise)
+    watch = CommandWatch(Engine(cast("Observer", Drifted())), JOB, "job", promise)
     watch.tick()
     report = watch.report()
     assert report is not None

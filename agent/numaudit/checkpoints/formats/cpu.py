@@ -64,7 +64,7 @@ class CpuCheckpoint(SealedCheckpoint):
         pods = {uid: str(cpus) for uid, cpus in state.pod_entries.items()} if pod_level else {}
         form: ChecksumFormat = "V3" if pod_level and version < seal.SINCE else "V2"
         whole = cls(policy_name, str(state.default_cpus), lists, None, pods, checksum=0)
-        return seal.made(whole, replace(whole, pod_entries={}), version, lambda one: _render(one, form))
+        return seal.with_checksums(whole, replace(whole, pod_entries={}), version, lambda one: _render(one, form))
 
     @property
     def content(self) -> dict[str, object]:

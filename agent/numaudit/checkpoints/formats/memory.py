@@ -72,7 +72,7 @@ class MemoryCheckpoint(SealedCheckpoint):
         pods = dict(state.pod_entries) if pod_level else {}
         form: ChecksumFormat = "V2" if pod_level and version < seal.SINCE else "V1"
         whole = cls(policy_name, state.machine, state.entries, pods, checksum=0)
-        return seal.made(whole, replace(whole, pod_entries={}), version, lambda one: render(one, form))
+        return seal.with_checksums(whole, replace(whole, pod_entries={}), version, lambda one: render(one, form))
 
     @property
     def content(self) -> dict[str, object]:

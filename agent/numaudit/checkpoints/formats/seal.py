@@ -88,7 +88,7 @@ Checkpoint = TypeVar("Checkpoint", bound=SealedCheckpoint)
 Content = TypeVar("Content")
 
 
-def made(
+def with_checksums(
     checkpoint: Checkpoint, outside: Checkpoint, version: KubernetesVersion, render: Callable[[Checkpoint], str]
 ) -> Checkpoint:
     """The checkpoint with the checksums of a kubelet of this version. `outside`: what older kubelets know of it;
@@ -108,7 +108,7 @@ def unmarshal(
     """
     walk = Walk()
     top = walk.struct(go_json.load(data), {**names, **_TOP})
-    with blaming_a_newer_kubelet(walk, top):
+    with newer_format_errors(walk, top):
         outside = content(walk, top)
         found = parse(walk, top, lambda inner, value: content(inner, inner.struct(value, names)))
     whole = outside
@@ -164,7 +164,7 @@ class NewerFormat(ParseError):
 
 
 @contextmanager
-def blaming_a_newer_kubelet(walk: Walk, top: Mapping[str, object]) -> Iterator[None]:
+def newer_format_errors(walk: Walk, top: Mapping[str, object]) -> Iterator[None]:
     """Raise NewerFormat instead of ParseError where the top level, as `walk` has read it, is not as known."""
     keys = list(walk.unknown)
     if not isinstance(top.get("data", ""), str):

@@ -19,8 +19,8 @@ from numaudit.kernel.host import is_named_pipe
 from numaudit.report.gates.gate import GateCheck, GateLimits, judge_gate, worst_state
 from numaudit.report.values import Report
 from numaudit.run import command as commands
-from numaudit.run.group import group_of_its_own
-from numaudit.run.watch import Watch, due
+from numaudit.run.group import own_group
+from numaudit.run.watch import CommandWatch, due
 from numaudit.snapshot import ContainerId
 
 _EXITS = {"passed": 0, "failed": EXIT_FINDINGS, "inconclusive": EXIT_INCONCLUSIVE}
@@ -75,10 +75,10 @@ def _measured(arguments: Sequence[str]) -> tuple[int, Report | None]:
     """The command's exit status, and its report at the last tick; None = it ended before there was one."""
     host = options.host(None)
     observer = Observer.of(host)
-    with commands.signals_kept() as mask, group_of_its_own(host) as group, observer.open_probes() as session:
+    with commands.deferred_signals() as mask, own_group(host) as group, observer.open_probes() as session:
         session.require_any()
-        commands.end_if_asked()
-        watch = Watch(Engine(observer, session, options.thresholds()), ContainerId(group.id), "command")
+        commands.raise_if_signalled()
+        watch = CommandWatch(Engine(observer, session, options.thresholds()), ContainerId(group.id), "command")
         status = commands.start(arguments, group.path, mask).wait(due(), watch.tick)
     return status, watch.report()
 

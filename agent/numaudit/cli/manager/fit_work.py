@@ -29,7 +29,7 @@ from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.scenario.document import Document
 from numaudit.scenario.explanation import depends_on, explain
 from numaudit.scenario.files import Files
-from numaudit.scenario.holdings import who_may_leave
+from numaudit.scenario.holdings import removable_pods
 from numaudit.scenario.make_room import MakeRoom, make_room
 from numaudit.scenario.manifests import Manifest, read_manifests, unknown_devices
 from numaudit.scenario.reading import read_scenario, read_setup, read_state_files
@@ -165,7 +165,7 @@ def _not_added_up(node: _Node, manifest: Pod) -> str | None:
 
 def _room(node: _Node, manifest: Pod) -> MakeRoom:
     """Only pods that kubectl can name are to leave; one of no known name has its UID for one."""
-    pods = [node.state.pods[uid] for uid in who_may_leave(node.setup.kubelet, node.state, manifest)]
+    pods = [node.state.pods[uid] for uid in removable_pods(node.setup.kubelet, node.state, manifest)]
     unnamed = [
         one.uid for one in pods if one.name == one.uid or not (can_be_typed(one.name) and can_be_typed(one.namespace))
     ]

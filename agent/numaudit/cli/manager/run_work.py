@@ -9,11 +9,11 @@ from pathlib import Path
 from numaudit.cli import messages, options
 from numaudit.config import yaml_file
 from numaudit.errors import NumauditError, Unavailable
-from numaudit.kernel.host import Host, may_be_there
+from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.sources.process import locate
-from numaudit.memorymanager.commands import Wanted
+from numaudit.memorymanager.commands import CommandRequest
 from numaudit.run import command as commands
-from numaudit.run.holding import Holding, RunCgroups, hold, refuse_a_kubelets_folder, refuse_beside_a_kubelet
+from numaudit.run.holding import Holding, RunCgroups, hold, require_no_static_kubelet, require_other_folder
 from numaudit.snapshot import ContainerId
 
 
@@ -34,14 +34,17 @@ def run(
     host = options.host(None)
     folder = _state_dir() if state_dir is None else state_dir
     kubelet = locate(host)
-    refuse_a_kubelets_folder(kubelet, folder)
+    require_other_folder(kubelet, folder)
     if not beside_kubelet:
-        refuse_beside_a_kubelet(kubelet)
+        require_no_static_kubelet(kubelet)
     huge = {size: asked for size, asked in ((1 << 21, huge_2mi), (1 << 30, huge_1gi)) if asked is not None}
     here = RunCgroups(host, folder, parent, _configuration(config))
     status = None
     try:
-        with commands.signals_kept() as mask, hold(here, Wanted(memory, cpus or 0, huge), _name(arguments)) as held:
+        with (
+            commands.deferred_signals() as mask,
+            hold(here, CommandRequest(memory, cpus or 0, huge), _name(arguments)) as held,
+        ):
             status = _watched(host, arguments, held, mask) if report else _start(arguments, held, mask).wait()
         if held.group.path.exists():
             messages.say(
@@ -58,7 +61,7 @@ def run(
 
 
 def _start(arguments: tuple[str, ...], held: Holding, mask: Set[int]) -> commands.RunningCommand:
-    commands.end_if_asked()
+    commands.raise_if_signalled()
     return commands.start(arguments, held.group.path, mask)
 
 
@@ -66,13 +69,13 @@ def _watched(host: Host, arguments: tuple[str, ...], held: Holding, mask: Set[in
     """The same with a report on standard error at the end, for standard output is the command's."""
     from numaudit.engine.engine import Engine
     from numaudit.engine.observer import Observer  # (takes longer than starting a command)
-    from numaudit.run.watch import Watch, due, promise_of
+    from numaudit.run.watch import CommandWatch, due, promise_of
     from numaudit.views.terminal import report_tables, terminal
 
     observer = Observer.of(host)
     with observer.open_probes() as session:
         engine, group = Engine(observer, session, options.thresholds()), ContainerId(held.group.id)
-        watch = Watch(engine, group, held.placement.container, promise_of(held.placement))
+        watch = CommandWatch(engine, group, held.placement.container, promise_of(held.placement))
         status = _start(arguments, held, mask).wait(due(), watch.tick)
     report = watch.report()
     if report is None:
@@ -96,6 +99,6 @@ def _configuration(path: Path | None) -> object:
     """Configuration in the file; None = there is none. Raises InputError that names the file."""
     if path is None:
         path = Path("/etc/numaudit/run.yaml")
-        if not may_be_there(path):
+        if not may_exist(path):
             return None
     return yaml_file.values(path, "the configuration")

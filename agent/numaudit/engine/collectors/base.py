@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Skipped:
+class SkippedItems:
     """Counts items that vanished or could not be read, and remembers why the first unreadable one was not."""
 
     gone: int = 0
@@ -59,13 +59,13 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class Run:
+class CollectorRun:
     """Runs collectors and keeps their outcomes, so that a failing one does not stop the others."""
 
     outcomes: list[CollectorOutcome] = field(default_factory=list)
 
-    def __call__(self, source: str, collect: Callable[[Skipped], Value], default: Value) -> Value:
-        skipped = Skipped()
+    def __call__(self, source: str, collect: Callable[[SkippedItems], Value], default: Value) -> Value:
+        skipped = SkippedItems()
         start = perf_counter()
         value, problem = default, None
         try:
@@ -85,7 +85,7 @@ class Run:
         return value
 
 
-def _outcome(source: str, skipped: Skipped, seconds: float) -> CollectorOutcome:
+def _outcome(source: str, skipped: SkippedItems, seconds: float) -> CollectorOutcome:
     return CollectorOutcome(
         source,
         "partial" if skipped.failed else "ok",
@@ -140,7 +140,7 @@ class Collector(ABC):
         return self.probe is None or (tick.readings is not None and self.probe.name in tick.readings.session.probes)
 
     @abstractmethod
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """The snapshot so far with the answer; when this raises, the snapshot stays as it is."""
 
 

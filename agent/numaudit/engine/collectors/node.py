@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.kernel.node import NodeCounters, read_counters
 from numaudit.snapshot import NodeMemory, Resident, Snapshot
 
@@ -16,7 +16,7 @@ _KERNEL = ("KernelStack", "PageTables", "SecPageTables", "Slab")
 class NodeCollector(Collector):
     name = "node"
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, _: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, _: SkippedItems) -> Snapshot:
         """meminfo, numastat and the huge page counters of every node."""
         counters = read_counters(tick.host, tick.machine.online)
         return replace(snapshot, nodes=tuple(to_node_memory(one, tick.machine.page_size) for one in counters))

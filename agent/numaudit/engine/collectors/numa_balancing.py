@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.memory_stat import AT_ONCE, MemoryStats, root_is_shown
 from numaudit.errors import Unavailable
 from numaudit.kernel.memory.numa_balancing import read_mode, read_vmstat
@@ -17,7 +17,7 @@ class NumaBalancingCollector(Collector):
     name = "numa_balancing"
     _stats: MemoryStats = field(default_factory=MemoryStats)
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Of the host, and of each container where the kernel shows them.
 
         Raises Unavailable when the kernel has no NUMA balancing, OSError when /proc/vmstat cannot be read.

@@ -36,7 +36,7 @@ def calibrate(session: Session) -> dict[str, Cost]:
 
 
 @dataclass(slots=True)
-class Listener:
+class RunTimeSampler:
     """Lets the kernel keep account of the programs' run time from one tick to the next, now and then."""
 
     session: Session

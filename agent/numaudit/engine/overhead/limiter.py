@@ -13,7 +13,7 @@ from typing import Any
 from numaudit.containers.inventory import Inventory
 from numaudit.counted import Cost, Overhead, OverheadOfProbe
 from numaudit.engine.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
-from numaudit.engine.overhead.calibration import Listener, assumed
+from numaudit.engine.overhead.calibration import RunTimeSampler, assumed
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.probes.kinds import KINDS
@@ -43,10 +43,10 @@ class Limiter:
     _ticked_at: float | None = None
     _turn: int = 0
     _sums: dict[str, tuple[int, float]] = field(default_factory=dict)
-    _listener: Listener = field(init=False)
+    _listener: RunTimeSampler = field(init=False)
 
     def __post_init__(self) -> None:
-        self._listener = Listener(self.session)
+        self._listener = RunTimeSampler(self.session)
 
     def after_tick(self, snapshot: Snapshot, judgements: Judgements, readings: ProbeReadings) -> Overhead:
         """Cost of the probes since the previous tick, and the probes that pause from now on.

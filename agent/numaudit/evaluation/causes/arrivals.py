@@ -63,7 +63,7 @@ def arrival(
     now: Snapshot,
     before: Snapshot | None,
     earlier: Arrival | None,
-    turned_away: TurnedAway | None = None,
+    turned_away: ForeignAllocations | None = None,
 ) -> Arrival:
     """Arrivals known after this tick. `before` is the previous snapshot, `earlier` what was known then.
 
@@ -74,7 +74,7 @@ def arrival(
     if came < 0:
         return known.shrunk_to(outside)
     if turned_away is None:
-        turned_away = TurnedAway.between(before, now)
+        turned_away = ForeignAllocations.between(before, now)
     full = _meant_for(wanted, turned_away, now.machine.page_size, came)
     moved, is_whole = _moved_away(container, wanted, now, before, came)
     unwatched = dict(known.unwatched)
@@ -97,7 +97,7 @@ def _known(container: ContainerId, wanted: NodeSet, before: Snapshot, earlier: A
     return Arrival(wanted, outside, unwatched={_FULL: outside, _MIGRATION: outside})
 
 
-class TurnedAway(NamedTuple):
+class ForeignAllocations(NamedTuple):
     """Allocations that were meant for a node and went to another since the previous tick."""
 
     by_node: Mapping[int, int]
@@ -106,14 +106,14 @@ class TurnedAway(NamedTuple):
     """False: no counter of any node grew, so the kernel does not count."""
 
     @classmethod
-    def between(cls, before: Snapshot | None, now: Snapshot) -> TurnedAway:
+    def between(cls, before: Snapshot | None, now: Snapshot) -> ForeignAllocations:
         earlier = {} if before is None else {one.node: one.numastat for one in before.nodes}
         grown = {one.node: increase(one.numastat or {}, earlier.get(one.node)) for one in now.nodes}
         known = [(node, row) for node, row in grown.items() if earlier.get(node) and "numa_foreign" in row]
         return cls({node: row["numa_foreign"] for node, row in known}, any(any(row.values()) for row in grown.values()))
 
 
-def _meant_for(wanted: NodeSet, turned_away: TurnedAway, page_size: int, came: int) -> dict[int, int] | None:
+def _meant_for(wanted: NodeSet, turned_away: ForeignAllocations, page_size: int, came: int) -> dict[int, int] | None:
     """Wanted node -> allocations that were meant for it and went elsewhere; empty where they do not explain what came.
 
     The kernel counts each allocation once, however large it is, and the agent takes each for one page. None = not

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, TurnedAway, arrival
+from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, ForeignAllocations, arrival
 from numaudit.evaluation.causes.placement import bytes_outside, wanted_nodes
 from numaudit.evaluation.causes.shared_memory import charged_to_others, name_of, pieces_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -139,12 +139,12 @@ class CauseFinder:
     thresholds: Thresholds
     arrivals: dict[ContainerId, Arrival] = field(default_factory=dict)
     """Of those that were explained and have bytes elsewhere."""
-    _turned_away: TurnedAway = field(init=False)
+    _turned_away: ForeignAllocations = field(init=False)
     _names: dict[ContainerId, str] = field(default_factory=dict)
     _common: dict[tuple[Hashable, ...], tuple[Cause, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._turned_away = TurnedAway.between(self.before, self.snapshot)
+        self._turned_away = ForeignAllocations.between(self.before, self.snapshot)
 
     def of(self, container: Container, intended: NodeSet | None, drifted: bool) -> tuple[Cause, ...]:
         """Empty when its bytes are where they should be: on the promised nodes, or else near its CPUs."""

@@ -46,7 +46,7 @@ def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause
         return CpuCause(f"it has no CPUs of its own and shares CPUs {allowed}", None)
     words = _WORDS[intent.promised_by]
     if allowed <= promised:
-        apart = remedies.of_parts_that_are_apart(intent) or _CHOOSE_TOGETHER.format(**words)
+        apart = remedies.remedy_for_split_resources(intent) or _CHOOSE_TOGETHER.format(**words)
         return CpuCause(f"its promised CPUs {promised} are there", apart)
     reason = f"it may use {_named(allowed)}, but was promised {_named(promised)}"
     owners = list(_owners(own, allowed - promised, intent))

@@ -69,14 +69,14 @@ def owner(container: Container, intent: Intent | None) -> Owner:
     return "command" if intent.promised_by == "numaudit run" else "pod"
 
 
-def chooses_together(intent: Intent | None) -> bool:
+def aligns_cpus_and_memory(intent: Intent | None) -> bool:
     """Is a policy of the Topology Manager in force under which a pod's CPUs and memory are chosen together?"""
     return intent is not None and intent.config.topology_manager_policy in _TOGETHER
 
 
-def of_parts_that_are_apart(intent: Intent) -> str | None:
+def remedy_for_split_resources(intent: Intent) -> str | None:
     """Remedy where CPUs, memory or devices are apart under a policy that chooses them together; else None."""
-    return _CHOSEN_APART.format(again=_AGAIN[intent.promised_by]) if chooses_together(intent) else None
+    return _CHOSEN_APART.format(again=_AGAIN[intent.promised_by]) if aligns_cpus_and_memory(intent) else None
 
 
 def remedy(verdict: VerdictName, of: Owner, intent: Intent | None = None) -> str | None:
@@ -87,7 +87,7 @@ def remedy(verdict: VerdictName, of: Owner, intent: Intent | None = None) -> str
 
 
 def _in_force(intent: Intent | None) -> Iterator[VerdictName]:
-    if chooses_together(intent):
+    if aligns_cpus_and_memory(intent):
         yield "cpu-remote"
     if intent is not None and (intent.config.memory_manager_policy or "").lower() == "static":
         yield "unmanaged"

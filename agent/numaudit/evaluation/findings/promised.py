@@ -51,7 +51,7 @@ def _cpu_memory_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
 
 def _remedy(intent: Intent) -> str | None:
     """None = that of the rule."""
-    return remedies.of_parts_that_are_apart(intent) or (None if intent.promised_by == "kubelet" else _OF_A_COMMAND)
+    return remedies.remedy_for_split_resources(intent) or (None if intent.promised_by == "kubelet" else _OF_A_COMMAND)
 
 
 def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
@@ -64,7 +64,7 @@ def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
                     f"{devices.resource} ({ids}) is on node {devices.nodes}, but the promised "
                     f"memory is on node {memory}"
                 )
-                apart = remedies.of_parts_that_are_apart(evidence.intent)
+                apart = remedies.remedy_for_split_resources(evidence.intent)
                 yield _of(one, text, devices.nodes)._replace(remedy=apart)
 
 

@@ -33,7 +33,7 @@ class AccessEvidence(Struct, frozen=True):
     """CPU seconds by node since the previous tick; None = not measured."""
 
 
-class Said(Struct, frozen=True):
+class SourceResult(Struct, frozen=True):
     """Result of a source, with the state that the next tick needs."""
 
     access: Access | None
@@ -51,7 +51,7 @@ class AccessSource(Protocol):
         """False: it was not measured in this tick, so it says nothing of any container, and forgets nothing."""
         ...
 
-    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> SourceResult:
         """Asked only in a tick in which it runs. `window`: what it remembers from the ticks before."""
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.rates import increase
-from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, Said, remote_of
+from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, SourceResult, remote_of
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
@@ -27,7 +27,7 @@ class FirstTouch:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.first_touch is not None
 
-    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> SourceResult:
         """A tick whose predecessor did not sample adds nothing, and the window goes on."""
         now, before = evidence.snapshot, evidence.before
         added, container = NO_PAIRS, evidence.container
@@ -37,8 +37,8 @@ class FirstTouch:
             added = _pairs((now.first_touch or {}).get(container, {}), earlier)
         window = window.after(added, now.taken_at, evidence.thresholds.window)
         if not is_comparable and not window.amounts:
-            return Said(None, window)
-        return Said(_share(window, evidence.thresholds.access_samples), window)
+            return SourceResult(None, window)
+        return SourceResult(_share(window, evidence.thresholds.access_samples), window)
 
 
 def _pairs(

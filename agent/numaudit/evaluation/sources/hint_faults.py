@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from numaudit.counted import PagesUsed, Sampled
 from numaudit.evaluation.access import Access, SampledPages, Source, UsedFromAfar
-from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, Said
+from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
@@ -30,12 +30,12 @@ class HintFaults:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.hint_faults is not None
 
-    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> SourceResult:
         """Result of the newest passes. Nothing is remembered here: a pass holds until the next one is through."""
         sampled = (evidence.snapshot.hint_faults or {}).get(evidence.container, _NO_FAULTS)
         if sampled.used is None:
-            return Said(Access("hint_faults", "pages", None, reason=_why_unseen(sampled)), window)
-        return Said(_access(sampled.used, evidence), window)
+            return SourceResult(Access("hint_faults", "pages", None, reason=_why_unseen(sampled)), window)
+        return SourceResult(_access(sampled.used, evidence), window)
 
 
 def _why_unseen(sampled: Sampled) -> str:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
-from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, Said, remote_of
+from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, SourceResult, remote_of
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
@@ -21,13 +21,13 @@ class Pmu:
     def runs(self, snapshot: Snapshot) -> bool:
         return snapshot.pmu is not None
 
-    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> Said:
+    def say(self, evidence: AccessEvidence, window: Window[AccessPair]) -> SourceResult:
         """Nothing where it was not counted in both ticks, or the container has not run."""
         now = _counted_now(evidence)
         if now is None:
-            return Said(None, window)
+            return SourceResult(None, window)
         window = window.after(_pairs(now), evidence.snapshot.taken_at, evidence.thresholds.window)
-        return Said(_share(window, now), window)
+        return SourceResult(_share(window, now), window)
 
 
 def _counted_now(evidence: AccessEvidence) -> CountedNow | None:

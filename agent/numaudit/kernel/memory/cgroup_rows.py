@@ -65,7 +65,7 @@ class RowLayout:
         return {column: self.columns_at + self.nodes * place for place, column in enumerate(self.columns)}
 
 
-class Walked:
+class CgroupRows:
     """Every cgroup at one moment, by its place among the rows."""
 
     def __init__(self, rows: bytes, layout: RowLayout) -> None:
@@ -115,7 +115,7 @@ class Walked:
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class RowDecoding:
     """Way to decode rows."""
 
     rows: tuple[str, ...]
@@ -134,11 +134,11 @@ class Residents:
 
     _before: _Decoded | None = None
 
-    def decode(self, walked: Walked, how: How) -> Mapping[int, Resident]:
+    def decode(self, walked: CgroupRows, how: RowDecoding) -> Mapping[int, Resident]:
         """Cgroup id -> its memory, as memory.numa_stat has it, descendants included."""
         before = self._before
         if before is None or (before.how, before.walked.layout) != (how, walked.layout):
-            nothing = Walked(b"", walked.layout)
+            nothing = CgroupRows(b"", walked.layout)
             before = _Decoded(how, _decoder(walked.layout, how), nothing, [], {})
         if walked.rows != before.walked.rows:
             before = before.then(walked)
@@ -151,13 +151,13 @@ _Decode = Callable[[Mapping[int, bytes]], dict[int, Resident]]
 
 
 class _Decoded(NamedTuple):
-    how: How
+    how: RowDecoding
     decode: _Decode
-    walked: Walked
+    walked: CgroupRows
     rows: list[bytes]
     residents: dict[int, Resident]
 
-    def then(self, walked: Walked) -> _Decoded:
+    def then(self, walked: CgroupRows) -> _Decoded:
         rows, before = walked.each(), self.rows
         gone: Collection[int] = ()
         if walked.ids != self.walked.ids:
@@ -173,7 +173,7 @@ class _Decoded(NamedTuple):
         return self._replace(walked=walked, rows=rows, residents=residents)
 
 
-def _decoder(layout: RowLayout, how: How) -> _Decode:
+def _decoder(layout: RowLayout, how: RowDecoding) -> _Decode:
     """Compiled for these columns and nodes, as the methods of named tuples are.
 
     A dict that is written out is made in a third of the time that one of its keys and values takes.
@@ -219,7 +219,7 @@ class AllowedSets:
     _heads: list[bytes] = field(default_factory=list)
     _found: dict[int, Allowed] = field(default_factory=dict)
 
-    def decode(self, walked: Walked) -> Mapping[int, Allowed]:
+    def decode(self, walked: CgroupRows) -> Mapping[int, Allowed]:
         """Cgroup id -> its effective cpuset, of those that have one of their own."""
         heads = walked.heads()
         if heads != self._heads:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from numaudit.intent import ContainerIntent, HintRecord, PodContainer, PodFacts, Promise, Rejection
 from numaudit.kubelet.intent import promises
-from numaudit.kubelet.intent.promises import Checkpoints, ContainerKey, Others
+from numaudit.kubelet.intent.promises import Checkpoints, ContainerKey, OtherSources
 from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.snapshot import Container
@@ -126,7 +126,7 @@ def join(
         namespace, pod_name = (pod.namespace, pod.name) if pod is not None else names.get(uid, (None, None))
         part = spec.get(key)
         record = hints_by_key.get(key) or hints_by_key.get((uid, ""))
-        others = Others(given.get(key), _logged_nodes(record, part))
+        others = OtherSources(given.get(key), _logged_nodes(record, part))
         found.append(
             ContainerIntent(
                 pod_uid=uid,

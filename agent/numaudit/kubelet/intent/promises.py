@@ -70,7 +70,7 @@ def by_container(
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class OtherSources:
     """Facts about one container from other sources than the checkpoints."""
 
     resources: Promise | None = None
@@ -79,7 +79,7 @@ class Others:
     """The nodes of its memory by the kubelet's log; empty = the log does not say."""
 
 
-def promise(key: ContainerKey, checkpoints: Checkpoints, others: Others) -> Promise:
+def promise(key: ContainerKey, checkpoints: Checkpoints, others: OtherSources) -> Promise:
     """Promise of one container. The checkpoints come first; an entry that they lack may be known elsewhere."""
     resources = others.resources or _NOTHING
     memory = _known(checkpoints.memory, checkpoints.memory_is_current, key, (), resources.memory)
@@ -92,7 +92,9 @@ def promise(key: ContainerKey, checkpoints: Checkpoints, others: Others) -> Prom
     )
 
 
-def conflict(who: tuple[str | None, ...], key: ContainerKey, checkpoints: Checkpoints, others: Others) -> str | None:
+def conflict(
+    who: tuple[str | None, ...], key: ContainerKey, checkpoints: Checkpoints, others: OtherSources
+) -> str | None:
     """Describe the contradiction between two sources about this container; a source without a value contradicts too."""
     resources = others.resources or _NOTHING
     memory = _held(checkpoints.memory, checkpoints.memory_is_current, key, ())
@@ -117,7 +119,7 @@ def _differ(blocks: tuple[Block, ...], others: tuple[Block, ...]) -> bool:
     return blocks != others and ours != theirs
 
 
-def _is_logged(checkpoints: Checkpoints, others: Others) -> bool:
+def _is_logged(checkpoints: Checkpoints, others: OtherSources) -> bool:
     """Does the log show a promise beside a checkpoint that is current and static?"""
     return bool(others.logged) and checkpoints.memory_is_current and checkpoints.memory_policy == "Static"
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
-from numaudit.kernel.host import Host, explain, may_be_there, read_bytes
+from numaudit.kernel.host import Host, explain, may_exist, read_bytes
 from numaudit.kubelet.parsers.config import LIMITS
 from numaudit.kubelet.sources.patience import time_left
 from numaudit.kubelet.sources.podresources import Client, ListAnswer
@@ -132,7 +132,7 @@ def find_endpoint(host: Host, config: Mapping[str, object] | None) -> Endpoint:
     port = config.get("port")
     url = f"https://{name}:{port if isinstance(port, int) and port > 0 else 10250}"
     token = host.at(f"{_ACCOUNT}/token")
-    if not may_be_there(token):
+    if not may_exist(token):
         raise NoToken(
             "the kubelet's read-only port is closed and there is no token for its secure port; "
             "run as a pod with a service account that may get nodes/pods, nodes/configz and nodes/metrics"
@@ -149,7 +149,7 @@ def _authority(host: Host) -> tuple[Path, bool]:
     """
     folder = host.kubelet / "pki"
     own = folder / "kubelet.crt"
-    if os.access(own, os.R_OK) and not may_be_there(folder / "kubelet-server-current.pem"):
+    if os.access(own, os.R_OK) and not may_exist(folder / "kubelet-server-current.pem"):
         return own, False
     return host.at(f"{_ACCOUNT}/ca.crt"), True
 
@@ -248,7 +248,7 @@ def _verification(endpoint: Endpoint) -> ssl.SSLContext | None:
     """None = plain HTTP."""
     if not endpoint.url.startswith("https:"):
         return None
-    context = files.trusting(endpoint.ca_file)
+    context = files.tls_context(endpoint.ca_file)
     context.check_hostname = endpoint.check_name
     return context
 

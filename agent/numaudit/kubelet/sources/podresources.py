@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import Promise, PromisedDevices, devices_by_nodes
-from numaudit.kernel.host import Host, may_be_there
+from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.sources.patience import time_left
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -186,7 +186,7 @@ class Client:
     def _call(self, method: str, until: float = math.inf) -> bytes | None:
         """The answer as it came; None = unknown method."""
         seconds = time_left(self.deadline, until)
-        if not may_be_there(self.socket):
+        if not may_exist(self.socket):
             raise Unavailable(f"no socket {self.socket}: the kubelet is not running here, or its root is elsewhere")
         if not os.access(self.socket, os.R_OK | os.W_OK):
             raise Unavailable(f"cannot use {self.socket}: Permission denied; run as root")

@@ -148,7 +148,7 @@ class KubeletPoller:
         if not self._is_there():
             self.newest = None
             error = Unavailable if self._was_there else Absent
-            raise error(presence.none_here(self.host))
+            raise error(presence.absence_reason(self.host))
         self._was_there = True
         self._settings.ask(self._read_settings)
         now = time()
@@ -157,7 +157,7 @@ class KubeletPoller:
     def _is_there(self) -> bool:
         """A kubelet whose address was given is one to ask, whatever this host shows."""
         given = isinstance(self.answers, LiveKubelet) and self.answers.endpoint is not None
-        return given or self._pid is not None or presence.left_something(self.host)
+        return given or self._pid is not None or presence.has_files(self.host)
 
     def _end(self, files: dict[CheckpointKind, CheckpointFile]) -> KubeletReadings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))

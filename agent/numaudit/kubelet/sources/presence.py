@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.errors import Absent
-from numaudit.kernel.host import Host, may_be_there, read_bytes
+from numaudit.kernel.host import Host, may_exist, read_bytes
 
 
 def find(host: Host) -> int | None:
@@ -22,17 +22,17 @@ def is_kubelet(host: Host, pid: int) -> bool:
         return False
 
 
-def left_something(host: Host) -> bool:
+def has_files(host: Host) -> bool:
     """Is there a kubelet's folder, or are there answers of one in a capture?"""
-    return any(map(may_be_there, (host.kubelet, host.answers)))
+    return any(map(may_exist, (host.kubelet, host.answers)))
 
 
 def require(host: Host) -> None:
     """Raises Absent where no kubelet is, was or can be asked."""
-    if host.connection.url is None and not left_something(host) and find(host) is None:
-        raise Absent(none_here(host))
+    if host.connection.url is None and not has_files(host) and find(host) is None:
+        raise Absent(absence_reason(host))
 
 
-def none_here(host: Host) -> str:
+def absence_reason(host: Host) -> str:
     """Text that names the missing parts."""
     return f"no kubelet: no process of that name is visible, and there is no {host.kubelet_root}"

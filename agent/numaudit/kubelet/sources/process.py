@@ -9,7 +9,7 @@ from pathlib import Path
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent import KubeletConfig
-from numaudit.kernel.host import Host, explain, may_be_there, read_bytes, read_text
+from numaudit.kernel.host import Host, explain, may_exist, read_bytes, read_text
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers.config import ConfigDocument, KubeletFlags
 from numaudit.kubelet.sources.presence import find
@@ -99,7 +99,7 @@ def _arguments(host: Host, pid: int) -> list[str]:
 def _config_files(host: Host, flags: KubeletFlags, unseen: str | None) -> list[Path]:
     """The file and the drop-in files that the flags name, else one in a usual place."""
     if unseen is not None:
-        return [path for path in map(host.at, _USUAL_FILES) if may_be_there(path)][:1]
+        return [path for path in map(host.at, _USUAL_FILES) if may_exist(path)][:1]
     paths = [host.at(flags.config)] if flags.config else []
     if flags.config_dir:
         paths.extend(_drop_ins(host, flags.config_dir))
@@ -119,7 +119,7 @@ def _drop_ins(host: Host, folder: str) -> list[Path]:
         for name in names
         if name.endswith(".conf")
     ]
-    return sorted(path for path in found if may_be_there(path))
+    return sorted(path for path in found if may_exist(path))
 
 
 def _read(host: Host, path: Path) -> bytes:

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel.host import Host, may_be_there, read_bytes
+from numaudit.kernel.host import Host, may_exist, read_bytes
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.parsers import pods
@@ -33,7 +33,7 @@ def record(host: Host, settings: StartSettings | None) -> Iterator[RecordedAnswe
         files = sorted(host.answers.iterdir()) if host.answers.is_dir() else []
         yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
         return
-    if presence.find(host) is None and host.connection.url is None and not may_be_there(host.kubelet):
+    if presence.find(host) is None and host.connection.url is None and not may_exist(host.kubelet):
         return
     live = LiveKubelet.of(host, None if settings is None else settings.config.document)
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class AllowedCollector(Collector):
     name = "allowed"
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
@@ -42,7 +42,7 @@ class AllowedNodes:
     _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
     """Answers of parent groups in this tick, for groups without a cpuset of their own."""
 
-    def collect(self, census: Census, skipped: Skipped) -> dict[ContainerId, Allowed]:
+    def collect(self, census: Census, skipped: SkippedItems) -> dict[ContainerId, Allowed]:
         found: dict[ContainerId, Allowed] = {}
         for container in census.containers:
             path = census.folder(container.id)

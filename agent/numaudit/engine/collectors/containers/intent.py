@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.kubelet.sources import presence
 from numaudit.snapshot import Container, Snapshot
 
@@ -37,7 +37,7 @@ class IntentCollector(Collector):
         """Of a kubelet that is asked in another way."""
         return cls(poller.host, poller)
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, _: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, _: SkippedItems) -> Snapshot:
         """The intent, and the containers with the names that the pods give them. Raises Unavailable without a kubelet.
 
         Asked after the census: whatever had a cgroup then was promised its memory before.

@@ -12,7 +12,7 @@ from time import monotonic
 import msgspec
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Cgroup, Reader
@@ -31,7 +31,7 @@ class NumaMapsCollector(Collector):
     def is_due(self, tick: TickInputs) -> bool:
         return tick.mappings_budget is not None
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
         judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
         if tick.mappings_of is not None:
@@ -46,7 +46,7 @@ class RootNumaMapsCollector(Collector):
     def is_due(self, tick: TickInputs) -> bool:
         return tick.mappings_budget is not None
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
         unattributed = snapshot.unattributed
         if tick.mappings_of is not None or unattributed is None or unattributed.hugetlb is not None:
@@ -75,7 +75,9 @@ class ProcessMappings:
     budget: float
     """Seconds of wall-clock time; what was not reached by then stays out, and the count says so."""
 
-    def collect(self, census: Census, order: Sequence[ContainerId], skipped: Skipped) -> dict[ContainerId, Mappings]:
+    def collect(
+        self, census: Census, order: Sequence[ContainerId], skipped: SkippedItems
+    ) -> dict[ContainerId, Mappings]:
         deadline = monotonic() + self.budget
         walk = ProcessWalk(self.host, self.reader.page_size, census.owner_of())
         found: dict[ContainerId, Mappings] = {}
@@ -86,7 +88,7 @@ class ProcessMappings:
             found[container] = mapped.mappings(read, alive)
         return found
 
-    def unattributed_hugetlb(self, skipped: Skipped) -> BytesByNode | None:
+    def unattributed_hugetlb(self, skipped: SkippedItems) -> BytesByNode | None:
         """Huge pages of the processes in the root cgroup, which no hugetlb file of cgroup v2 shows.
 
         None when not all of them could be read in time. Shared mappings count for each process.
@@ -100,7 +102,7 @@ class ProcessMappings:
         self,
         processes: Sequence[int],
         deadline: float,
-        skipped: Skipped,
+        skipped: SkippedItems,
         use: Callable[[int, tuple[numa_maps.Mapping, ...]], None],
     ) -> tuple[int, int]:
         """Numbers of processes that were read and given to `use`, and that live."""
@@ -124,7 +126,7 @@ class ProcessMappings:
                 done += 1
         return done, len(processes) - gone
 
-    def _processes(self, groups: Sequence[Cgroup], skipped: Skipped) -> list[int]:
+    def _processes(self, groups: Sequence[Cgroup], skipped: SkippedItems) -> list[int]:
         pids: list[int] = []
         for group in groups:
             try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import structs
 
 from numaudit.containers.inventory import Census
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, ReadResident
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
@@ -25,7 +25,7 @@ _IMPOSSIBLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ResidencyCache:
     """Values that a tick read and computed, by path. The next tick takes them again where nothing changed."""
 
     read: dict[str, ReadResident] = field(default_factory=dict)
@@ -36,9 +36,9 @@ class Known:
 @dataclass(slots=True)
 class ResidencyCollector(Collector):
     name = "residency"
-    _last: Known = field(default_factory=Known)
+    _last: ResidencyCache = field(default_factory=ResidencyCache)
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
         reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
         residency = Residency(reader, _in_use(snapshot.nodes), self._last, walked=tick.walked)
@@ -66,13 +66,13 @@ class Residency:
     reader: Reader
     in_use: BytesByNode | None = None
     """Bytes of the huge pages that each node has given out; None = not known."""
-    last: Known = field(default_factory=Known)
+    last: ResidencyCache = field(default_factory=ResidencyCache)
     """Of the previous tick."""
-    now: Known = field(default_factory=Known)
+    now: ResidencyCache = field(default_factory=ResidencyCache)
     walked: WalkedNow | None = None
     """The walk that already has memory.numa_stat of all groups; None = it is read."""
 
-    def collect(self, census: Census, skipped: Skipped) -> ResidentMemory:
+    def collect(self, census: Census, skipped: SkippedItems) -> ResidentMemory:
         """Bytes by container, and the unattributed ones."""
         unknown: dict[ContainerId, tuple[tuple[str, str], ...]] = {}
         by_path = self._read_all(census, skipped, unknown)
@@ -89,7 +89,7 @@ class Residency:
         return ResidentMemory(own, self._unattributed(by_path, census, skipped), unknown)
 
     def _read_all(
-        self, census: Census, skipped: Skipped, unknown: dict[ContainerId, tuple[tuple[str, str], ...]]
+        self, census: Census, skipped: SkippedItems, unknown: dict[ContainerId, tuple[tuple[str, str], ...]]
     ) -> dict[str, Resident]:
         """By path, descendants included."""
         found: dict[str, Resident] = {}
@@ -147,7 +147,7 @@ class Residency:
         self.now.own[path] = last
         return last[2]
 
-    def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: Skipped) -> Resident | None:
+    def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: SkippedItems) -> Resident | None:
         try:
             walked = None if self.walked is None else self._walked().get(self.walked.root)
             by_path = {**by_path, "/": self._resident("", walked)}

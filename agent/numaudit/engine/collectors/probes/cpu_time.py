@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.snapshot import Snapshot
 
@@ -15,7 +15,7 @@ class CpuTimeCollector(Collector):
     name = "cpu_time"
     probe = CPU_TIME
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Seconds by node since the probe was loaded. Raises Unavailable when it does not run."""
         reading = tick.read(CPU_TIME)
         if dropped := reading.lost.get("map-full"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.snapshot import Snapshot
 
@@ -13,7 +13,7 @@ class FirstTouchCollector(Collector):
     name = "first_touch"
     probe = FIRST_TOUCH
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """(CPU's node, page's node) -> samples since the probe was opened. Raises Unavailable when it does not run."""
         reading = tick.read(FIRST_TOUCH)
         for count, text in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from numaudit.counted import Sampled
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs, require_v2
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs, require_v2
 from numaudit.engine.collectors.probes.pages_used import PagesUsedByContainer
 from numaudit.engine.collectors.sanity_check import SanityCheck
 from numaudit.errors import Unavailable
@@ -23,7 +23,7 @@ class HintFaultsCollector(Collector):
     _check: SanityCheck = field(default_factory=SanityCheck)
     _used: PagesUsedByContainer = field(default_factory=PagesUsedByContainer)
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Faults since the probe was loaded.
 
         Raises Unavailable when it does not run or counts nothing, or when the kernel takes no samples.

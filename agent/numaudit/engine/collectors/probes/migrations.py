@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from numaudit.counted import Migrated, MigratedPages
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.snapshot import Snapshot
 
@@ -18,7 +18,7 @@ class MigrationsCollector(Collector):
     name = "migrations"
     probe = MIGRATIONS
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Migrations that each container's tasks carried out. Raises Unavailable when the probe does not run."""
         reading = tick.read(MIGRATIONS)
         skipped.not_counted(reading.all_lost, "migrations")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.snapshot import Snapshot
 
@@ -13,7 +13,7 @@ class PageAllocCollector(Collector):
     name = "page_alloc"
     probe = PAGE_ALLOC
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """(CPU's node, page's node) -> bytes since the probe was loaded. Raises Unavailable when it does not run."""
         reading = tick.read(PAGE_ALLOC)
         skipped.not_counted(reading.all_lost, "allocations")

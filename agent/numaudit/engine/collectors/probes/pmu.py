@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from numaudit.counted import CountBasis, CountedAccesses
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.probes.penalty import read_penalty
 from numaudit.pmu.choose import Plan
 from numaudit.pmu.stall import Penalty
@@ -22,7 +22,7 @@ class PmuCollector(Collector):
     _penalty: Penalty | None = None
     """Found once, when it is first needed: a calibration made later counts from the next start on."""
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Accesses since the probe was loaded. Raises Unavailable when it does not run."""
         reading = tick.read(PMU)
         skipped.not_counted(reading.all_lost, "intervals")

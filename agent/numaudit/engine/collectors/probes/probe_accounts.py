@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from numaudit.counted import ProbeAccount
-from numaudit.engine.collectors.base import Collector, Skipped, TickInputs
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.kernel.host import Host, read_text
 from numaudit.probes.session import ProbeReadings
 from numaudit.snapshot import Snapshot
@@ -17,7 +17,7 @@ class ProbeAccountsCollector(Collector):
     def is_due(self, tick: TickInputs) -> bool:
         return tick.readings is not None
 
-    def collect(self, tick: TickInputs, snapshot: Snapshot, _: Skipped) -> Snapshot:
+    def collect(self, tick: TickInputs, snapshot: Snapshot, _: SkippedItems) -> Snapshot:
         """By the probe's name, of those that were read in this tick. Raises OSError."""
         assert tick.readings is not None
         return replace(snapshot, probes=accounts(tick.host, tick.readings))
