@@ -60,6 +60,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
         return self in _PASSING
 
 
+_LOCKED_DOWN = re.compile(r"(?:cannot use helper|unknown func) bpf_probe_read_kernel\b")
 _HINTS = {
     Reason.NO_BCC: "install the distribution's bcc for Python: apt-get install python3-bpfcc (Fedora: python3-bcc)",
     Reason.BCC_BROKEN: "reinstall bcc with its LLVM: apt-get install --reinstall python3-bpfcc libbpfcc",
@@ -173,6 +174,9 @@ def of_load(function: str, code: int, log: str) -> ProbeRefusal:
     """The kernel refused a program with this errno. The verifier's words, if it came that far, are in `log`."""
     what = f"the kernel refuses the program {function}"
     verdict = _verdict(log)
+    if _LOCKED_DOWN.search(log):  # kernel/trace/bpf_trace.c: LOCKDOWN_BPF_READ_KERNEL
+        text = "kernel lockdown (confidentiality) forbids BPF programs to read the kernel's memory"
+        return ProbeRefusal(Reason.FORBIDDEN, f"{what}: {text}")
     if verdict or code == errno.E2BIG:
         return ProbeRefusal(Reason.REFUSED_BY_VERIFIER, f"{what}: {verdict or os.strerror(code)}")
     return _of_errno(what, code)

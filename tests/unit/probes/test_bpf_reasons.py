@@ -70,6 +70,16 @@ def test_a_refusal_despite_all_capabilities_is_not_called_a_lack_of_them(monkeyp
     assert "seccomp" in refusal.hint
 
 
+@pytest.mark.parametrize("said", ["program of this type cannot use helper", "unknown func"])
+def test_a_kernel_in_lockdown_is_the_reason_and_not_the_verifier(said: str) -> None:
+    """The first text is that of Linux 6.12 with lockdown=confidentiality; older verifiers have the other one."""
+    refusal = reasons.of_load(
+        "f", errno.EINVAL, f"12: (85) call bpf_probe_read_kernel#113\n{said} bpf_probe_read_kernel#113\n"
+    )
+    assert refusal.reason is Reason.FORBIDDEN
+    assert "kernel lockdown (confidentiality)" in refusal.text
+
+
 @pytest.mark.parametrize(
     ("status", "paranoid", "reason"),
     [

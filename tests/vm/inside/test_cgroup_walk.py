@@ -34,7 +34,7 @@ while True:
     if number > 50:
         os.rmdir(f"{sys.argv[1]}/short-{number - 50}")
     number += 1
-    time.sleep(0.005)
+    time.sleep(0.02)
 """
 TRY = """
 import ctypes, json, time
