@@ -5,15 +5,17 @@ The map and what it leaves are keyed by node, resource and number of nodes; a do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
 from msgspec import field
 
 from numaudit.containermanager.pod.names import PodName
+from numaudit.containermanager.pod.spec import CPU, MEMORY
 from numaudit.evaluation.headroom import Unpromised
-from numaudit.intent import Intent
+from numaudit.intent import Intent, NodeRoom
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import at_most
 from numaudit.value import Value
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ class MemoryNodeReport(Value, frozen=True):
     """Of these, what is beyond the system's reservation, and so in memory that is free in the map."""
     unpromised_in_reserved_bytes: int | None
     """Of these, what is beyond even that, and so in memory that was promised."""
+    free_cpus: int | None = None
+    """CPUs that a container may still get for itself; null = the CPU Manager is not static, or not known."""
+    cpus: int | None = None
+    """CPUs that containers have or may get for themselves, those reserved for the system left out; null as above."""
 
 
 class HolderReport(Value, frozen=True):
@@ -94,6 +100,26 @@ class MemoryManagerReport(Value, frozen=True):
     null = nothing is free."""
     holders: tuple[HolderReport, ...]
     """By group, then by pod."""
+    whole_cpu_bytes: int | None = None
+    """Largest container of one node that would be admitted with one CPU of its own, where a node has one free; null =
+    the CPU Manager is not static, or not known."""
+    unrequested_cpus: float | None = None
+    """CPUs, and parts of one, that pods may still request on this node as a whole; null = not all pods are known."""
+
+    @property
+    def cpus_in_words(self) -> str:
+        """The part that CPUs leave of it: `with at most 200m of CPU; with whole CPUs none, 0 of 7 are free`.
+
+        Empty = that is not known.
+        """
+        parts = []
+        if self.unrequested_cpus is not None:
+            parts.append(f"with at most {1000 * self.unrequested_cpus:.0f}m of CPU")
+        if self.whole_cpu_bytes is not None:
+            free, of = (sum(getattr(one, name) or 0 for one in self.nodes) for name in ("free_cpus", "cpus"))
+            most = at_most(self.whole_cpu_bytes) if self.whole_cpu_bytes else "none"
+            parts.append(f"with whole CPUs {most}, {free} of {of} {'is' if free == 1 else 'are'} free")
+        return "; ".join(parts)
 
 
 def memory_manager_report(
@@ -102,7 +128,7 @@ def memory_manager_report(
     """None = there is no memory map: no kubelet, no checkpoint that can be read, or the policy None."""
     if intent is None or not intent.machine or intent.headroom is None:
         return None
-    return of_map(intent.machine, intent.headroom, intent.holders, _names(intent), unpromised or {})
+    return of_map(intent.machine, intent.headroom, intent.holders, _names(intent), unpromised or {}, intent.room)
 
 
 def of_map(
@@ -111,6 +137,7 @@ def of_map(
     holders: tuple[Holder, ...],
     names: Mapping[str, PodName],
     unpromised: Mapping[int, Unpromised],
+    room: NodeRoom | None = None,
 ) -> MemoryManagerReport:
     """The same of a memory map that stands alone; `names`: UID -> who a holder is."""
     tables = [
@@ -119,7 +146,9 @@ def of_map(
         for name, table in node.memory_map.items()
     ]
     nodes = []
+    cpus = {} if room is None or room.cpus is None else {one.node: one for one in room.cpus}
     for id_, node in machine.items():
+        here = cpus.get(id_)
         others = unpromised.get(id_)
         nodes.append(
             MemoryNodeReport(
@@ -130,6 +159,8 @@ def of_map(
                 None if others is None else others.held,
                 None if others is None else others.in_free,
                 None if others is None else others.in_reserved,
+                None if here is None else here.free,
+                None if here is None else here.free + here.exclusive,
             )
         )
     admissible = headroom.admissible
@@ -139,7 +170,15 @@ def of_map(
         None if admissible is None else tuple(AdmissibleReport(size, most) for size, most in admissible.items()),
         headroom.fragmentation,
         tuple(_holder(one, names.get(one.pod_uid)) for one in holders),
+        _with_whole_cpu(machine, headroom, {one.node for one in cpus.values() if one.free}) if cpus else None,
+        None if room is None or room.unrequested is None else room.unrequested.get(CPU, 0) / 1000,
     )
+
+
+def _with_whole_cpu(machine: MachineState, headroom: Headroom, with_cpus: Set[int]) -> int:
+    """Bytes of memory; 0 = no node with a free CPU has any for a container of one node."""
+    free = (machine[id_].memory_map[MEMORY].free - headroom.stranded[id_] for id_ in with_cpus & machine.keys())
+    return max(free, default=0)
 
 
 def _holder(one: Holder, name: PodName | None) -> HolderReport:

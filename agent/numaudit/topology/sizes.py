@@ -14,6 +14,15 @@ def in_units(value: int) -> str:
     return str(value)
 
 
+def at_most(value: int) -> str:
+    """The same, rounded down: a request for this much is no larger than `value`, which is 0 or more."""
+    for unit, letters in _UNITS:
+        if value >= unit:
+            tenths = value * 10 // unit
+            return f"{tenths / 10:.1f}{letters}" if tenths < 1000 and value % unit else f"{tenths // 10}{letters}"
+    return str(value)
+
+
 def exact(value: int) -> str:
     """Bytes in binary units, with the bytes where the units round: 1Gi, 1006Mi (1055182848 bytes), 9 bytes.
 

@@ -15,6 +15,7 @@ from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
+from numaudit.topology.sizes import at_most
 from numaudit.views.terminal.terminal import print_note
 
 _SEVERITIES = get_args(Severity)
@@ -65,7 +66,8 @@ def _admissible(report: Report) -> str:
         return ""
     largest = max(manager.admissible, key=lambda one: one.bytes)
     nodes = "1 node" if largest.nodes == 1 else f"{largest.nodes} nodes"
-    return f"At most {size(largest.bytes)} of memory would be admitted now, on {nodes}."
+    cpus = f" ({manager.cpus_in_words})" if manager.cpus_in_words else ""
+    return f"At most {at_most(largest.bytes)} of memory would be admitted now, on {nodes}{cpus}."
 
 
 def some_of(names: Sequence[str]) -> str:

@@ -641,6 +641,26 @@ def test_the_headroom_of_a_node_adds_up_to_its_memory_map(capsys: Capture) -> No
     assert all(one["unpromisedBytes"] > 0 for one in found["nodes"])
 
 
+def test_the_headroom_with_cpus_is_what_a_pod_can_have(capsys: Capture, tmp_path: Path) -> None:
+    """By the library's own admission of a pod: with the fraction of a CPU that is left, with more, and with a CPU."""
+    text = run(capsys, "headroom", "--root", NODE)
+    assert "(with at most 200m of CPU; with whole CPUs none, 0 of 7 are free)" in text
+    found = document(capsys, "headroom", "--root", NODE)
+    assert (found["wholeCpuBytes"], found["unrequestedCpus"]) == (0, 0.2)
+    assert [(one["freeCpus"], one["cpus"]) for one in found["nodes"]] == [(0, 1), (0, 2), (0, 2), (0, 2)]
+    most = found["admissible"][0]["bytes"]
+    assert [_fits(capsys, tmp_path, cpu, most) for cpu in ("200m", "201m", "1")] == [True, False, False]
+    assert not _fits(capsys, tmp_path, "200m", most + 1)
+
+
+def _fits(capsys: Capture, folder: Path, cpu: str, memory: int) -> bool:
+    pod = folder / "pod.json"
+    container = {"name": "b", "resources": {"limits": {"cpu": cpu, "memory": memory}}}
+    pod.write_text(json.dumps({"metadata": {"name": "a"}, "spec": {"containers": [container]}}))
+    call(["fit", "-f", str(pod), "--root", str(NODE), "-o", "json"])
+    return bool(json.loads(capsys.readouterr().out)["admitted"])
+
+
 def test_the_state_document_has_the_same_headroom_but_for_what_no_file_says(capsys: Capture) -> None:
     whole = document(capsys, "headroom", "--root", NODE)
     shown = next(one["headroom"] for one in document(capsys, "show", "--root", NODE)["items"] if one["headroom"])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from numaudit.topology.sizes import exact
+from numaudit.topology.quantity import Quantity
+from numaudit.topology.sizes import at_most, exact
 
 
 @pytest.mark.parametrize(
@@ -23,3 +26,24 @@ from numaudit.topology.sizes import exact
 )
 def test_an_amount_that_its_unit_rounds_has_its_bytes_too(value: int, text: str) -> None:
     assert exact(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0, "0"),
+        (1023, "1023"),
+        (1 << 20, "1Mi"),
+        (786_419_712, "749Mi"),
+        (3 << 29, "1.5Gi"),
+        ((100 << 20) - 1, "99.9Mi"),
+    ],
+)
+def test_the_most_that_there_is_is_rounded_down(value: int, shown: str) -> None:
+    assert at_most(value) == shown
+
+
+@given(st.integers(0, 1 << 60))
+def test_what_is_shown_as_the_most_is_no_more_than_there_is(value: int) -> None:
+    """A container that asks for it is not refused."""
+    assert Quantity.parse(at_most(value)).value <= value

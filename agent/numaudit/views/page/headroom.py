@@ -8,6 +8,7 @@ from numaudit.containermanager.pod.names import full_name
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
+from numaudit.topology.sizes import at_most
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import table
@@ -61,8 +62,10 @@ def _admissible(manager: MemoryManagerReport) -> Iterator[Markup]:
     if manager.admissible is None:
         yield element("p", "The largest container is unknown, because the Topology Manager's policy is unknown.")
     else:
-        rows = ((str(one.nodes), size(one.bytes) if one.bytes else "none") for one in manager.admissible)
+        rows = ((str(one.nodes), at_most(one.bytes) if one.bytes else "none") for one in manager.admissible)
         yield table("Largest Guaranteed container that would be admitted now", ("Nodes", "Memory"), rows)
+        if manager.cpus_in_words:
+            yield element("p", f"This is {manager.cpus_in_words}.")
 
 
 def _holders(manager: MemoryManagerReport) -> Markup | str:

@@ -11,6 +11,7 @@ from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.errors import printable
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
+from numaudit.topology.sizes import at_most
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _ABSENT = "-"
@@ -27,13 +28,16 @@ def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = 
     memory = {table.numa_node: table for table in manager.tables if table.type == MEMORY}
     with_others = any(node.unpromised_bytes is not None for node in manager.nodes)
     others = (">WITHOUT PROMISE", ">USES FREE", ">USES PROMISED") if with_others else ()
-    table = new_table("NODE", "GROUP", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", ">STRANDED", *others)
+    with_cpus = any(node.free_cpus is not None for node in manager.nodes)
+    cpus = (">FREE CPUS",) if with_cpus else ()
+    table = new_table("NODE", "GROUP", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", ">STRANDED", *cpus, *others)
     for node in manager.nodes:
         row = memory[node.numa_node]
         figures = [row.system_reserved, row.allocatable, row.reserved, row.free, node.stranded_bytes]
         held = [node.unpromised_bytes, node.unpromised_in_free_bytes, node.unpromised_in_reserved_bytes]
         group = _ABSENT if node.group is None else str(node.group) or UNKNOWN
-        table.add_row(str(node.numa_node), group, *map(size, figures), *map(size, held if with_others else ()))
+        own = [_ABSENT if node.free_cpus is None else f"{node.free_cpus} of {node.cpus}"] if with_cpus else []
+        table.add_row(str(node.numa_node), group, *map(size, figures), *own, *map(size, held if with_others else ()))
     print_table(table, out)
     if whole:
         for note in _COLUMNS[: 2 if with_others else 1]:
@@ -48,8 +52,10 @@ def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = 
 def _admissible(manager: MemoryManagerReport) -> str:
     if manager.admissible is None:
         return "largest Guaranteed container: unknown, because the Topology Manager's policy is unknown"
-    parts = [f"{size(one.bytes)} on {_on(one.nodes)}" for one in manager.admissible if one.bytes]
+    parts = [f"{at_most(one.bytes)} on {_on(one.nodes)}" for one in manager.admissible if one.bytes]
     text = f"largest Guaranteed container that would be admitted now: {', '.join(parts) or 'none'}"
+    if parts and manager.cpus_in_words:
+        text += f" ({manager.cpus_in_words})"
     if manager.fragmentation_ratio is None:
         return f"{text}; nothing is free"
     return f"{text}; fragmentation {manager.fragmentation_ratio:.0%}"
