@@ -66,7 +66,8 @@ def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:
 
 def _sum_of_all(residents: Iterable[Resident], types: Sequence[str]) -> dict[int, int]:
     """Bytes of some types by node, over all containers."""
-    columns = [column for resident in residents for column in attrgetter(*types)(resident) if column]
+    read = attrgetter(*types)
+    columns = [column for resident in residents for column in read(resident) if column]
     return {node: sum([column.get(node, 0) for column in columns]) for node in set().union(*columns)}
 
 

@@ -133,7 +133,7 @@ class Residency:
 
     def _is_possible(self, hugetlb: BytesByNode | None) -> bool:
         in_use = self.in_use
-        if in_use is None or hugetlb is None:
+        if in_use is None or not hugetlb:
             return True
         return all(size <= in_use.get(node, 0) for node, size in hugetlb.items())
 
