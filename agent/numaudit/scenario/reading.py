@@ -49,8 +49,7 @@ def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
     _check_state_devices(state.devices, document.part("state"))
     reader = _Steps(setup, open_file, {pod.full_name: pod for pod in state.pods.values()})
     steps = [(step, place) for place in document.part("steps").elements() for step in reader.read(place)]
-    places = tuple(str(place.error("")).removesuffix(": ") for _, place in steps)
-    return Scenario(setup, state, tuple(step for step, _ in steps), places)
+    return Scenario(setup, state, tuple(step for step, _ in steps), tuple(place for _, place in steps))
 
 
 def read_setup(document: Document, open_file: OpenFile, before: Setup | None = None) -> Setup:

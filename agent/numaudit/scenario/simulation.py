@@ -88,8 +88,9 @@ def simulate(scenario: Scenario) -> ScenarioRun:
         try:
             played.append(node.play(step))
         except (InputError, KubeletHangs) as error:
-            place = scenario.places[index] if index < len(scenario.places) else f"steps[{index}]"
-            raise InputError(f"{place}: {error}") from None
+            if index < len(scenario.places):
+                raise scenario.places[index].error(str(error)) from None
+            raise InputError(f"steps[{index}]: {error}") from None
     setups = [scenario.setup, *(step.setup for step in scenario.steps if isinstance(step, Restart))]
     notices = dict.fromkeys(notice for setup in setups for notice in setup.started[1])
     return ScenarioRun(scenario, tuple(played), tuple(notices))

@@ -12,6 +12,7 @@ from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.predicates import Amounts
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
+from numaudit.scenario.document import Document
 from numaudit.scenario.machine import Devices
 from numaudit.topology.machine import Machine
 from numaudit.topology.quantity import ZERO, Quantity
@@ -104,5 +105,5 @@ class Scenario:
     state: NodeState
     """At the beginning."""
     steps: tuple[Step, ...]
-    places: tuple[str, ...] = ()
-    """Place of each step in the file, for messages."""
+    places: tuple[Document, ...] = ()
+    """Each step in its file, for messages: a line is looked up only where one is wrong."""

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from numaudit.cli.main import call
+from numaudit.config import yaml_document
 from scenarios import Plain, machine, pod, scenario
 from schemas import validate
 
@@ -274,3 +275,23 @@ def test_files_that_only_name_other_files_are_refused(capsys: Capture, tmp_path:
 )
 def test_what_is_no_scenario_is_refused(capsys: Capture, tmp_path: Path, text: str, message: str) -> None:
     assert message in refused(capsys, write(tmp_path, text))
+
+
+def test_lines_are_looked_up_only_for_a_step_that_is_wrong(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads the file once more: for every step that took the square of the steps."""
+    looks: list[str] = []
+
+    def look(body: bytes, name: str, place: str, number: int = 0) -> int:
+        looks.append(place)
+        return real(body, name, place, number)
+
+    real = yaml_document._line_of
+    monkeypatch.setattr(yaml_document, "_line_of", look)
+    steps = [step for name in "abc" for step in ({"admit": pod(name, "1Gi")}, {"remove": {"pod": name}})]
+    document(capsys, write(tmp_path, scenario(NODES, steps)))
+    assert looks == []
+    path = write(tmp_path, scenario(NODES, [*steps, {"admit": pod("d", "1Gi")}, {"admit": pod("d", "2Gi")}]))
+    assert f"{path}:" in refused(capsys, path)
+    assert looks == ["steps[7]"]
