@@ -32,9 +32,9 @@ test-beside-guests:
 
 test-arm64: ## all tests for the guest in the arm64 one, which has a PMU: 15 minutes, where `make test` runs a few
 	@deploy/setup.sh test guest
-	NUMAUDIT_GUESTS=all $(PYTHON) -m pytest tests/vm/test_guest.py -k arm64-6.12
+	GUESTS=all $(PYTHON) -m pytest tests/vm/test_guest.py -k arm64-6.12
 
-test-all: export NUMAUDIT_GUESTS = all
+test-all: export GUESTS = all
 test-all: test ## all tests, those in guests on every kernel and architecture: an hour
 
 # How hard property tests try: tests/conftest.py has the profiles.

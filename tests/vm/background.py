@@ -28,7 +28,7 @@ from debian import tool
 from inside_tests import by_kernel
 from numaudit.errors import Unavailable
 
-UNDER_WAY = "NUMAUDIT_GUESTS_UNDER_WAY"
+UNDER_WAY = "GUESTS_UNDER_WAY"
 """`PID FOLDER` of guests that somebody else has started: a pytest waits for them instead of booting its own."""
 _PLAN = "plan.json"
 _LOOK_EVERY = 0.2

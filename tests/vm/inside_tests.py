@@ -1,7 +1,7 @@
 """Which tests of inside/ each kernel runs, by the marks that they have.
 
 The x86 guests have no PMU, so they run all but those marked `pmu`; only the newest of them runs those marked
-`one_kernel`. The arm64 guest is slow: it runs those marked `pmu` or `arm64`. With NUMAUDIT_GUESTS=all every kernel runs
+`one_kernel`. The arm64 guest is slow: it runs those marked `pmu` or `arm64`. With GUESTS=all every kernel runs
 all that it can (`make test-all`).
 """
 
@@ -41,7 +41,7 @@ class Inside:
 
 def by_kernel() -> Mapping[str, Sequence[str]]:
     """Kernel's name -> names of the tests that it runs."""
-    runs_all = os.environ.get("NUMAUDIT_GUESTS") == "all"
+    runs_all = os.environ.get("GUESTS") == "all"
     kernels = KERNELS if runs_all else (*HOST_KERNELS, SLOW)
     return {kernel: [one.name for one in _listed() if _runs(kernel, one.marks, runs_all)] for kernel in kernels}
 

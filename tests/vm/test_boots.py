@@ -248,7 +248,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 def test_marks_say_which_kernel_runs_a_test(
     everything: str, name: str, modules: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NUMAUDIT_GUESTS", everything)
+    monkeypatch.setenv("GUESTS", everything)
     monkeypatch.setattr("inside_tests._listed", lambda: MARKED)
     found = [test.removeprefix("test_").partition(".py")[0] for test in inside_tests.by_kernel()[name]]
     assert found == modules.split()
