@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, cast
 import click
 
 from numaudit.config import CONFIG_VARIABLE, named_file
-from numaudit.errors import InputError, may_be_a_file
+from numaudit.errors import InputError, brief, may_be_a_file
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_exist
 
@@ -53,6 +54,20 @@ class Number(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
+    """A share such as 5% or 0.05."""
+
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(%?)", text, re.ASCII)
+        share = -1.0 if match is None else float(match[1]) / (100 if match[2] else 1)
+        if not 0 <= share <= 1:
+            self.fail(f"{brief(text)!r} is not a share such as 5% or 0.05", param, ctx)
+        return share
 
 
 def root(function: Function) -> Function:

@@ -24,6 +24,6 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
         given = before.split(",")
         return [
             CompletionItem(f"{before}{comma}{name}")
-            for name in REMEDIES
+            for name in ("misaligned", *REMEDIES)
             if name.startswith(begun) and name not in given
         ]

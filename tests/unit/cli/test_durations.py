@@ -22,7 +22,7 @@ OF_THE_SETTINGS = {"interval": "DURATION"}
 
 def test_there_are_some() -> None:
     names = {one.values[0].opts[0] for one in TIMES}  # type: ignore[union-attr]
-    assert {"--time-out", "--max-age", "--duration", "--interval"} <= names
+    assert {"--timeout", "--max-age", "--duration", "--interval"} <= names
 
 
 @pytest.mark.parametrize("option", TIMES)

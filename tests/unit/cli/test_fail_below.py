@@ -63,14 +63,14 @@ def test_a_limit_that_is_no_limit_is_an_error_of_a_report_too(
 
 
 def test_a_container_below_the_ratio_is_named_and_ends_with_1(half_astray: Path, capsys: Capture) -> None:
-    assert call(["report", "--root", str(half_astray), "--fail-below", "0.9"]) == 1
+    assert call(["report", "--root", str(half_astray), "--fail-below", "90%"]) == 1
     out, err = capsys.readouterr()
     assert re.fullmatch(rf"numaudit: '{POD}/[ab]': 0\.50\d of its bytes are on nodes it was promised\n", err)
     assert re.search(rf"^{POD}/[ab] .* spilled$", out, re.MULTILINE)
 
 
 def test_a_container_above_the_ratio_is_fine(half_astray: Path, capsys: Capture) -> None:
-    assert call(["report", "--root", str(half_astray), "--fail-below", "0.4"]) == 0
+    assert call(["report", "--root", str(half_astray), "--fail-below", "40%"]) == 0
     assert call(["report", "default/gu-init-numanode", "--root", str(half_astray), "--fail-below", "1"]) == 0
     assert call(["report", POD, "--root", str(half_astray)]) == 0
     assert capsys.readouterr().err == ""

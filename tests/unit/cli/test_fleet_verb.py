@@ -67,6 +67,24 @@ def test_a_pod_that_is_none_is_named_before_anything_is_asked(capsys: Capture, t
     (tmp_path / "deployment.yaml").write_text("kind: Deployment\n")
     assert call(["fleet", "--prometheus", NOWHERE, "--fits", str(tmp_path / "deployment.yaml")]) == 2
     assert "deployment.yaml" in capsys.readouterr().err
+    (tmp_path / "two.yaml").write_text(
+        "\n---\n".join(f"{{metadata: {{name: {one}}}, spec: {{containers: [{{name: c}}]}}}}" for one in "ab")
+    )
+    assert call(["fleet", "--prometheus", NOWHERE, "--fits", str(tmp_path / "two.yaml")]) == 2
+    assert "--fits takes one pod or workload, and the file has 2: default/a, default/b" in capsys.readouterr().err
+
+
+def test_a_workload_is_asked_for_with_its_replicas(capsys: Capture, manifest: str, tmp_path: Path) -> None:
+    pod = yaml.safe_load(Path(manifest).read_text())
+    spec = {"replicas": 3, "template": {"spec": pod["spec"]}}
+    (tmp_path / "web.yaml").write_text(json.dumps({"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}))
+    with serving(Nodes()) as url:
+        asked = ["fleet", "--prometheus", url, "--fits", str(tmp_path / "web.yaml"), "-o", "json"]
+        assert call(asked) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert call([*asked, "--count", "2"]) == 0
+        fewer = json.loads(capsys.readouterr().out)
+    assert (found["pod"], found["count"], fewer["count"]) == ("default/web", 3, 2)
 
 
 def test_a_server_that_cannot_answer_is_exit_code_3(capsys: Capture) -> None:

@@ -262,15 +262,21 @@ def test_where_nothing_can_be_measured_rights_are_named_first_then_the_mode(
     assert message.count("cgroup hybrid") == ("cgroup hybrid" in order)
 
 
-def test_a_measurement_that_could_show_nothing_is_refused_before_it_begins(
+def test_where_nothing_can_be_measured_the_report_says_why_and_has_the_rest(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, captured: Callable[[str], Host]
 ) -> None:
     tree = captured("eight-nodes")
     monkeypatch.setattr("numaudit.cli.options.Host", lambda: tree)
     monkeypatch.setattr("numaudit.cli.progress.wait", _never)
-    out, err = _run(capsys, "--duration", "1h", code=3)
+    plain, _ = _run(capsys)
+    out, err = _run(capsys, "--duration", "1h")
+    assert out.splitlines()[:-1] == plain.splitlines()[:-1]
+    assert err.startswith("numaudit: nothing can be measured here: ")
+    assert err.endswith("; this is the report without a measurement\n")
+    out, err = _run(capsys, "--duration", "1h", "--require-access", code=3)
     assert out == ""
     assert err.startswith("numaudit: nothing can be measured here: ")
+    assert "add --duration" in _run(capsys, "--require-access", code=2)[1]
 
 
 def _never(seconds: float, what: str) -> NoReturn:

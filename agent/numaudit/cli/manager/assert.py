@@ -3,31 +3,14 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
 from numaudit.cli import options
 from numaudit.cli.manager.sizes import Size
 from numaudit.cli.names import ContainerName
 from numaudit.cli.progress import Duration
-from numaudit.errors import brief
 
 _COMMAND = "numaudit.assert.command"
-
-
-class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
-    """A share such as 5% or 0.05."""
-
-    name = "share"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value).strip()
-        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(%?)", text, re.ASCII)
-        share = -1.0 if match is None else float(match[1]) / (100 if match[2] else 1)
-        if not 0 <= share <= 1:
-            self.fail(f"{brief(text)!r} is not a share such as 5% or 0.05", param, ctx)
-        return share
 
 
 class Gate(click.Command):
@@ -57,13 +40,13 @@ measure. When the command fails, the exit status is its own, and nothing is judg
 )
 @click.option(
     "--max-remote",
-    type=Share(),
+    type=options.Share(),
     metavar="SHARE",
     help="Maximum share of accesses to other nodes, such as 5% or 0.05. It needs hardware counters.",
 )
 @click.option(
     "--max-remote-pages",
-    type=Share(),
+    type=options.Share(),
     metavar="SHARE",
     help="Maximum share of its memory that is used remotely, however often.",
 )

@@ -20,8 +20,8 @@ Examples:
   numaudit report --duration 10s --matrix
   numaudit report --sort remote --top 20
   numaudit report --verdict drifted,spilled
-  numaudit report mysql-0 --fail-below 0.95
-  numaudit report --fail-on drifted,spilled,cpu-remote
+  numaudit report mysql-0 --fail-below 95%
+  numaudit report --fail-on misaligned
   numaudit report prod/mysql-0/db -o json
   numaudit report -n prod 'web-*'
   numaudit report system.slice
@@ -53,6 +53,11 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     help="Measure for this long (10s, 1m), with BPF: where containers run, get memory and use it.",
 )
 @click.option(
+    "--require-access",
+    is_flag=True,
+    help="Exit with 3 where --duration can measure nothing, instead of reporting without a measurement.",
+)
+@click.option(
     "--watch",
     type=Interval(),
     is_flag=False,
@@ -75,10 +80,10 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option(
     "--fail-below",
-    type=options.Number(0, 1),
-    metavar="RATIO",
-    help="Exit with 1 when a container has less than this share of its judged bytes on its promised nodes, or is "
-    "drifted, cpu-remote or remote-access; exit with 3 when that is unknown.",
+    type=options.Share(),
+    metavar="SHARE",
+    help="Exit with 1 when a container has less than this share (95% or 0.95) of its judged bytes on its promised "
+    "nodes, or is drifted, cpu-remote or remote-access; exit with 3 when that is unknown.",
 )
 @click.option(
     "--fail-on",

@@ -18,7 +18,7 @@ from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
-from numaudit.errors import InputError
+from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import node_name, origin_of
 from numaudit.report.gates.fail_below import Shortfalls, shortfalls
@@ -46,6 +46,7 @@ def run(
     duration: float | None,
     watch: float | None,
     nodes: bool,
+    require_access: bool,
     matrix: bool,
     first_touch: bool,
     fail_below: float | None,
@@ -56,7 +57,12 @@ def run(
 ) -> int:
     """Print what the options ask for; the exit code. Raises InputError for options that do not fit, and Unavailable."""
     _refuse_what_does_not_fit(
-        {"--matrix shows": matrix, "--first-touch takes": first_touch, "--sort cpu orders by": sort == "cpu"},
+        {
+            "--require-access needs": require_access,
+            "--matrix shows": matrix,
+            "--first-touch takes": first_touch,
+            "--sort cpu orders by": sort == "cpu",
+        },
         duration,
         watch,
         root,
@@ -78,7 +84,7 @@ def run(
 
         return report_watch.watch(observer, view, watch, (numa_maps_budget or None) if is_given else None, kinds)
     interrupted = Event()
-    whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted)
+    whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted, needs_access=require_access)
     report = view.subject(whole)
     shown = view.rows(report)
     if output == "json":
@@ -130,9 +136,12 @@ def observe(
     duration: float | None,
     kinds: Collection[ProbeKind[Any]] | None = None,
     interrupted: Event | None = None,
+    *,
+    needs_access: bool = False,
 ) -> Report:
     """The report of `observe_whole`."""
-    return observe_whole(observer, numa_maps_budget, duration, kinds, interrupted).report
+    whole = observe_whole(observer, numa_maps_budget, duration, kinds, interrupted, needs_access=needs_access)
+    return whole.report
 
 
 def observe_whole(
@@ -141,16 +150,25 @@ def observe_whole(
     duration: float | None,
     kinds: Collection[ProbeKind[Any]] | None = None,
     interrupted: Event | None = None,
+    *,
+    needs_access: bool = False,
 ) -> Ticked:
-    """One tick, or one at either end of a measurement. Raises Unavailable when there is nothing to measure with.
+    """One tick, or one at either end of a measurement; where nothing can be measured, one tick and the reason.
 
-    Ctrl-C ends a measurement early, where `interrupted` is there to say so.
-    Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
+    `needs_access`: raise Unavailable with the reason instead. Ctrl-C ends a measurement early, where `interrupted` is
+    there to say so. Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
     """
     engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
     if duration is not None:
-        with observer.open_probes(kinds) as engine.session:
-            engine.session.require_any()
+        with observer.open_probes(kinds) as session:
+            try:
+                session.require_any()
+            except Unavailable as reason:
+                if needs_access:
+                    raise
+                click.echo(f"numaudit: {reason}; this is the report without a measurement", err=True)
+                return observe_whole(observer, numa_maps_budget, None)
+            engine.session = session
             engine.tick()
             try:
                 progress.wait(duration, "measuring")

@@ -44,16 +44,26 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
     help="Label with the Kubernetes node's name; `instance` is used for series without it.",
 )
 @click.option(
+    "--timeout",
     "--time-out",
+    "time_out",
     type=Duration(0.1, 3600),
     default="30s",
     show_default=True,
     metavar="TIME",
     help="Time limit for all queries (500ms, 30s, 2m).",
 )
-@click.option("--fits", "pod", type=_FILE, help="Show on which nodes this pod (v1 Pod) would be admitted now.")
 @click.option(
-    "--count", type=click.IntRange(1, 100_000), help="Number of such pods, with --fits; by default as many as fit."
+    "--fits",
+    "pod",
+    type=options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True),
+    metavar="FILE|-",
+    help="Show on which nodes this pod (v1 Pod, or a workload with a pod template) would be admitted now.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(1, 100_000),
+    help="Number of such pods, with --fits; by default a workload's replicas, else as many as fit.",
 )
 @click.option(
     "--max-age",

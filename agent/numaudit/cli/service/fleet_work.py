@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,7 +20,7 @@ from numaudit.fleet.prometheus import connected
 from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import what_is_missing
-from numaudit.scenario.manifests import read_manifest
+from numaudit.scenario.manifests import Manifest, read_manifests
 from numaudit.value import Origin
 
 
@@ -57,11 +58,19 @@ def run(
         return
     if fail_on is not None or namespace is not None:
         raise InputError("--fail-on and --namespace are about containers that run: leave them out with --fits")
-    manifest = read_manifest(yaml_document.read(pod, "the pod"))
+    manifest = _only_one(read_manifests(yaml_document.read_all(pod, "the pod")))
+    number = manifest.replicas if count is None else count
     with connected(url, config, time_out) as prometheus:
-        foreseen = forecast(prometheus, ask_maps(prometheus, scope), Question(manifest, count, top, max_age))
+        foreseen = forecast(prometheus, ask_maps(prometheus, scope), Question(manifest.pod, number, top, max_age))
     _print(foreseen, output, top)
     _exit_if(fail_on_reject and not foreseen.is_enough)
+
+
+def _only_one(manifests: Sequence[Manifest]) -> Manifest:
+    if len(manifests) > 1:
+        names = ", ".join(one.pod.full_name for one in manifests[:3])
+        raise InputError(f"--fits takes one pod or workload, and the file has {len(manifests)}: {names}; give one")
+    return manifests[0]
 
 
 def _refuse_namespace(namespace: str, missing: str | None) -> NoReturn:

@@ -10,22 +10,29 @@ from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.report.gates.fail_below import full_name, require_known_promises
 from numaudit.report.values import Report
 
+_GROUP = "misaligned"
+"""Stands for MISALIGNED on the command line."""
+
 
 def read_verdicts(text: str, option: str) -> frozenset[str]:
-    """Read an option's `drifted,cpu-remote`. Raises InputError for another name, with the one that is nearest."""
-    names = [name.strip() for name in text.split(",")]
+    """Read an option's `drifted,cpu-remote`; `misaligned` stands for the verdicts that are.
+
+    Raises InputError for another name, with the one that is nearest.
+    """
+    given = [name.strip() for name in text.split(",")]
+    names = [one for name in given for one in (MISALIGNED if name == _GROUP else (name,))]
     for name in names:
         if not name:
-            raise InputError(f"{option} {brief(text)!r}: a name is missing; choose from {','.join(REMEDIES)}")
-        if name.lower() == "misaligned":
-            raise InputError(f"{option}: misaligned stands for several verdicts; write {option} {','.join(MISALIGNED)}")
+            raise InputError(
+                f"{option} {brief(text)!r}: a name is missing; choose from {','.join((_GROUP, *REMEDIES))}"
+            )
         if name not in REMEDIES:
             begin_alike = [one for one in REMEDIES if one.startswith(name)]
             nearest = begin_alike or get_close_matches(name[:60].lower(), REMEDIES, 1, cutoff=0.0)
             # A part of a URL does not show what is secret in it.
-            given = name[:60] if hide(text) == text else brief(text)
+            shown = name[:60] if hide(text) == text else brief(text)
             raise InputError(
-                f"{option}: no verdict is named {given!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
+                f"{option}: no verdict is named {shown!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
             )
     return frozenset(names)
 

@@ -23,7 +23,11 @@ _STYLE = {True: "green", False: "red", None: ""}
 
 
 def print_simulation(played: ScenarioRun, document: Document, out: Console) -> None:
-    """Every step with the map after it; `-o json` has the bytes."""
+    """The number of admitted pods, then every step with the map after it; `-o json` has the bytes."""
+    asked = [step for step in document.steps if step.action == "admit"]
+    admitted = sum(step.admitted is True for step in asked)
+    print_note(f"{admitted} of {len(asked)} pod{'' if len(asked) == 1 else 's'} admitted", out, "bold")
+    out.print()
     _print_map(played.scenario.state.memory.state.machine, "at the beginning", out)
     for one, step in zip(played.steps, document.steps, strict=True):
         out.print()
