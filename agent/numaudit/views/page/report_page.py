@@ -15,6 +15,7 @@ from numaudit.views.page.machine import nodes_part
 from numaudit.views.page.markup import Markup, element, join
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
 from numaudit.views.page.part import PageSection, links
+from numaudit.views.page.tiles import tiles
 
 SKIP = element("a", "Skip to the containers", href="#containers", class_="skip")
 
@@ -35,12 +36,21 @@ def report_content(report: Report) -> Markup:
     header = element(
         "header",
         element("h1", "numaudit report"),
-        element("p", report.summary.text, class_="summary"),
+        element("p", report.summary.text, class_=f"summary {_tone(report)}"),
+        tiles(report),
         element("p", f"Rows: {kinds_in_words(report.summary.kinds)}", class_="facts"),
         element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts"),
         links(parts),
     )
     return join((header, element("main", (part.section() for part in parts))))
+
+
+def _tone(report: Report) -> str:
+    """The class of one coloured state for the whole host: bad, unknown or aligned."""
+    summary = report.summary
+    if summary.misaligned or any(one.severity == "critical" for one in report.findings):
+        return "bad"
+    return "unknown" if summary.unknown or summary.refused_pods or report.findings else "aligned"
 
 
 def _parts(report: Report) -> Iterator[PageSection | None]:
