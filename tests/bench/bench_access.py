@@ -14,6 +14,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -111,8 +112,9 @@ def _ordinary_load() -> None:
         costs = calibrate(session)
         before, begin = _read(session), time.monotonic()
         with ExitStack() as stack:
+            bytecode = stack.enter_context(tempfile.TemporaryDirectory())
             for command in ORDINARY:
-                stack.enter_context(_repeated(command, stack.enter_context(_group(command[2]))))
+                stack.enter_context(_repeated(command, stack.enter_context(_group(command[2])), bytecode))
             while time.monotonic() < begin + SECONDS:
                 time.sleep(1)
                 _read(session)  # a ring that is not read would lose samples
@@ -154,14 +156,15 @@ def _group(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _repeated(command: Sequence[str], group: Path) -> Iterator[None]:
-    """Over and over, until the block ends."""
+def _repeated(command: Sequence[str], group: Path, bytecode: str) -> Iterator[None]:
+    """Over and over, until the block ends. `bytecode`: a folder for it, for guests may read that of the checkout."""
     shell = 'echo $$ >"$0" && while :; do "$@"; done'
     running = subprocess.Popen(
         ["/bin/sh", "-c", shell, str(group / "cgroup.procs"), *command],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        env={**os.environ, "PYTHONPYCACHEPREFIX": bytecode},
     )
     try:
         yield
