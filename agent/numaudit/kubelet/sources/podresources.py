@@ -51,6 +51,8 @@ _OPTIONS = (
     ("grpc.per_message_decompression", 0),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
+    # Else a new connection to the same socket waits out the pause of the one that failed.
+    ("grpc.use_local_subchannel_pool", 1),
 )
 
 
