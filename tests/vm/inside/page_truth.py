@@ -4,7 +4,7 @@
 
 Each trial is one workload in a cgroup, observed and judged every second as the agent does. At each tick the claims are
 compared with the truth: bytes used from other nodes (no more than there are), and the upper bound (no less). Prints a
-line for each trial and how many had an answer. Exit status 1: a claim was false.
+line for each trial, its record for docs/truth.md, and how many had an answer. Exit status 1: a claim was false.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId
+from truth_records import Comparison, write
 from workload import MIB, PAGE, Cgroup, cgroup
 
 PROGRAM = Path(__file__).with_name("known_pages.py")
@@ -149,6 +150,8 @@ class Trial:
     ticks: list[Access] = field(default_factory=list)
     truths: list[float] = field(default_factory=list)
     """Bytes that are used from other nodes, also at the ticks before there was an answer."""
+    answered: list[Comparison] = field(default_factory=list)
+    """Bytes that are used from other nodes and what was reported of them, at each tick with an answer."""
     false: list[str] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
 
@@ -204,6 +207,7 @@ def run(
                     break
                 continue
             trial.ticks.append(access)
+            trial.answered.append(Comparison(truth, access.pages.remote_bytes, _at_most(access)))
             trial.false += _false(access, max(trial.truths[-5:]), truth, plan.extra * MIB)
             if healed and has_healed is not None and has_healed(access):
                 break
@@ -215,9 +219,16 @@ def _false(access: Access, most: float, now: float, extra: float) -> Iterator[st
     assert access.pages is not None
     if access.pages.remote_bytes > most + SLACK + extra:
         yield f"{access.pages.remote_bytes / MIB:.1f} MiB remote, and {most / MIB:.1f} are"
-    memory = access.pages.memory_bytes
-    if memory and access.upper is not None and access.upper * memory < min(now, most) - SLACK:
-        yield f"at most {access.upper * memory / MIB:.1f} MiB remote, and {now / MIB:.1f} are"
+    at_most = _at_most(access)
+    if at_most is not None and at_most < min(now, most) - SLACK:
+        yield f"at most {at_most / MIB:.1f} MiB remote, and {now / MIB:.1f} are"
+
+
+def _at_most(access: Access) -> float | None:
+    """Bytes; None = it gives no upper bound."""
+    if access.upper is None or access.pages is None or not access.pages.memory_bytes:
+        return None
+    return access.upper * access.pages.memory_bytes
 
 
 def _remote(plan: Process, process: subprocess.Popen[str]) -> float:
@@ -304,6 +315,7 @@ def main() -> int:
                 trial = run(PLANS[name], observer, session)
                 trials.append(trial)
                 print(f"{name:40} {_row(trial)}", flush=True)
+                write("hint_faults", name, "bytes", trial.answered, trial.false)
     answered, false = sum(one.is_answered for one in trials), sum(bool(one.false) for one in trials)
     claims = sum(len(one.ticks) for one in trials)
     print(f"{len(trials)} trials, {answered} with an answer; {claims} ticks; {false} trials with a false claim")
