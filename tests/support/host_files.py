@@ -33,6 +33,8 @@ V2_ROWS = {
     "slab_reclaimable": (),
     "slab_unreclaimable": ("slab",),
 }
+MOVES = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged", "pgpromote_success")
+"""Rows of kernels that count by cgroup what they move between memory tiers."""
 V1_ROWS = {"file": ("cache",), "anon": ("anon", "shmem"), "unevictable": ("locked",)}
 MEMINFO = {
     "Active(anon)": ("anon",),
@@ -62,6 +64,9 @@ class Node:
     mib: int
     distances: str
     huge_pages: tuple[HugePages, ...] = ()
+    speed: tuple[int, int] | None = None
+    """By the firmware: nanoseconds and MiB in a second, for the node of `near`."""
+    near: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,8 @@ class Group:
     mems: str | None = None
     cpus: str | None = None
     procs: tuple[int, ...] = ()
+    moved: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Rows of memory.numa_stat of which MOVES has the names -> node -> pages."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,9 @@ class Host:
     cpus_per_socket: int = 4
     threads: int = 1
     numa_balancing: int = 1
+    tiers: Mapping[int, str] = field(default_factory=dict)
+    """Number of a memory tier -> its nodes. Empty = an old kernel."""
+    demotion: bool = False
 
 
 def files_of(host: Host) -> dict[str, str]:
@@ -134,6 +144,9 @@ def _machine_files(host: Host) -> dict[str, str]:
         "sys/devices/system/node/has_memory": f"{_list(node.id for node in host.nodes if node.mib)}\n",
         "sys/devices/system/cpu/online": f"{cpus}\n",
     }
+    for tier, nodes in host.tiers.items():
+        files[f"sys/devices/virtual/memory_tiering/memory_tier{tier}/nodelist"] = f"{nodes}\n"
+        files["sys/kernel/mm/numa/demotion_enabled"] = f"{str(host.demotion).lower()}\n"
     for node in host.nodes:
         for cpu in _ids(node.cpus):
             core, folder = cpu // host.threads, f"sys/devices/system/cpu/cpu{cpu}"
@@ -154,6 +167,11 @@ def _node_files(host: Host) -> dict[str, str]:
         files[f"{folder}/distance"] = f"{node.distances}\n"
         files[f"{folder}/meminfo"] = _meminfo(node, host.groups)
         files[f"{folder}/numastat"] = _numastat(node)
+        if node.speed is not None:
+            initiators = f"{folder}/access1/initiators"
+            for name, figure in zip(("latency", "bandwidth"), node.speed, strict=True):
+                files |= {f"{initiators}/{access}_{name}": f"{figure}\n" for access in ("read", "write")}
+            files[f"{initiators}/node{node.near}/.keep"] = ""
         for pages in node.huge_pages:
             size = f"{folder}/hugepages/hugepages-{pages.kib}kB"
             files[f"{size}/nr_hugepages"] = f"{pages.total}\n"
@@ -190,6 +208,8 @@ def _v2_files(host: Host) -> dict[str, str]:
         folder = f"sys/fs/cgroup{path}"
         below = _below(host, group)
         rows = [f"{key} {_by_node(_held(below, parts), nodes)}" for key, parts in V2_ROWS.items()]
+        for row in MOVES if host.tiers else ():
+            rows.append(f"{row} {_by_node(_sum(one.moved.get(row, {}) for one in below), nodes)}")
         files[f"{folder}/memory.numa_stat"] = "\n".join(rows) + "\n"
         files[f"{folder}/cgroup.procs"] = "".join(f"{pid}\n" for pid in group.procs)
         files[f"{folder}/cpuset.mems.effective"] = f"{_inherited(host, group, 'mems')}\n"

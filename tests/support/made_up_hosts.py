@@ -79,6 +79,28 @@ def memory_only_node() -> Host:
     return Host(nodes, groups, possible="0-7")
 
 
+def tiered() -> Host:
+    """Nodes 2 and 3 have no CPUs and slow memory. Of `demoted`, which may use node 0 alone, the kernel has moved some
+    there; `promoted` is back on node 1, `cold` may use its slow node, and `untouched` is where it should be."""
+    nodes = [
+        Node(0, "0-3", 2048, "10 12 20 32", speed=(100, 20480), near=0),
+        Node(1, "4-7", 2048, "12 10 32 20", speed=(100, 20480), near=1),
+        Node(2, "", 4096, "20 32 10 12", speed=(600, 4096), near=0),
+        Node(3, "", 4096, "32 20 12 10", speed=(600, 4096), near=1),
+    ]
+    groups = [
+        Group("/", {"anon": {0: 4 * MIB}, "cache": {0: 10 * MIB, 2: 20 * MIB}}),
+        Group("/demoted", {"anon": {0: 312 * MIB, 2: 71 * MIB, 3: 77 * MIB}}, mems="0", cpus="0-3",
+              moved={"pgdemote_kswapd": {0: 37_876}, "pgdemote_direct": {0: 3456}}),
+        Group("/promoted", {"anon": {1: 200 * MIB}}, mems="1", cpus="4-7",
+              moved={"pgdemote_kswapd": {1: 32_521}, "pgpromote_success": {1: 32_521}}),
+        Group("/cold", {"anon": {0: 100 * MIB, 2: 300 * MIB}}, mems="0,2", cpus="0-3",
+              moved={"pgdemote_kswapd": {0: 76_800}}),
+        Group("/untouched", {"anon": {1: 64 * MIB}}, mems="1", cpus="4-7"),
+    ]  # fmt: skip
+    return Host(nodes, groups, tiers={4: "0-1", 135: "2-3"}, demotion=True, numa_balancing=2)
+
+
 def huge_pages() -> Host:
     """2 MiB and 1 GiB pages in use, by node and by container, private, shared and in the root cgroup."""
     two = (HugePages(2048, 256, 192), HugePages(1048576, 2, 1))
@@ -221,6 +243,7 @@ def cgroup_v1() -> Host:
 HOSTS: dict[str, Callable[[], Host]] = {
     "eight-nodes": eight_nodes,
     "memory-only-node": memory_only_node,
+    "tiered": tiered,
     "huge-pages": huge_pages,
     "systemd-crio": systemd_crio,
     "cgroup-v1": cgroup_v1,

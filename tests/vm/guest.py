@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import bytecode
 import initramfs
@@ -32,6 +32,16 @@ VIRTIOFSD = Path("/usr/lib/qemu/virtiofsd")
 
 DISTANCES = (10, 12, 20, 32, 40, 44, 48, 52)
 """From node i to node j by i XOR j: pairs of near nodes, and pairs of pairs, as on a two-socket machine."""
+
+
+class Speed(NamedTuple):
+    """Of one node's memory for another node's CPUs, as the firmware has it."""
+
+    nanoseconds: int
+    mebibytes_per_second: int
+
+
+OWN, OTHERS, SLOW = Speed(100, 20480), Speed(200, 20480), Speed(600, 4096)
 
 BOOTS = 3
 """How often a guest is booted at most: on a busy host an emulated kernel may panic on its way up."""
@@ -61,10 +71,17 @@ class Guest:
     """Added to the kernel's command line."""
     fast_numa_balancing: bool = True
     """Let NUMA balancing scan every 0.2-1 s instead of every 1-60 s, so that tests see it at work."""
+    slow_nodes: int = 0
+    """Nodes without CPUs after the others, with memory that the firmware (HMAT) calls slow."""
+    bare_nodes: int = 0
+    """The last nodes: with a CPU each, and without memory."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.nodes <= len(DISTANCES):
-            raise ValueError(f"a guest has 1 to {len(DISTANCES)} nodes, not {self.nodes}")
+        every = self.nodes + self.slow_nodes + self.bare_nodes
+        if not 1 <= self.nodes <= every <= len(DISTANCES):
+            raise ValueError(f"a guest has 1 to {len(DISTANCES)} nodes, not {self.nodes} of {every}")
+        if self.slow_nodes and self.bare_nodes:
+            raise ValueError("Linux ignores the HMAT that QEMU writes for bare nodes, so there are no slow ones then")
         if self.cpus < self.nodes or self.cpus % self.nodes:
             raise ValueError(f"{self.cpus} CPUs cannot be dealt evenly to {self.nodes} nodes")
 
@@ -162,22 +179,41 @@ def qemu_command(guest: Guest, qemu: str, socket: Path, archive: Path, serial: s
     architecture = guest.kernel.architecture
     command = [qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     command += ["-serial", serial, *architecture.machine]
-    command += ["-smp", str(guest.cpus), "-m", f"{guest.nodes * guest.node_memory >> 20}M"]
+    memory_nodes = guest.nodes + guest.slow_nodes
+    cpus = guest.cpus + guest.bare_nodes
+    command += ["-smp", str(cpus), "-m", f"{memory_nodes * guest.node_memory >> 20}M"]
     command += ["-kernel", str(guest.kernel.image), "-initrd", str(archive)]
     command_line = f"{architecture.command_line} panic=-1 quiet rdinit=/init {guest.command_line}".rstrip()
     command += ["-append", command_line]
     command += ["-chardev", f"socket,id=files,path={socket}"]
     command += ["-device", "vhost-user-fs-pci,chardev=files,tag=root"]
     per_node = guest.cpus // guest.nodes
-    for node in range(guest.nodes):
+    for node in range(memory_nodes):
         # virtiofsd reads and writes guest memory, so every node's has to be shared
         memory = f"memory-backend-memfd,id=m{node},size={guest.node_memory >> 20}M,share=on"
-        cpus = f"cpus={node * per_node}-{node * per_node + per_node - 1}"
-        command += ["-object", memory, "-numa", f"node,nodeid={node},{cpus},memdev=m{node}"]
-    for source in range(guest.nodes):
-        for target in range(source + 1, guest.nodes):
+        has_cpus = node < guest.nodes
+        place = f",cpus={node * per_node}-{node * per_node + per_node - 1}" if has_cpus else ""
+        near = f",initiator={node % guest.nodes}" if guest.slow_nodes else ""
+        command += ["-object", memory, "-numa", f"node,nodeid={node}{place},memdev=m{node}{near}"]
+    for bare in range(guest.bare_nodes):
+        command += ["-numa", f"node,nodeid={memory_nodes + bare},cpus={guest.cpus + bare}"]
+    every = range(memory_nodes + guest.bare_nodes)
+    for source in every:
+        for target in every[source + 1 :]:
             command += ["-numa", f"dist,src={source},dst={target},val={guest.distance(source, target)}"]
-    return command
+    return command + (_heterogeneous(guest) if guest.slow_nodes else [])
+
+
+def _heterogeneous(guest: Guest) -> list[str]:
+    """The firmware's table of latencies and bandwidths (HMAT), from every node with CPUs to all memory."""
+    options = ["-machine", "hmat=on"]
+    for source in range(guest.nodes):
+        for target in range(guest.nodes + guest.slow_nodes):
+            speed = OWN if source == target else OTHERS if target < guest.nodes else SLOW
+            pair = f"hmat-lb,initiator={source},target={target},hierarchy=memory"
+            options += ["-numa", f"{pair},data-type=access-latency,latency={speed.nanoseconds}"]
+            options += ["-numa", f"{pair},data-type=access-bandwidth,bandwidth={speed.mebibytes_per_second}M"]
+    return options
 
 
 def _command_script(guest: Guest, job: Job) -> str:

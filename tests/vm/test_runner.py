@@ -119,6 +119,29 @@ def test_cpus_and_memory_are_dealt_to_the_nodes_in_order(
     assert "thread=single" in line
 
 
+def test_slow_nodes_come_last_and_the_firmware_has_figures_for_all_memory(
+    kernel: kernels.Kernel, tmp_path: Path
+) -> None:
+    guest = Guest(kernel, nodes=2, cpus=2, node_memory=256 << 20, slow_nodes=2)
+    line = " ".join(qemu_command(guest, "qemu", tmp_path / "socket", tmp_path / "initramfs", "null"))
+    assert "-smp 2 -m 1024M" in line
+    assert "node,nodeid=1,cpus=1-1,memdev=m1,initiator=1" in line
+    assert "node,nodeid=3,memdev=m3,initiator=1" in line
+    assert "-machine hmat=on" in line
+    assert line.count("data-type=access-latency") == line.count("data-type=access-bandwidth") == 2 * 4
+    assert "initiator=1,target=2,hierarchy=memory,data-type=access-latency,latency=600" in line
+
+
+def test_a_bare_node_has_a_cpu_and_no_memory(kernel: kernels.Kernel, tmp_path: Path) -> None:
+    guest = Guest(kernel, nodes=2, cpus=2, node_memory=256 << 20, bare_nodes=1)
+    line = " ".join(qemu_command(guest, "qemu", tmp_path / "socket", tmp_path / "initramfs", "null"))
+    assert "-smp 3 -m 512M" in line
+    assert "-numa node,nodeid=2,cpus=2 " in line
+    assert "hmat" not in line
+    with pytest.raises(ValueError, match="bare"):
+        Guest(kernel, slow_nodes=1, bare_nodes=1)
+
+
 def test_the_guests_kernel_does_not_check_its_timer(
     kernel: kernels.Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
 from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.memory import tiers
 from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources import recording
@@ -33,7 +34,10 @@ _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
 _PROC = ("mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
 _PROCESS = ("cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status")
-_NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages")
+_NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages",
+    "access*/initiators/*_latency", "access*/initiators/*_bandwidth")  # fmt: skip
+_INITIATORS = "node[0-9]*/access*/initiators/node[0-9]*"
+"""Links to nodes; as folders they say the same."""
 _NODES = ("online", "possible", "has_cpu", "has_memory")
 _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
 _CGROUP = ("cgroup.procs", "cgroup.controllers", "cgroup.events", "cgroup.subtree_control", "memory.numa_stat",
@@ -135,6 +139,8 @@ def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> 
     for file in _files(host):
         _copy(host, file, tree, summary)
     _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
+    for initiator in sorted(host.nodes.glob(_INITIATORS)):
+        tree.make(_inside(host, initiator))
     _copy_cgroups(host, tree, summary)
     for folder in _pod_log_folders(host, summary):
         tree.make(_inside(host, folder))
@@ -162,6 +168,8 @@ def _files(host: Host) -> Iterator[Path]:
     for node in sorted(host.nodes.glob("node[0-9]*")):
         for pattern in _NODE:
             yield from sorted(node.glob(pattern))
+    yield from sorted(tiers.folder(host).glob("*/nodelist"))
+    yield tiers.demotion_file(host)
     yield host.cpus / "online"
     for cpu in sorted(host.cpus.glob("cpu[0-9]*")):
         for pattern in _CPU:

@@ -19,6 +19,8 @@ from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
+from numaudit.kernel.memory import tiers
+from numaudit.kernel.memory.numa_balancing import read_mode
 from numaudit.kernel.node import read_machine
 from numaudit.kernel.origin import kernel_of
 from numaudit.kubelet.sources.poller import KubeletPoller
@@ -30,6 +32,7 @@ from numaudit.probes.probe import ProbeKind
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check, CollectorOutcome
+from numaudit.topology.tiers import TierSettings, in_words
 
 _Basic = Callable[[str, Host], Check]
 
@@ -196,11 +199,24 @@ def _is_own_pid_namespace(host: Host) -> bool:
     return (host.proc / "self/ns/pid").stat().st_ino != _HOSTS_PID_NAMESPACE
 
 
+def _tiers(name: str, host: Host) -> Check:
+    found = tiers.read(host)
+    if found is None:
+        return Check(name, "ok", "not shown, as before Linux 6.1, so what the kernel demotes is not known")
+    nodes = "; ".join(f"tier {tier.id}: nodes {tier.nodes}" for tier in found.tiers)
+    detail = f"{in_words(len(found.tiers), tiers.read_settings(host))} ({nodes})"
+    return Check(name, "ok", detail)
+
+
 def _balancing(name: str, host: Host) -> Check:
     value = read_text(host.proc / "sys/kernel/numa_balancing").strip()
     if value == "0":
         return Check(name, "ok", "off: the kernel does not move pages by itself")
-    return Check(name, "ok", f"on ({value}): the kernel may move pages between the allowed nodes")
+    mode = read_mode(host)
+    if mode is None or mode.samples_accesses:
+        return Check(name, "ok", f"on ({value}): the kernel may move pages between the allowed nodes")
+    words = TierSettings(None, mode.flags).balancing_in_words
+    return Check(name, "ok", f"on ({value}, {words}): the kernel looks at pages of slow memory tiers only")
 
 
 def _kubelet(name: str, host: Host) -> Check:
@@ -235,6 +251,7 @@ _CHECKS: dict[str, _Basic] = {
     "cpuset": _cpuset,
     "huge pages": _huge_pages,
     "numa_maps": _numa_maps,
+    "memory tiers": _tiers,
     "numa balancing": _balancing,
     "calibration": _calibration,
     "kubelet": _kubelet,

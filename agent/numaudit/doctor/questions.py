@@ -24,7 +24,7 @@ _DECIDING = {"promised": MEMORY, "allowed": "cpuset", "resident": "residency"}
 _LINKS = {
     **dict.fromkeys(("kubelet", MEMORY, CPU, DEVICES, *ANSWERS), "promised"),
     "cpuset": "allowed",
-    **dict.fromkeys(("residency", cgroup_walk.NAME, "huge pages", "numa_maps"), "resident"),
+    **dict.fromkeys(("residency", cgroup_walk.NAME, "huge pages", "numa_maps", "memory tiers"), "resident"),
     **dict.fromkeys(("numa balancing", "calibration"), "accessed"),
 }
 _PREFIXES = ("bpf ", "access ")

@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
-from numaudit.kernel.memory import page_size
+from numaudit.kernel.memory import page_size, tiers
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
+from numaudit.topology.tiers import MemoryTiers
 
 Ids = TypeVar("Ids", bound=IdSet)
 _KIB = 1024
@@ -28,11 +29,11 @@ _CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
 
 @dataclass(slots=True)
 class MachineNow:
-    """One host's machine, read whole only when CPUs or nodes have come or gone."""
+    """One host's machine, read whole only when CPUs or nodes have come or gone, or are in other memory tiers."""
 
     host: Host
     _machine: Machine
-    _online: tuple[CpuSet | None, NodeSet]
+    _online: _Online
 
     @classmethod
     def of(cls, host: Host) -> MachineNow:
@@ -74,7 +75,7 @@ def read_machine(host: Host) -> Machine:
     node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
     cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in online_cpus(host) or sorted(node_of))
     possible = _ids(host.nodes / "possible", NodeSet) or ids
-    return Machine(nodes=nodes, cpus=cpus, possible=possible, page_size=page_size.read(host))
+    return Machine(nodes, cpus, possible, page_size.read(host), tiers.read(host))
 
 
 def online_nodes(host: Host) -> NodeSet:
@@ -137,8 +138,11 @@ def parse_distances(text: str, nodes: NodeSet) -> dict[int, int]:
     return dict(zip(nodes, (int(value[:9]) for value in values), strict=True))
 
 
-def _online(host: Host) -> tuple[CpuSet | None, NodeSet]:
-    return online_cpus(host), online_nodes(host)
+_Online = tuple[CpuSet | None, NodeSet, MemoryTiers | None]
+
+
+def _online(host: Host) -> _Online:
+    return online_cpus(host), online_nodes(host), tiers.read(host)
 
 
 def _read_node(folder: Path, node: int, online: NodeSet) -> Node:
@@ -149,6 +153,7 @@ def _read_node(folder: Path, node: int, online: NodeSet) -> Node:
         memory=None if meminfo is None else meminfo.get("MemTotal"),
         huge_pages=_read_huge_pages(folder / "hugepages"),
         distances=_distances(folder / "distance", online),
+        speed=tiers.read_speed(folder),
     )
 
 

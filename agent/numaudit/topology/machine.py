@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.tiers import MemorySpeed, MemoryTiers
 
 _REMEMBERED_SETS = 4096
 
@@ -34,6 +35,8 @@ class Node:
     """By page size, ascending."""
     distances: Mapping[int, int] = field(default_factory=dict)
     """SLIT: node id -> relative distance, 10 = local. Empty when the firmware gives none."""
+    speed: MemorySpeed | None = None
+    """None when the firmware gives none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class Machine:
     possible: NodeSet = NodeSet()
     page_size: int = 4096
     """Bytes of a page of the kernel."""
+    tiers: MemoryTiers | None = None
+    """None = the kernel shows none, as before Linux 6.1."""
 
     @cached_property
     def by_id(self) -> Mapping[int, Node]:

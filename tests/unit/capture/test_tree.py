@@ -81,10 +81,11 @@ def test_a_cpuset_hierarchy_with_groups_of_its_own_is_copied_too(
     assert after == before
 
 
+@pytest.mark.parametrize("name", ["memory-only-node", "tiered"])
 def test_the_topology_of_the_copy_is_that_of_the_host(
-    capsys: pytest.CaptureFixture[str], captured: CapturedHost, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], captured: CapturedHost, tmp_path: Path, name: str
 ) -> None:
-    host = captured("memory-only-node")
+    host = captured(name)
     capture(host, tmp_path / "copy")
     outputs = []
     for root in (host.root, tmp_path / "copy"):

@@ -22,13 +22,14 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot answer.
 @options.output("table", "json", "svg")
 @options.root
 def command(output: str, root: Path | None) -> None:
-    """Show NUMA nodes, CPUs, distances, memory and huge pages."""
+    """Show NUMA nodes, CPUs, distances, memory, huge pages and memory tiers."""
     from numaudit.api import document
     from numaudit.cli import json_output
+    from numaudit.kernel.memory.tiers import read_settings
     from numaudit.kernel.node import read_machine
 
     host = options.host(root)
-    topology = document.topology(read_machine(host))
+    topology = document.topology(read_machine(host), read_settings(host))
     if output == "json":
         json_output.of_host("Topology", topology, host)
         return

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from numaudit.api.document import MetricRow, Setting, Topology
+from numaudit.api.document import MetricRow, Setting, Topology, TopologyMemorySpeed
 from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.errors import printable
 from numaudit.report.words import or_unknown, size
+from numaudit.topology.tiers import TierSettings, in_words
 from numaudit.views.terminal.terminal import new_table, print_table
 
 _CHECK_STYLE: dict[CheckState, str] = {
@@ -22,7 +23,7 @@ _CHECK_STYLE: dict[CheckState, str] = {
 
 
 def print_topology(topology: Topology, out: Console) -> None:
-    """Nodes with CPUs, memory and huge pages, then the distances."""
+    """Nodes with CPUs, memory and huge pages, then the distances, then memory tiers."""
     table = new_table("NODE", ">CPUS", "~CPU LIST", "SOCKETS", ">CORES", ">MEMORY", "~HUGE PAGES (free of total)")
     for node in topology.nodes:
         pages = [f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages]
@@ -37,6 +38,11 @@ def print_topology(topology: Topology, out: Console) -> None:
         )
     print_table(table, out)
     out.print()
+    _print_distances(topology, out)
+    _print_tiers(topology, out)
+
+
+def _print_distances(topology: Topology, out: Console) -> None:
     if not any(node.distances for node in topology.nodes):
         out.print(Text("the firmware gives no distances between nodes"))
         return
@@ -45,6 +51,34 @@ def print_topology(topology: Topology, out: Console) -> None:
     for node in topology.nodes:
         distances.add_row(str(node.numa_node), *(or_unknown(node.distances.get(one)) for one in ids))
     print_table(distances, out)
+
+
+def _print_tiers(topology: Topology, out: Console) -> None:
+    """Nothing where the kernel shows no tiers, and one line where there is one."""
+    tiers = topology.memory_tiers
+    if tiers is not None and len(tiers) > 1:
+        out.print()
+        table = new_table("NODE", ">MEMORY TIER", ">DEMOTES TO", ">READ LATENCY", ">WRITE", ">READ BANDWIDTH", ">WRITE")
+        for node in topology.nodes:
+            speed = node.memory_speed
+            table.add_row(
+                str(node.numa_node),
+                or_unknown(node.memory_tier) if node.memory_bytes else "no memory",
+                str(node.demotion_targets or "nowhere"),
+                *(["unknown"] * 4 if speed is None else _figures(speed)),
+            )
+        print_table(table, out)
+    if tiers is not None:
+        out.print(Text(in_words(len(tiers), TierSettings(topology.demotion_enabled, topology.numa_balancing))))
+
+
+def _figures(speed: TopologyMemorySpeed) -> list[str]:
+    latencies = (speed.read_latency_nanoseconds, speed.write_latency_nanoseconds)
+    widths = (speed.read_bytes_per_second, speed.write_bytes_per_second)
+    return [
+        *("unknown" if one is None else f"{one} ns" for one in latencies),
+        *("unknown" if one is None else f"{size(one)}/s" for one in widths),
+    ]
 
 
 def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:

@@ -1,0 +1,95 @@
+"""/sys/devices/virtual/memory_tiering, /sys/kernel/mm/numa and a node's access classes: memory tiers and their speed.
+
+Source: the kernel's mm/memory-tiers.c, drivers/base/node.c, Documentation/admin-guide/mm/numaperf.rst,
+Documentation/ABI/testing/sysfs-kernel-mm-numa. Tiers are shown since Linux 6.1, and by the firmware's tables since 6.7.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from numaudit.errors import ParseError
+from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.memory.numa_balancing import read_mode
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.tiers import MemorySpeed, MemoryTier, MemoryTiers, TierSettings
+
+_TIER = re.compile(r"memory_tier(\d{1,9})", re.ASCII)
+_NODE = re.compile(r"node(\d{1,4})", re.ASCII)
+_CLASSES = ("access1", "access0")
+"""Of CPUs alone; and, which older kernels have alone, of any initiator, such as a GPU."""
+_FIGURES = ("read_latency", "write_latency", "read_bandwidth", "write_bandwidth")
+_MIB = 1 << 20
+
+
+def folder(host: Host) -> Path:
+    """Contains a folder for each tier."""
+    return host.sys / "devices/virtual/memory_tiering"
+
+
+def demotion_file(host: Host) -> Path:
+    """The switch."""
+    return host.sys / "kernel/mm/numa/demotion_enabled"
+
+
+def read(host: Host) -> MemoryTiers | None:
+    """None = the kernel shows none, or not in full: a tier comes and goes with its nodes."""
+    found = []
+    for tier, name in _numbered(folder(host), _TIER):
+        try:
+            nodes = NodeSet.parse(read_text(folder(host) / name / "nodelist"))
+        except FileNotFoundError:
+            continue
+        except (OSError, ParseError):
+            return None
+        if nodes:
+            found.append(MemoryTier(tier, nodes))
+    in_several = sum(len(tier.nodes) for tier in found) > len(NodeSet.from_ids(n for tier in found for n in tier.nodes))
+    return MemoryTiers(tuple(found)) if found and not in_several else None
+
+
+def read_settings(host: Host) -> TierSettings:
+    """The switches now. A value that is none of the kernel's is not known."""
+    try:
+        mode = read_mode(host)
+    except (OSError, ParseError):
+        mode = None
+    words = {"true": True, "1": True, "false": False, "0": False}
+    return TierSettings(words.get(_text(demotion_file(host))), None if mode is None else mode.flags)
+
+
+def read_speed(node: Path) -> MemorySpeed | None:
+    """Of the node of this folder; None = the firmware does not say."""
+    for one in _CLASSES:
+        initiators = node / one / "initiators"
+        figures = [_number(initiators / name) for name in _FIGURES]
+        if any(figures):
+            nodes = NodeSet.from_ids(id_ for id_, _ in _numbered(initiators, _NODE) if id_ < NodeSet.limit)
+            read_latency, write_latency, *widths = figures
+            bandwidths = (None if width is None else width * _MIB for width in widths)
+            return MemorySpeed(nodes, read_latency, write_latency, *bandwidths)
+    return None
+
+
+def _numbered(path: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Entries by number."""
+    try:
+        names = [entry.name for entry in path.iterdir()]
+    except OSError:
+        return
+    yield from sorted((int(match[1]), name) for name in names if (match := pattern.fullmatch(name)) is not None)
+
+
+def _number(path: Path) -> int | None:
+    """Not 0, which the kernel shows for what the firmware leaves out."""
+    text = _text(path)
+    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path).strip()
+    except (OSError, ParseError):
+        return ""
