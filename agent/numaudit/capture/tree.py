@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO
@@ -17,7 +17,8 @@ from numaudit.capture.archive import MOST_LEVELS, SUFFIX
 from numaudit.capture.new_folder import NewFolder, filled, new_file
 from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
-from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies, read_inodes, walk
+from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
+from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.memory import tiers
 from numaudit.kernel.origin import NOTE, origin_of
@@ -183,7 +184,7 @@ def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
     inodes = read_inodes(host)
     too_deep = 0
     for root in _roots(hierarchies):
-        for group in walk(replace(hierarchies, memory=root), inodes):
+        for group in CgroupTree(root, inodes).groups():
             folder = Path(f"{root}{group.path}")
             if _is_too_deep(host, folder):
                 too_deep += 1
@@ -195,7 +196,7 @@ def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
     if too_deep:
         summary.unread.append(Unread(f"{too_deep} cgroups", f"they are in more than {_DEEPEST_FOLDER} folders"))
     lines = []
-    for group in walk(hierarchies, inodes):
+    for group in CgroupTree(hierarchies.memory, inodes).groups():
         folder = Path(f"{hierarchies.memory}{group.path}")
         if not _is_too_deep(host, folder):
             lines.append(f"{group.id} {escape('/' + str(_inside(host, folder)))}\n")

@@ -11,7 +11,8 @@ from numaudit.containers import cgroup_path, mountinfo
 from numaudit.containers.cgroup_path import CgroupOwner
 from numaudit.containers.runtime_names import NAMED_BY, RuntimeNames
 from numaudit.errors import escaped
-from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, read_inodes, walk
+from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader
+from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Container, ContainerId
 
@@ -35,6 +36,10 @@ class Census:
         """The container's cgroup path as files have it; Container.path is this, made printable."""
         return self.groups[container][0].path
 
+    def with_folders(self) -> Iterable[tuple[Container, str]]:
+        """Each container with its folder."""
+        return zip(self.containers, [groups[0].path for groups in self.groups.values()], strict=True)
+
     def owner_of(self) -> dict[int, ContainerId]:
         """cgroup id -> the container it belongs to."""
         return {group.id: owner for owner, groups in self.groups.items() for group in groups}
@@ -46,8 +51,7 @@ class Inventory:
 
     host: Host
     hierarchies: Hierarchies
-    _inodes: Mapping[str, int] | None = None
-    _names: dict[str, list[str]] = field(default_factory=dict)
+    _tree: CgroupTree | None = None
     _cgroups: list[Cgroup] = field(default_factory=list)
     _ids: frozenset[int] = frozenset()
     _census: Census = field(default_factory=lambda: Census((), {}, {"/": ()}))
@@ -64,16 +68,14 @@ class Inventory:
 
         `ids`: of all that there are, where that is known; if they are the same as before, no folder is looked at.
         """
-        if self._inodes is None:
-            self._inodes = read_inodes(self.host)
-        if ids is None or ids != self._ids:
-            cgroups = list(walk(self.hierarchies, self._inodes, self._names))
-            self._ids = frozenset(group.id for group in cgroups)
-        else:
-            cgroups = self._cgroups
+        if self._tree is None:
+            self._tree = CgroupTree(self.hierarchies.memory, read_inodes(self.host))
+        cgroups = self._cgroups if ids is not None and ids == self._ids else self._tree.groups()
         self._count += 1
-        if cgroups != self._cgroups:
-            self._census = self._with_known_names(divide(cgroups))
+        if cgroups is not self._cgroups:
+            self._ids = frozenset([group.id for group in cgroups])
+            if cgroups != self._cgroups:
+                self._census = self._with_known_names(divide(cgroups))
             self._cgroups = cgroups
         self._ask_for_names()
         return self._census

@@ -5,9 +5,8 @@ Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/{memory,cpusets,hu
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.kernel.host import TOO_MANY_FILES, Host, read_bytes, read_text
+from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory import numa_stat
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -24,7 +23,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 CgroupMode = Literal["v1", "v2", "hybrid"]
 ROOT_ID = 1
 """Of the root of cgroup v2, where kernel threads and the idle tasks are."""
-_LEAF_LINKS = 2
+LEAF_LINKS = 2
 """Of a folder without folders in it."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -90,7 +89,7 @@ def _is_whole(unified: Path) -> bool:
     """Is this the host's own root? That has no cgroup.events. Raises Unavailable where it is not and has no groups."""
     if not (unified / "cgroup.events").exists():
         return True
-    if unified.stat().st_nlink == _LEAF_LINKS:
+    if unified.stat().st_nlink == LEAF_LINKS:
         raise Unavailable(
             f"{unified} is the group of this container alone, so no other can be seen; "
             "run in the host's cgroup namespace (docker run --cgroupns=host, or mount the host's /sys/fs/cgroup there)"
@@ -98,57 +97,23 @@ def _is_whole(unified: Path) -> bool:
     return False
 
 
-def walk(
-    hierarchies: Hierarchies, inodes: Mapping[str, int], known: dict[str, list[str]] | None = None
-) -> Iterator[Cgroup]:
-    """Every group below the memory hierarchy's root, parents first; the root itself comes first.
-
-    `inodes` is what `read_inodes` found. `known` remembers names by parent from one walk to the next, so
-    that only folders whose groups changed are listed again. A group that vanishes is skipped.
-    """
-    root = str(hierarchies.memory)
-    try:
-        status = hierarchies.memory.stat()
-    except OSError as error:
-        raise Unavailable(f"cannot read {root}: {error.strerror}; is the cgroup file system mounted?") from error
-    before = {} if known is None else known.copy()
-    names: dict[str, list[str]] = {} if known is None else known
-    names.clear()
-    yield Cgroup(inodes.get(root, status.st_ino), "/")
-    pending = [("", status.st_nlink)]
-    while pending:
-        parent, links = pending.pop()
-        children = _children(root + parent, links, before.get(parent))
-        names[parent] = [name for name, _ in children]
-        for name, status in children:
-            path = f"{parent}/{name}"
-            yield Cgroup(inodes.get(root + path, status.st_ino) if inodes else status.st_ino, path)
-            # kernfs keeps st_nlink = 2 + subfolders, which saves listing some 60 files of each leaf.
-            if status.st_nlink != _LEAF_LINKS:
-                pending.append((path, status.st_nlink))
-
-
-def read_inodes(host: Host) -> dict[str, int]:
-    """`cgroup-inodes.txt` of a captured tree: path of the folder in the tree -> inode. Empty on a live host."""
-    inodes: dict[str, int] = {}
-    try:
-        lines = os.fsdecode(read_bytes(host.cgroup_inodes)).split("\n")
-    except FileNotFoundError:
-        return inodes
-    for line in lines:
-        inode, _, path = line.partition(" ")
-        if path and inode.isascii() and inode.isdigit() and len(inode) < 21:
-            inodes[str(host.at(unescape(path)))] = int(inode)
-    return inodes
-
-
 class ReadResident(Struct, frozen=True):
     """Contents of a group's files when they were read last, and the value made of them."""
 
+    file: str
+    """The group's memory.numa_stat. The next tick asks by this very string, which costs less than an equal one."""
     digest: int | None
     """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key. None = it was not read."""
     hugetlb: BytesByNode | None
     resident: Resident
+
+
+class ReadAllowed(Struct, frozen=True):
+    """The same of a group's effective cpuset."""
+
+    files: tuple[str, str]
+    texts: tuple[bytes, bytes]
+    allowed: Allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +133,7 @@ class Reader:
 
     def read_resident(self, path: str, last: ReadResident | None) -> ReadResident:
         """The same. A text that is the last one is not parsed again, and equal bytes are the very value of the last."""
-        file = f"{self.hierarchies.memory}{path}/memory.numa_stat"
+        file = self.numa_stat(path) if last is None else last.file
         text = self.read(file)
         digest, hugetlb = hash(text), self.hugetlb(path)
         if last is not None and last.digest == digest and last.hugetlb == hugetlb:
@@ -180,7 +145,12 @@ class Reader:
                 found = numa_stat.resident_v1(text, hugetlb, self.page_size)
         except ParseError as error:
             raise _in(file, error) from None
-        return ReadResident(digest, hugetlb, last.resident if last is not None and last.resident == found else found)
+        resident = last.resident if last is not None and last.resident == found else found
+        return ReadResident(file, digest, hugetlb, resident)
+
+    def numa_stat(self, path: str) -> str:
+        """The file with the group's memory by node."""
+        return f"{self.hierarchies.memory}{path}/memory.numa_stat"
 
     def hugetlb(self, path: str) -> BytesByNode | None:
         """Bytes in huge pages by node, descendants included; None when the controller is absent."""
@@ -203,16 +173,24 @@ class Reader:
         """The effective cpuset, or None for what the group's hierarchy does not show."""
         if self.hierarchies.cpuset is None:
             return Allowed(None, None)
-        if self.hierarchies.is_v2:
-            mems, cpus = "cpuset.mems.effective", "cpuset.cpus.effective"
-        else:
-            mems, cpus = "cpuset.effective_mems", "cpuset.effective_cpus"
-        base = f"{self.hierarchies.cpuset}{path}"
-        texts = self.read(f"{base}/{mems}"), self.read(f"{base}/{cpus}")
+        return self.read_allowed(path, None).allowed
+
+    def read_allowed(self, path: str, last: ReadAllowed | None) -> ReadAllowed:
+        """The effective cpuset, where there are any; the very value of the last one if it is as before."""
+        mems, cpus = files = self._cpuset_files(path) if last is None else last.files
+        texts = self.read(mems), self.read(cpus)
+        if last is not None and last.texts == texts:
+            return last
         try:
-            return _allowed(*texts)
+            return ReadAllowed(files, texts, _allowed(*texts))
         except ParseError as error:
-            raise _in(f"{base}/{mems} or {cpus}", error) from None
+            raise _in(f"{mems} or {cpus.rpartition('/')[2]}", error) from None
+
+    def _cpuset_files(self, path: str) -> tuple[str, str]:
+        base = f"{self.hierarchies.cpuset}{path}"
+        if self.hierarchies.is_v2:
+            return f"{base}/cpuset.mems.effective", f"{base}/cpuset.cpus.effective"
+        return f"{base}/cpuset.effective_mems", f"{base}/cpuset.effective_cpus"
 
     def own_nodes(self, path: str) -> NodeSet | None:
         """cpuset.mems, which says whether the nodes are set in this very group. None = that is not shown here."""
@@ -310,30 +288,6 @@ def _controllers(unified: Path) -> list[str]:
         return read_text(unified / "cgroup.controllers").split()
     except OSError:
         return ["memory"]
-
-
-def _children(folder: str, links: int, known: list[str] | None) -> list[tuple[str, os.stat_result]]:
-    """Name and status of each subfolder. As many as before, and all of them still there: then they are the same."""
-    if known is not None and links == 2 + len(known):
-        try:
-            return [(name, os.lstat(f"{folder}/{name}")) for name in known]
-        except OSError:
-            pass  # one has gone, so another has come
-    children = []
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    try:
-                        children.append((entry.name, entry.stat(follow_symlinks=False)))
-                    except OSError:
-                        continue
-    except OSError as error:
-        if error.errno in TOO_MANY_FILES:
-            raise  # all groups below would seem to have ended
-        return []
-    children.sort()
-    return children
 
 
 def _in(file: str, error: ParseError) -> ParseError:

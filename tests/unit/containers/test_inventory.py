@@ -64,7 +64,7 @@ class _Ledger(Reader):
 
     def read_resident(self, path: str, last: ReadResident | None) -> ReadResident:
         below = [size for one, size in self.own_bytes.items() if f"{one.rstrip('/')}/".startswith(f"{path}/")]
-        return ReadResident(0, None, Resident(anon={0: sum(below)}))
+        return ReadResident("", 0, None, Resident(anon={0: sum(below)}))
 
 
 _HIERARCHIES = Hierarchies("v2", Path("/"), None, None, None)

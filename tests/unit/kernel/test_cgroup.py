@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,9 +18,7 @@ from numaudit.kernel.cgroup import (
     find_hierarchies,
     huge_page_label,
     parse_process_cgroups,
-    read_inodes,
     unescape,
-    walk,
 )
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Allowed
@@ -112,122 +108,6 @@ def test_groups_below_a_containers_own_group_are_a_part_of_the_hosts(tmp_path: P
     (tmp_path / "sys/fs/cgroup/cgroup.events").write_text("populated 1\nfrozen 0\n")
     (tmp_path / "sys/fs/cgroup/kubepods").mkdir()
     assert not find_hierarchies(host).is_whole
-
-
-# Which groups there are
-
-
-def test_the_walk_takes_ids_from_the_captured_list_because_a_copy_has_other_inodes(captured: CapturedHost) -> None:
-    host = captured("kubernetes-four-nodes")
-    groups = list(walk(find_hierarchies(host), read_inodes(host)))
-    lines = (host.root / "cgroup-inodes.txt").read_text().splitlines()
-    listed = {line.partition(" /sys/fs/cgroup")[2] or "/": int(line.split()[0]) for line in lines}
-    assert {group.path: group.id for group in groups} == listed
-
-
-def test_on_a_live_host_the_id_is_the_inode(tmp_path: Path) -> None:
-    (tmp_path / "a/b").mkdir(parents=True)
-    groups = list(walk(Hierarchies("v2", tmp_path, None, None, tmp_path), {}))
-    assert [(group.path, group.id) for group in groups] == [
-        ("/", tmp_path.stat().st_ino),
-        ("/a", (tmp_path / "a").stat().st_ino),
-        ("/a/b", (tmp_path / "a/b").stat().st_ino),
-    ]
-
-
-def test_parents_come_before_their_children_and_siblings_by_name(captured: CapturedHost) -> None:
-    host = captured("systemd-crio")
-    paths = [group.path for group in walk(find_hierarchies(host), read_inodes(host))]
-    assert paths[0] == "/"
-    assert all(paths.index(path.rpartition("/")[0] or "/") < index for index, path in enumerate(paths) if index)
-    top = [path for path in paths[1:] if path.count("/") == 1]
-    assert top == sorted(top)
-
-
-def test_a_group_with_any_name_is_found_with_its_id(tmp_path: Path) -> None:
-    host = _host(tmp_path, V2)
-    names = ["with space", "line\nend", "tab\t", "back\\slash", "\\040", "ümläut", "\udcff broken"]
-    lines = []
-    for number, name in enumerate(names, 10):
-        (tmp_path / "sys/fs/cgroup" / name).mkdir()
-        lines.append(f"{number} /sys/fs/cgroup/{escape(name)}")
-    host.cgroup_inodes.write_text("\n".join(lines), errors="surrogateescape")
-    found = {group.path: group.id for group in walk(find_hierarchies(host), read_inodes(host))}
-    assert [found[f"/{name}"] for name in names] == list(range(10, 10 + len(names)))
-
-
-def test_a_list_of_ids_with_broken_lines_keeps_the_others(tmp_path: Path) -> None:
-    host = _host(tmp_path, V2)
-    host.cgroup_inodes.write_text("7 /sys/fs/cgroup/a\nx /sys\n8\n\n" + "9" * 30 + " /b\n٣ /c\n")
-    assert read_inodes(host) == {str(tmp_path / "sys/fs/cgroup/a"): 7}
-
-
-def test_a_group_that_vanishes_during_the_walk_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("gone/inner", "stays"):
-        (tmp_path / name).mkdir(parents=True)
-    children = cgroup._children
-
-    def vanish(folder: str, links: int, known: list[str] | None) -> list[tuple[str, os.stat_result]]:
-        if folder.endswith("/gone"):
-            (tmp_path / "gone/inner").rmdir()
-            (tmp_path / "gone").rmdir()
-        return children(folder, links, known)
-
-    monkeypatch.setattr(cgroup, "_children", vanish)
-    paths = [group.path for group in walk(Hierarchies("v2", tmp_path, None, None, tmp_path), {})]
-    assert paths == ["/", "/gone", "/stays"]
-
-
-@st.composite
-def _histories(draw: st.DrawFn) -> list[frozenset[str]]:
-    """The leaf folders of a tree at several moments."""
-    names = st.sampled_from("abc")
-    leaf = st.lists(names, min_size=1, max_size=3).map("/".join)
-    return draw(st.lists(st.frozensets(leaf, max_size=5), min_size=2, max_size=4))
-
-
-@given(_histories())
-def test_any_change_between_two_walks_is_seen(history: list[frozenset[str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "root"
-        root.mkdir()
-        hierarchies = Hierarchies("v2", root, None, None, None)
-        known: dict[str, list[str]] = {}
-        for leaves in history:
-            wanted = {str(path) for leaf in leaves for path in (Path(leaf), *Path(leaf).parents)} - {"."}
-            for gone in sorted(root.rglob("*"), reverse=True):
-                if str(gone.relative_to(root)) not in wanted:
-                    gone.rmdir()
-            for leaf in leaves:
-                (root / leaf).mkdir(parents=True, exist_ok=True)
-            found = list(walk(hierarchies, {}, known))
-            assert found == list(walk(hierarchies, {}))
-            assert {group.path[1:] for group in found} == {"", *wanted}
-
-
-def test_a_second_walk_lists_only_folders_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("a/x", "a/y", "b/x"):
-        (tmp_path / name).mkdir(parents=True)
-    hierarchies, known = Hierarchies("v2", tmp_path, None, None, None), dict[str, list[str]]()
-    first = list(walk(hierarchies, {}, known))
-    listed: list[str] = []
-    scandir = os.scandir
-
-    def counted(folder: str) -> object:
-        listed.append(folder.removeprefix(str(tmp_path)))
-        return scandir(folder)
-
-    monkeypatch.setattr(os, "scandir", counted)
-    assert list(walk(hierarchies, {}, known)) == first
-    assert listed == []
-    (tmp_path / "a/y").rename(tmp_path / "a/z")
-    assert [group.path for group in walk(hierarchies, {}, known)] == ["/", "/a", "/b", "/b/x", "/a/x", "/a/z"]
-    assert listed == ["/a"]
-
-
-def test_a_hierarchy_that_is_not_there_cannot_answer(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match="is the cgroup file system mounted"):
-        list(walk(Hierarchies("v2", tmp_path / "none", None, None, None), {}))
 
 
 # Huge pages

@@ -13,10 +13,10 @@ import os
 import resource
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import replace
 
 from numaudit.errors import Unavailable
 from numaudit.kernel import cgroup
+from numaudit.kernel.cgroup_tree import CgroupTree
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.pmu.choose import Plan
@@ -154,7 +154,7 @@ class PmuOfCgroups:
         except Unavailable as error:
             raise ProbeRefusal(Reason.NO_CGROUPS, str(error)) from error
         assert hierarchies.unified is not None  # a session without it refuses every probe
-        groups = list(cgroup.walk(replace(hierarchies, memory=hierarchies.unified), {}))
+        groups = CgroupTree(hierarchies.unified).groups()
         inner = {group.parent for group in groups if group.path != "/"}
         return {one.id: f"{hierarchies.unified}{one.path}" for one in groups if one.path not in {*inner, "/"}}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import ParseError
-from numaudit.kernel.cgroup import Reader, parse_process_cgroups
+from numaudit.kernel.cgroup import ReadAllowed, Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from numaudit.engine.cgroup_walks import WalkedNow
 
 
+@dataclass(slots=True)
 class AllowedCollector(Collector):
     name = "allowed"
+    _last: Mapping[str, ReadAllowed] = field(default_factory=dict)
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
-        nodes = AllowedNodes(tick.host, tick.reader, promised, tick.walked)
-        return replace(snapshot, allowed=nodes.collect(tick.census, skipped))
+        nodes = AllowedNodes(tick.host, tick.reader, promised, tick.walked, self._last)
+        allowed, self._last = nodes.collect(tick.census, skipped), nodes.now
+        return replace(snapshot, allowed=allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +42,20 @@ class AllowedNodes:
     """The nodes that containers were promised."""
     walked: WalkedNow | None = None
     """The walk that already has the files of all groups; None = they are read."""
+    last: Mapping[str, ReadAllowed] = field(default_factory=dict)
+    """By path, of the previous tick."""
+    now: dict[str, ReadAllowed] = field(default_factory=dict)
     _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
     """Answers of parent groups in this tick, for groups without a cpuset of their own."""
 
     def collect(self, census: Census, skipped: SkippedItems) -> dict[ContainerId, Allowed]:
         found: dict[ContainerId, Allowed] = {}
-        for container in census.containers:
-            path = census.folder(container.id)
+        for container, path in census.with_folders():
             try:
                 walked = None if self.walked is None else self.walked.allowed.get(container.id)
                 one = walked or self._of(path)
-                if self.promised.get(container.id, one.nodes) != one.nodes:
+                promised = self.promised.get(container.id)
+                if promised is not None and promised != one.nodes:
                     one = replace(one, own_nodes=self.reader.own_nodes(path))
                 found[container.id] = one
             except (OSError, ParseError) as error:
@@ -57,8 +63,11 @@ class AllowedNodes:
         return found
 
     def _of(self, path: str) -> Allowed:
-        try:
+        if self.reader.hierarchies.cpuset is None:
             return self.reader.allowed(path)
+        try:
+            read = self.now[path] = self.reader.read_allowed(path, self.last.get(path))
+            return read.allowed
         except FileNotFoundError:
             return self._by_process(path) if self.reader.hierarchies.is_v2 is False else self._by_parent(path)
 

@@ -78,8 +78,7 @@ class Residency:
         by_path = self._read_all(census, skipped, unknown)
         doubtful = {census.folder(id_) for id_, ((what, _),) in unknown.items() if what == "hugetlb"}
         own: dict[ContainerId, Resident] = {}
-        for container in census.containers:
-            path = census.folder(container.id)
+        for container, path in census.with_folders():
             whole = by_path.get(path)
             if whole is not None:
                 own[container.id] = whole if container.whole else self._own(by_path, census, path)
@@ -94,8 +93,7 @@ class Residency:
         """By path, descendants included."""
         found: dict[str, Resident] = {}
         walked = self._walked()
-        for container in census.containers:
-            path = census.folder(container.id)
+        for container, path in census.with_folders():
             try:
                 resident = self._resident(path, walked.get(container.id))
             except (OSError, ParseError) as error:
@@ -105,7 +103,7 @@ class Residency:
                 else:  # no byte is missing: the group above has them
                     unknown[container.id] = (("resident", why),)
                 continue
-            if not self._is_possible(resident.hugetlb):
+            if resident.hugetlb and not self._is_possible(resident.hugetlb):
                 unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
                 resident = structs.replace(resident, hugetlb=None)
             found[path] = resident
@@ -128,12 +126,12 @@ class Residency:
         resident = structs.replace(walked, hugetlb=hugetlb)
         if last is not None and last.resident == resident:
             resident = last.resident
-        self.now.read[path] = ReadResident(None, hugetlb, resident)
+        self.now.read[path] = ReadResident(self.reader.numa_stat(path), None, hugetlb, resident)
         return resident
 
-    def _is_possible(self, hugetlb: BytesByNode | None) -> bool:
+    def _is_possible(self, hugetlb: BytesByNode) -> bool:
         in_use = self.in_use
-        if in_use is None or not hugetlb:
+        if in_use is None:
             return True
         return all(size <= in_use.get(node, 0) for node, size in hugetlb.items())
 
