@@ -303,6 +303,8 @@ class NodeRoom:
     unrequested: Mapping[str, int] | None
     """Resource -> its allocatable amount less what the pods request: thousandths of a CPU, bytes, or a number. None =
     not all pods are known."""
+    reserved_cpus: CpuSet | None = None
+    """CPUs that the static CPU Manager keeps for the system; None = there is none."""
 
 
 @dataclass(frozen=True)

@@ -259,7 +259,7 @@ def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
     return TopologyNode(
         numa_node=node.id,
         cpus=node.cpus,
-        sockets=tuple(sorted({cpu.socket for cpu in cpus if cpu.socket is not None})),
+        sockets=machine.sockets.get(node_id, ()),
         cores=len(cores) or None if cpus else 0,
         memory_bytes=node.memory,
         huge_pages=tuple(

@@ -76,7 +76,7 @@ def build(
         residual=residuals(snapshot),
         findings=findings,
         rejections=rejections,
-        kubelet=None if intent is None else kubelet_report(intent.config),
+        kubelet=None if intent is None else kubelet_report(intent),
         checkpoints=() if intent is None else tuple(map(checkpoint_report, intent.checkpoints)),
         memory_manager=memory_manager_report(intent, unpromised_by_node(snapshot)),
         restarts=() if intent is None else tuple(map(restart_report, intent.forecasts)),

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from msgspec import convert
+from msgspec.structs import replace
 
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
-from numaudit.intent import CheckpointHealth, KubeletConfig
+from numaudit.intent import CheckpointHealth, Intent
 from numaudit.memorymanager.forecast import Forecast
+from numaudit.topology.nodeset import CpuSet
 from numaudit.value import Timestamp, Value, timestamp
 
 
@@ -55,7 +57,7 @@ class RestartReport(Value, frozen=True):
 class KubeletReport(Value, frozen=True):
     """The kubelet's settings that decide about NUMA; null = not known.
 
-    KubeletConfig without the documents that these were read from.
+    KubeletConfig without the documents that these were read from, and whose the CPUs are.
     """
 
     version: str | None
@@ -74,11 +76,21 @@ class KubeletReport(Value, frozen=True):
     """cpuManagerPolicyOptions; null = none are set, or it is not known."""
     feature_gates: Mapping[str, bool] | None
     """Those that are set."""
+    shared_cpus: CpuSet | None = None
+    """CPUs of the shared pool, those reserved for the system among them; null = the CPU Manager is not static, or not
+    known."""
+    reserved_cpus: CpuSet | None = None
+    """CPUs that no container gets for itself, because they are reserved for the system; null as above."""
 
 
-def kubelet_report(config: KubeletConfig) -> KubeletReport:
+def kubelet_report(intent: Intent) -> KubeletReport:
     """Without the documents that the settings were read from."""
-    return convert(config, KubeletReport, from_attributes=True)
+    room = intent.room
+    return replace(
+        convert(intent.config, KubeletReport, from_attributes=True),
+        shared_cpus=intent.shared_cpus,
+        reserved_cpus=None if room is None else room.reserved_cpus,
+    )
 
 
 def checkpoint_report(one: CheckpointHealth) -> CheckpointReport:

@@ -117,21 +117,27 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
         "TOTAL", lambda row: size(row.node.total_bytes), is_number=True,
         table=ColumnPlaces(20, 3), top=ColumnPlaces(20, 2), page=ColumnPlaces(20, heading="Total"),
     ),
-    Column("USED", lambda row: size(row.used_bytes), is_number=True, top=ColumnPlaces(30)),
+    Column(
+        "USED", lambda row: size(row.used_bytes), is_number=True,
+        top=ColumnPlaces(30), page=ColumnPlaces(30, heading="Used"),
+    ),
     Column(
         "FREE", lambda row: size(row.node.free_bytes), is_number=True,
         table=ColumnPlaces(40, 4), top=ColumnPlaces(40), page=ColumnPlaces(40, heading="Free"),
     ),
-    Column("PROMISED", lambda row: size(row.promised_bytes), is_number=True, needs=_has_map, top=ColumnPlaces(50, 1)),
+    Column(
+        "PROMISED", lambda row: size(row.promised_bytes), is_number=True, needs=_has_map,
+        top=ColumnPlaces(50, 1), page=ColumnPlaces(50, heading="Promised"),
+    ),
     Column(
         "MISPLACED", lambda row: size(row.wrong_bytes),
         tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=_has_map,
-        top=ColumnPlaces(60),
+        top=ColumnPlaces(60), page=ColumnPlaces(60, heading="Misplaced"),
     ),
     Column(
         "REMOTE", lambda row: size(row.wrong_bytes),
         tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=lambda report: not _has_map(report),
-        top=ColumnPlaces(60),
+        top=ColumnPlaces(60), page=ColumnPlaces(60, heading="Remote"),
     ),
     Column(
         "CONTAINERS", lambda row: size(row.account.container_bytes if row.account else None), is_number=True,

@@ -41,6 +41,7 @@ def node_report(memory: NodeMemory, machine: Machine) -> NodeReport:
         resident=rows[memory.node],
         numastat_bytes=memory.numastat,
         distances=dict(node.distances),
+        sockets=machine.sockets.get(memory.node, ()),
     )
 
 

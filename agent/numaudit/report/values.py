@@ -198,6 +198,8 @@ class NodeReport(Value, frozen=True):
     other_node; null = not known."""
     distances: Mapping[int, int]
     """Node -> distance, by the firmware's SLIT; the node itself is 10."""
+    sockets: tuple[int, ...] = ()
+    """Ids of the sockets that its CPUs are in; empty = it has no CPUs, or the kernel does not say."""
 
 
 class Residual(Value, frozen=True):

@@ -76,6 +76,15 @@ class Machine:
         return {node.id: node.distances for node in self.nodes}
 
     @cached_property
+    def sockets(self) -> Mapping[int, tuple[int, ...]]:
+        """Node id -> ids of the sockets of its CPUs, ascending; no entry where none is known."""
+        found: dict[int, set[int]] = {}
+        for cpu in self.cpus:
+            if cpu.node is not None and cpu.socket is not None:
+                found.setdefault(cpu.node, set()).add(cpu.socket)
+        return {node: tuple(sorted(sockets)) for node, sockets in found.items()}
+
+    @cached_property
     def online(self) -> NodeSet:
         return NodeSet.from_ids(node.id for node in self.nodes)
 

@@ -43,8 +43,8 @@ _NEVER_NAMES = {
     "HintFaultsReport": {"flags"},
     "Intended": {"cpus"},
     "KubeletReport": {
-        "cpuManagerOptions", "cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerOptions",
-        "topologyManagerPolicy", "topologyManagerScope", "version",
+        "cpuManagerOptions", "cpuManagerPolicy", "memoryManagerPolicy", "reservedCpus", "sharedCpus",
+        "topologyManagerOptions", "topologyManagerPolicy", "topologyManagerScope", "version",
     },
     "MappedBytes": {"name"},
     "MemoryTableReport": {"type"},

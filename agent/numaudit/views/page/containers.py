@@ -9,8 +9,9 @@ from numaudit.report.cells import Tone, verdict
 from numaudit.report.columns import Column, columns_of
 from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.page.bars import HEIGHT, bars
-from numaudit.views.page.markup import Markup, element, join, short
+from numaudit.views.page.addresses import key
+from numaudit.views.page.drawings.lanes import lanes
+from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import box
 
@@ -71,14 +72,16 @@ def _row(one: ContainerReport, columns: Sequence[Column[ContainerReport]], nodes
     """Its name is the head of the row; the script filters by name and verdict."""
     name, *others = columns
     head = element("th", short(name.text(one)), scope="row", class_="long")
-    return element("tr", head, (_cell(column, one, nodes) for column in others), data_verdict=verdict(one))
+    return element(
+        "tr", head, (_cell(column, one, nodes) for column in others), id=f"row-{key(one)}", data_verdict=verdict(one)
+    )
 
 
 def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence[int]) -> Markup:
     text = column.text(one)
     tone = None if column.tone is None else column.tone(one)
     sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if column.tone is not None and text in _SIGNS else ""
-    drawn = (bars(one, nodes), " ") if column.of_node is not None else ""
+    drawn = (lanes(one, nodes), " ") if column.of_node is not None else ""
     kind = _class(column, tone, text)
     if column.value is None:
         return element("td", drawn, sign, text, class_=kind)
@@ -98,20 +101,21 @@ def _class(column: Column[ContainerReport], tone: Tone | None, text: str) -> str
 
 
 def _legend() -> Markup:
-    lanes = (
-        (element("path", d="M2 11h32v4h-32z", class_="promised"), "promised nodes"),
-        (element("path", d="M2 12h32v2h-32z", class_="allowed"), "allowed nodes"),
-        (element("path", d="M2 11h32v5h-32z", class_="resident"), "where its bytes are, as a share of them"),
-        (
-            join((element("path", d="M0 13h36", class_="used"), element("path", d="M18 11h18v5h-18z", class_="far"))),
-            "measured remote share, at least, from the right: of its accesses, or of its memory by sampled pages",
-        ),
+    lanes_of = (
+        ("promised", "M2 3h18v5h-18z", "promised nodes"),
+        ("cpus", "M2 4h18v4h-18z", "nodes of its CPUs"),
+        ("resident", "M2 3h18v6h-18z", "where its bytes are, as a share of them"),
+        ("stray", "M2 3h18v6h-18z", "outside its promise; without a promise, away from its CPUs"),
     )
     items = (
-        element("li", element("svg", drawn, width=36, height=HEIGHT, aria_hidden="true"), f" {text}")
-        for drawn, text in lanes
+        element(
+            "li",
+            element("svg", element("path", d=path, class_=kind), width=22, height=12, aria_hidden="true"),
+            f" {text}",
+        )
+        for kind, path, text in lanes_of
     )
-    return element("ul", element("li", "Bars, one field for each node:"), items, class_="legend")
+    return element("ul", element("li", "Lanes, one field for each node:"), items, class_="legend")
 
 
 def _controls(rows: Sequence[ContainerReport]) -> Markup:

@@ -8,7 +8,6 @@ from hashlib import sha256
 from importlib.resources import files
 
 from numaudit import __version__
-from numaudit.views.page import drawing
 from numaudit.views.page.markup import Markup, element, join, raw
 
 
@@ -39,7 +38,7 @@ class Frame:
 
 def frame(styles: tuple[str, ...], scripts: tuple[str, ...], *rules: str) -> Frame:
     """Of files in this package; `rules` are what the policy says besides."""
-    style, script = drawing.STYLE + _joined(styles), _joined(scripts)
+    style, script = _joined(styles), _joined(scripts)
     policy = (
         "default-src 'none'",
         f"style-src '{_hash(style)}'",

@@ -37,7 +37,7 @@ def waiting_page(links: Mapping[str, str]) -> str:
 def _frame() -> Frame:
     # Scripts may not make markup of text: live.js gets a parsed page from the browser, and needs no such way.
     return frame(
-        ("report.css", "live.css"),
+        ("report.css", "drawings.css", "live.css"),
         ("report.js", "morph.js", "live.js"),
         "connect-src 'self'",
         "require-trusted-types-for 'script'",

@@ -20,14 +20,15 @@ from numaudit.views.page.tables import table
 _SHOWN = ("unknown", "split")
 """Verdicts that are explained by their reason; of those that are misaligned each container is."""
 _NAMES = 10
-_ITEMS = 5
+_ITEMS = 3
 """Of a longer list the rest is folded away."""
 
 
 def findings_part(report: Report) -> PageSection:
     """Misaligned containers and findings, each group with its one remedy."""
     parts = [*_verdicts(report.containers), *_findings(report)]
-    return PageSection("findings", "Findings, and what to do", tuple(parts) or (element("p", _nothing(report)),))
+    found = element("div", parts, class_="groups") if parts else element("p", _nothing(report))
+    return PageSection("findings", "Findings, and what to do", (found,))
 
 
 def _nothing(report: Report) -> str:
@@ -46,7 +47,7 @@ def _verdicts(containers: Iterable[ContainerReport]) -> Iterator[Markup]:
     for (name, remedy), judged in groups.items():
         number = kinds_in_words(count_kinds(one for one, _ in judged))
         items = _by_reason(judged) if name in _SHOWN else _by_container(judged)
-        yield _group(f"{name}: {number}", items, remedy)
+        yield _group(f"{name}: {number}", items, remedy, "bad" if name in MISALIGNED else None)
 
 
 def _by_container(judged: Sequence[tuple[ContainerReport, Verdict]]) -> Iterator[Markup]:
@@ -73,12 +74,12 @@ def _findings(report: Report) -> Iterator[Markup]:
         item = element("li", about, ": " if subject else "", one.message)
         groups.setdefault((f"{one.severity}: {one.name}", one.remedy), []).append(item)
     for (title, remedy), items in groups.items():
-        yield _group(title, items, remedy)
+        yield _group(title, items, remedy, "bad" if title.startswith("critical: ") else None)
 
 
-def _group(title: str, items: Iterable[Markup], remedy: str | None) -> Markup:
+def _group(title: str, items: Iterable[Markup], remedy: str | None, tone: str | None = None) -> Markup:
     todo = element("p", element("strong", "What to do: "), remedy, class_="remedy") if remedy else ""
-    return element("div", element("h3", title), _list(tuple(items)), todo)
+    return element("div", element("h3", title, class_=tone), todo, _list(tuple(items)), class_="group")
 
 
 def _list(items: Sequence[Markup]) -> Iterator[Markup]:

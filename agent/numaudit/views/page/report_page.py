@@ -11,8 +11,8 @@ from numaudit.report.values import Report
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.headroom import headroom_part
-from numaudit.views.page.machine import nodes_part
 from numaudit.views.page.markup import Markup, element, join
+from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
 from numaudit.views.page.part import PageSection, links
 from numaudit.views.page.tiles import tiles
@@ -27,7 +27,7 @@ def report_page(report: Report) -> str:
 
 @cache
 def _frame() -> Frame:
-    return frame(("report.css",), ("report.js",))
+    return frame(("report.css", "drawings.css"), ("report.js",))
 
 
 def report_content(report: Report) -> Markup:

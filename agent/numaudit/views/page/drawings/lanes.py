@@ -1,0 +1,94 @@
+"""A container's three lanes over the nodes: promised, CPUs, bytes. What is outside its promise is red.
+
+One path for each lane and colour, since a page may have a thousand rows. Each lane has a shape of its own, so that no
+colour is needed to tell them apart. The cells beside them say the same in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache
+
+from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.values import ContainerReport
+from numaudit.views.page.markup import Markup, element
+
+_WIDEST, _NARROWEST, _WHOLE = 26, 6, 176
+"""Pixels of a node, and of all nodes where that leaves enough for each."""
+HEIGHT = 22
+_PROMISED, _CPUS, _BYTES = (1, 4), (8, 4), (15, 6)
+"""Top and height of each lane."""
+
+
+def lanes(container: ContainerReport, nodes: Sequence[int]) -> Markup:
+    """The drawing; who cannot see it reads the other cells."""
+    here = tuple(nodes)
+    wide = _node_width(len(here))
+    width = wide * len(here) + 1
+    promised = promised_nodes(container)
+    wrong = container.verdict is not None and container.verdict.name in MISALIGNED
+    cpus = tuple(container.allowed_cpu_nodes or ())
+    strays = tuple(node for node in cpus if wrong and promised and node not in promised)
+    return element(
+        "svg",
+        _grid(len(here), wide),
+        _set("promised", promised, here, _PROMISED),
+        _set("cpus", tuple(node for node in cpus if node not in strays), here, _CPUS),
+        _set("stray", strays, here, _CPUS),
+        *_bytes(container, here, wide),
+        viewBox=f"0 0 {width} {HEIGHT}",
+        width=width,
+        height=HEIGHT,
+        aria_hidden="true",
+    )
+
+
+def promised_nodes(container: ContainerReport) -> tuple[int, ...]:
+    """Of its memory; empty = none were promised, or that is not known."""
+    intended = container.intended
+    return () if intended is None or intended.memory_nodes is None else tuple(intended.memory_nodes)
+
+
+def right_nodes(container: ContainerReport) -> Container[int] | None:
+    """Nodes where its bytes should be: the promised ones; without a promise, those of its CPUs. None = not known."""
+    cpus = container.allowed_cpu_nodes
+    return promised_nodes(container) or (None if cpus is None else tuple(cpus))
+
+
+@lru_cache(8)
+def _grid(nodes: int, wide: int) -> Markup | str:
+    """The same for each container of a page."""
+    return _path("grid", (f"M{number * wide} 0V{HEIGHT}" for number in range(nodes + 1)))
+
+
+def _node_width(nodes: int) -> int:
+    return max(_NARROWEST, min(_WIDEST, _WHOLE // max(nodes, 1)))
+
+
+@lru_cache(1024)
+def _set(name: str, nodes: tuple[int, ...], of: tuple[int, ...], lane: tuple[int, int]) -> Markup | str:
+    """Nodes that a lane fills, of those of the page. Many containers have the same."""
+    wide, (top, high) = _node_width(len(of)), lane
+    places = (of.index(node) * wide for node in nodes if node in of)
+    return _path(name, (f"M{place + 2} {top}h{wide - 4}v{high}h{4 - wide}z" for place in places))
+
+
+def _bytes(container: ContainerReport, nodes: tuple[int, ...], wide: int) -> Iterable[Markup | str]:
+    """Of each node its share of the container's judged bytes; at least one pixel where there are any."""
+    whole = container.judged_bytes
+    if not container.resident or not whole:
+        return ()
+    right = right_nodes(container)
+    top, high = _BYTES
+    drawn = {"resident": "", "stray": ""}
+    for row in container.resident:
+        if row.judged and row.numa_node in nodes:
+            part = max(1, round((wide - 4) * row.judged / whole))
+            kind = "resident" if right is None or row.numa_node in right else "stray"
+            drawn[kind] += f"M{nodes.index(row.numa_node) * wide + 2} {top}h{part}v{high}h-{part}z"
+    return [_path(kind, (path,)) for kind, path in drawn.items()]
+
+
+def _path(name: str, parts: Iterable[str]) -> Markup | str:
+    drawn = "".join(parts)
+    return element("path", d=drawn, class_=name) if drawn else ""

@@ -1,0 +1,117 @@
+"""The page's part about the machine: the map with its arcs, the nodes' memory and the distances between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from numaudit.containermanager.pod.spec import MEMORY
+from numaudit.report.columns import placed
+from numaudit.report.node_columns import NODE_COLUMNS, node_rows
+from numaudit.report.sums.occupants import Occupants, occupants
+from numaudit.report.values import Report
+from numaudit.report.words import size
+from numaudit.views.page.addresses import row_address
+from numaudit.views.page.drawings.arcs import arc_list, arcs_drawing, arcs_of
+from numaudit.views.page.drawings.cpu_owners import CpuOwners
+from numaudit.views.page.drawings.heat import heat_map
+from numaudit.views.page.drawings.node_map import MappedNode, node_map, places
+from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.page.part import PageSection
+from numaudit.views.page.tables import table
+
+_MAP = "Outer bar: the plan. Inner bar: what is used. Below it the node's CPUs."
+_RESIDUAL = "Residual = the node's own count - containers - unattributed, each read on its own."
+
+
+def nodes_part(report: Report) -> PageSection:
+    """The map, then the same and more in tables."""
+    content = (
+        _map(report),
+        element("div", _memory(report), heat_map(report.nodes), class_="beside"),
+        element("p", _RESIDUAL, class_="facts"),
+        _holders(report),
+    )
+    return PageSection("nodes", "Nodes", content)
+
+
+def _map(report: Report) -> Markup:
+    nodes = _mapped(report)
+    height, anchors = places(nodes)
+    arcs, more = arcs_of(report.containers, anchors)
+    links = {number: row_address(arc.container) for number, arc in enumerate(arcs)}
+    drawn = [node_map(nodes)]
+    if arcs:
+        drawn.append(arcs_drawing(arcs, height, anchors))
+    if arcs or more:
+        drawn.append(element("div", element("h3", "From CPUs to memory"), arc_list(arcs, more, links)))
+    legend = element("figcaption", _MAP, element("ul", _legend(nodes), class_="legend"))
+    return element("figure", element("div", drawn, class_="map"), legend)
+
+
+def _mapped(report: Report) -> list[MappedNode]:
+    manager = report.memory_manager
+    reserved = {one.numa_node: one.system_reserved for one in (manager.tables if manager else ()) if one.type == MEMORY}
+    held: dict[int, int] = {}
+    for one in report.containers:
+        for row in one.resident or ():
+            held[row.numa_node] = held.get(row.numa_node, 0) + row.judged
+    cpus = CpuOwners.of(report)
+    return [
+        MappedNode(
+            row.node,
+            reserved.get(row.node.numa_node),
+            row.promised_bytes,
+            held.get(row.node.numa_node, 0),
+            row.wrong_bytes,
+            tuple(cpus.runs(row.node.cpus)),
+        )
+        for row in node_rows(report)
+    ]
+
+
+def _legend(nodes: list[MappedNode]) -> Iterator[Markup]:
+    """Return the colours that the map has."""
+    has_map = any(one.promised_bytes is not None for one in nodes)
+    kinds = {run.kind for one in nodes for run in one.cpus}
+    memory = (
+        ("system", "reserved for the system", has_map),
+        ("plan", "promised", has_map),
+        ("resident", "containers", True),
+        ("other", "other use", True),
+        ("stray", "outside its promise" if has_map else "on nodes without its CPUs", any(n.wrong_bytes for n in nodes)),
+        ("track", "free", True),
+    )
+    yield element("li", element("strong", "Memory"))
+    yield from (_swatch(kind, words) for kind, words, shown in memory if shown)
+    cpus = (("reserved", "reserved"), ("exclusive", "exclusive"), ("shared", "shared"))
+    if kinds & {"reserved", "exclusive", "shared"}:
+        yield element("li", element("strong", "CPUs"))
+        yield from (_swatch(f"cpu {kind}", words) for kind, words in cpus if kind in kinds)
+
+
+def _swatch(kind: str, words: str) -> Markup:
+    rect = element("rect", x=0.5, y=0.5, width=21, height=11, class_=kind)
+    return element("li", element("svg", rect, width=22, height=12, aria_hidden="true"), f" {words}")
+
+
+def _memory(report: Report) -> Markup:
+    columns = placed(NODE_COLUMNS, "page", report)
+    titles = [column.heading(place) for column, place in columns]
+    return table(
+        "Memory of each node", titles, ([column.text(row) for column, _ in columns] for row in node_rows(report))
+    )
+
+
+def _holders(report: Report) -> Markup:
+    """Return the containers with most judged memory on each node, folded away."""
+    items = (
+        element("li", element("strong", f"Node {node.numa_node}"), f": {_names(occupants(report, node.numa_node))}")
+        for node in report.nodes
+    )
+    return element("details", element("summary", "The largest containers of each node"), element("ul", items))
+
+
+def _names(held: Occupants) -> str:
+    named = [f"{'! ' if one.mark else ''}{short(one.name)} {size(one.bytes)}" for one in held.largest]
+    more = [f"and {held.others} more {size(held.bytes_of_others)}"] if held.others else []
+    return ", ".join([*named, *more]) or "no container of this report"
