@@ -13,6 +13,7 @@ from numaudit.report.names import display_name
 from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId
+from numaudit.topology.sizes import plural
 
 _SHORTEST_ID = 4
 """Digits of a container id."""
@@ -82,7 +83,7 @@ def first(report: Report, most: int, counts: Callable[[ContainerReport], bool] |
 
 def shown_of(shown: int, of: int) -> str:
     """Return the text that says how many rows are shown: `3 of 5 rows shown`."""
-    return f"{shown} of {of} row{'' if of == 1 else 's'} shown"
+    return f"{shown} of {plural(of, 'row')} shown"
 
 
 def _summarized(report: Report) -> Report:

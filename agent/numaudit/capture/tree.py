@@ -25,6 +25,7 @@ from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources import recording
 from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings
+from numaudit.topology.sizes import plural
 
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
@@ -194,7 +195,7 @@ def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
                 for file in sorted(folder.glob(pattern)):
                     _copy(host, file, tree, summary)
     if too_deep:
-        summary.unread.append(Unread(f"{too_deep} cgroups", f"they are in more than {_DEEPEST_FOLDER} folders"))
+        summary.unread.append(Unread(plural(too_deep, "cgroup"), f"in more than {_DEEPEST_FOLDER} folders"))
     lines = []
     for group in CgroupTree(hierarchies.memory, inodes).groups():
         folder = Path(f"{hierarchies.memory}{group.path}")

@@ -32,6 +32,7 @@ from numaudit.probes.probe import ProbeKind
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check, CollectorOutcome
+from numaudit.topology.sizes import plural
 from numaudit.topology.tiers import TierSettings, in_words
 
 _Basic = Callable[[str, Host], Check]
@@ -238,7 +239,7 @@ def _calibration(name: str, host: Host) -> Check:
         return Check(name, "ok", f"none: {error}")
     except Unavailable as error:
         return Check(name, "reduced", str(error))
-    return Check(name, "ok", f"{len(found.latencies())} pairs of nodes were measured")
+    return Check(name, "ok", f"latency between {plural(len(found.latencies()), 'pair')} of nodes is known")
 
 
 _CHECKS: dict[str, _Basic] = {

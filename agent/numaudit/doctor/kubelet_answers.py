@@ -8,6 +8,7 @@ from numaudit.doctor.failed import failed
 from numaudit.kubelet.sources.client import NoToken, NotPermitted
 from numaudit.kubelet.sources.readings import KubeletReadings, Question
 from numaudit.snapshot import Check
+from numaudit.topology.sizes import plural
 
 PODRESOURCES = "podresources"
 _RIGHTS = (
@@ -35,7 +36,7 @@ def answer_checks(readings: KubeletReadings) -> Iterator[Check]:
 def _pods(readings: KubeletReadings) -> str:
     pods = readings.pods or {}
     refused = sum(one.rejection is not None for one in pods.values())
-    said = f"{len(pods)} pods, {refused} of them refused"
+    said = f"{plural(len(pods), 'pod')}, {refused} of them refused"
     return f"{said}; {readings.strange_pods} are not understood" if readings.strange_pods else said
 
 
@@ -47,11 +48,12 @@ def _configz(readings: KubeletReadings) -> str:
 def _metrics(readings: KubeletReadings) -> str:
     found = readings.metrics
     assert found is not None
-    return f"kubelet {found.version or 'of an unknown version'}, {len(found.counters)} counters of admissions"
+    counters = plural(len(found.counters), "counter")
+    return f"kubelet {found.version or 'of an unknown version'}, {counters} of admissions"
 
 
 def _podresources(readings: KubeletReadings) -> str:
-    return f"{readings.resources_version}, {len(readings.resources or ())} pods"
+    return f"{readings.resources_version}, {plural(len(readings.resources or ()), 'pod')}"
 
 
 _CHECKS: dict[str, tuple[Question, Callable[[KubeletReadings], str]]] = {

@@ -74,7 +74,7 @@ def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresh
 
 def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> Conclusion:
     if spill.is_certain(now, thresholds):
-        said = f"{in_units(spill.outside)} of its judged bytes are outside the promised nodes {intended}"
+        said = f"{in_units(spill.outside)} of its judged bytes are outside the promised {intended.in_words}"
         if spill.unmapped <= thresholds.spilled_bytes:
             return Conclusion("spilled", said)
         are_all = spill.outside - spill.unmapped <= thresholds.spilled_bytes
@@ -93,13 +93,7 @@ def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, th
 def _drift(allowed: NodeSet, promised: NodeSet) -> str:
     """it may use nodes 0,2, but was promised node 2 only"""
     only = " only" if promised <= allowed else ""
-    return f"it may use {_nodes(allowed)}, but was promised {_nodes(promised)}{only}"
-
-
-def _nodes(nodes: NodeSet) -> str:
-    if not nodes:
-        return "no node"
-    return f"node {nodes}" if len(nodes) == 1 else f"nodes {nodes}"
+    return f"it may use {allowed.in_words}, but was promised {promised.in_words}{only}"
 
 
 def _why_not_known(snapshot: Snapshot) -> str:
@@ -137,7 +131,7 @@ def _placed(
     if len(intended) > 1:
         part = "" if said is None else f": {said}"
         return Conclusion(
-            "split", f"the promise spans nodes {intended}, so part of the accesses is remote by design{part}"
+            "split", f"the promise spans {intended.in_words}, so part of the accesses is remote by design{part}"
         )
     return Conclusion("aligned", said or "access not measured")
 

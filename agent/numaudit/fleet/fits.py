@@ -20,13 +20,13 @@ from numaudit.fleet.agents import Agents, FleetAgent, Key
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.cpu_map import is_settled, wants_cpus
 from numaudit.fleet.memory_map import NodeThere, NotTold, capacity_there, is_static, node_there, policy_info
-from numaudit.fleet.sentences import plural
 from numaudit.memorymanager.api import Admission, Pod, admit, qos
 from numaudit.scenario.admitting_changes import find_admitting_changes
 from numaudit.scenario.explanation import sentence_of
 from numaudit.scenario.manifests import unknown_devices
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import ZERO
+from numaudit.topology.sizes import plural
 
 MAX_AGE = 600.0
 """Seconds: the default of the agents' kubelet.max_age."""

@@ -14,8 +14,9 @@ from numaudit.fleet.fits import Found, Question, Refused, no_fit, refusal, try_n
 from numaudit.fleet.memory_map import NotTold, prefers_closest
 from numaudit.fleet.report import FleetAnswers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
-from numaudit.fleet.sentences import notices_of, plural, reporting_sentence
+from numaudit.fleet.sentences import notices_of, reporting_sentence
 from numaudit.memorymanager.api import KubeletHangs, Pod
+from numaudit.topology.sizes import plural
 from numaudit.value import Timestamp
 
 _MOST_REASONS = 3

@@ -8,7 +8,7 @@ from numaudit.api.fleet_document import FleetAgents, FleetNode, FleetReport, Fle
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.fleet.agents import Agents
 from numaudit.fleet.answers import Sample
-from numaudit.topology.sizes import in_units
+from numaudit.topology.sizes import in_units, plural
 
 _MOST_NAMES = 5
 SEVERITY: Mapping[str, int] = {name: rank for rank, name in enumerate(REMEDIES)}
@@ -116,7 +116,3 @@ def problem(sample: Sample) -> str:
             return f"{sample.label('collector')} was last read {minutes} ago, so promises and room may be old"
         case _:
             return f"{plural(round(sample.value), 'container')} left out by metrics.max_series"
-
-
-def plural(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -79,11 +79,11 @@ def _check(group: OwnCgroup, nodes: NodeSet, cpus: CpuSet | None) -> None:
     given = NodeSet.parse(read_text(group.path / "cpuset.mems.effective"))
     if given != nodes:
         raise Unavailable(
-            f"{group.path} may use nodes {given or 'none'}, not {nodes}: the cgroups above it allow no others"
+            f"{group.path} may use {given.in_words}, not {nodes.in_words}: the cgroups above it allow no others"
         )
     if cpus is not None:
         own = CpuSet.parse(read_text(group.path / "cpuset.cpus.effective"))
         if own != cpus:
             raise Unavailable(
-                f"{group.path} may use CPUs {own or 'none'}, not {cpus}: the cgroups above it allow no others"
+                f"{group.path} may use {own.in_words}, not {cpus.in_words}: the cgroups above it allow no others"
             )

@@ -76,7 +76,7 @@ def in_words(state: NodeState, uid: str) -> str:
     parts = [f"{words.amount(size)} of {type_} on {words.nodes(nodes)}" for (type_, nodes), size in amounts.items()]
     own = {} if state.cpu is None else state.cpu.entries.get(uid, {})
     cpus = CpuSet.from_ids(one for of_container in own.values() for one in of_container)
-    parts += [f"CPUs {cpus}"] if cpus else []
+    parts += [cpus.in_words] if cpus else []
     parts += [
         f"{resource} {words.listed(sorted(ids))}"
         for resources in state.devices.entries.get(uid, {}).values()

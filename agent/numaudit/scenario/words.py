@@ -45,7 +45,7 @@ def listed(names: Iterable[object]) -> str:
 
 def nodes(mask: NodeSet) -> str:
     """node 2; nodes 0-1"""
-    return f"node {mask}" if len(mask) == 1 else f"nodes {mask}"
+    return mask.in_words
 
 
 def request(sizes: Mapping[str, int]) -> str:

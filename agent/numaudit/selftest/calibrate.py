@@ -109,7 +109,7 @@ def _pair(plan: _Plan, cpu_node: int, node: int) -> PairSpeed:
     mine = CpuSet.from_ids(os.sched_getaffinity(0))
     cpus = plan.machine.by_id[cpu_node].cpus & mine
     if not cpus:
-        return PairSpeed(cpu_node, node, reason=f"this process may run on CPUs {mine} only")
+        return PairSpeed(cpu_node, node, reason=f"this process may run on {mine.in_words} only")
     try:
         with running(plan.program, cpus, node, plan.size) as work:
             return _measured(work, cpu_node, node, plan.most_rounds)

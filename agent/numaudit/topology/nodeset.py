@@ -90,6 +90,13 @@ class IdSet:
         """The kernel's list format, `0-1,3`; the empty set is the empty string."""
         return _list_format(self)
 
+    @property
+    def in_words(self) -> str:
+        """As a sentence names them: `node 2`, `nodes 0-1,3`, `no node`."""
+        if not self:
+            return f"no {self.what}"
+        return f"{self.what}{'' if len(self) == 1 else 's'} {self}"
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self)!r})"
 

@@ -1,8 +1,13 @@
-"""Bytes in words for people."""
+"""Bytes and counts in words for people."""
 
 from __future__ import annotations
 
 _UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+
+
+def plural(number: float, what: str) -> str:
+    """1 pod, 3 pods."""
+    return f"{number:g} {what}{'' if number == 1 else 's'}"
 
 
 def in_units(value: int) -> str:

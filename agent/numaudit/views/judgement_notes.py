@@ -15,7 +15,7 @@ from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
-from numaudit.topology.sizes import at_most
+from numaudit.topology.sizes import at_most, plural
 from numaudit.views.terminal.terminal import print_note
 
 _SEVERITIES = get_args(Severity)
@@ -65,9 +65,10 @@ def _admissible(report: Report) -> str:
     if manager is None or not manager.admissible:
         return ""
     largest = max(manager.admissible, key=lambda one: one.bytes)
-    nodes = "1 node" if largest.nodes == 1 else f"{largest.nodes} nodes"
     cpus = f" ({manager.cpus_in_words})" if manager.cpus_in_words else ""
-    return f"At most {at_most(largest.bytes)} of memory would be admitted now, on {nodes}{cpus}."
+    return (
+        f"At most {at_most(largest.bytes)} of memory would be admitted now, on {plural(largest.nodes, 'node')}{cpus}."
+    )
 
 
 def some_of(names: Sequence[str]) -> str:

@@ -106,8 +106,7 @@ def in_files(unmapped: int, anon: int = 0, who: Container | None = None, intent:
 def test_files_that_no_process_maps_are_told_from_memory_that_can_be_moved() -> None:
     found = in_files(32, anon=10)
     assert found.reason == (
-        "45Mi of its judged bytes are outside the promised nodes 0, 32Mi of them in files in memory that no process "
-        "maps"
+        "45Mi of its judged bytes are outside the promised node 0, 32Mi of them in files in memory that no process maps"
     )
     assert "`migratepages PID all NODES`" in (found.remedy or "")
     assert "cp FILE NEW && mv NEW FILE" in (found.remedy or "")
@@ -284,7 +283,7 @@ def test_a_container_on_the_shared_cpus_is_told_to_ask_for_its_own() -> None:
 
 def test_cpus_that_were_promised_on_another_node_are_a_matter_of_the_topology_manager() -> None:
     found = verdict(snapshot(pinned("6"), cpus="6", cpu_seconds={1: 1.0}))
-    assert found.reason.endswith(": its promised CPUs 6 are there")
+    assert found.reason.endswith(": its promised CPU 6 is there")
     assert "restricted" in (found.remedy or "")
 
 

@@ -63,7 +63,7 @@ def test_three_commands_get_the_nodes_of_the_walk_through_and_the_next_is_refuse
     assert not refused.admitted
     text = why_refused(refused)
     assert "asked for memory 6Gi" in text
-    assert "nodes 0-1: not-free" in text and "nodes 2: not-free" in text and "breaks-a-group" in text
+    assert "nodes 0-1: not-free" in text and "node 2: not-free" in text and "breaks-a-group" in text
 
 
 def test_a_command_without_cpus_of_its_own_shares_them() -> None:

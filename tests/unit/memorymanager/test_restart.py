@@ -293,10 +293,10 @@ def cpus(default: str, held: dict[str, str], **more: CpuSet) -> CpuCheckpoint:
         (cpus("", {"app": "1"}), ["cpu-state-refused"], "default cpuset cannot be empty"),
         (cpus("0-7", {"app": "1"}), ["cpu-state-refused"], 'cpuset: "1" overlaps with default cpuset "0-7"'),
         (cpus("0,2-9", {"app": "1"}), ["cpu-state-refused"], 'CPUs "0-7" doesn\'t match with CPUs in state "0-9"'),
-        (cpus("2-7", {"app": "1"}), ["cpus-not-in-state"], "CPUs 0 are online but in no set of the file"),
+        (cpus("2-7", {"app": "1"}), ["cpus-not-in-state"], "CPU 0 is online but in no set of the file"),
         (cpus("0,3-7", {"app": "1"}, uid=CpuSet.of(1, 2)), ["pod-level-charged-again"], ""),
         (cpus("0,3-7", {}, uid=CpuSet.of(1, 2)), INCOMPLETE, "none of its containers has any"),
-        (cpus("0,3-7", {"app": "1-2"}, uid=CpuSet.of(1)), INCOMPLETE, "has CPUs 2 outside the pod's own"),
+        (cpus("0,3-7", {"app": "1-2"}, uid=CpuSet.of(1)), INCOMPLETE, "has CPU 2 outside the pod's own"),
     ],
 )
 def test_the_cpu_state_is_judged_with_the_kubelets_words(file: CpuCheckpoint, expected: list[str], says: str) -> None:

@@ -96,3 +96,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ParseError:
         return
     assert NodeSet.parse(str(nodes)) == nodes
+
+
+def test_a_sentence_names_one_node_several_or_none() -> None:
+    assert [one.in_words for one in (NodeSet.of(2), NodeSet.of(0, 1, 3), NodeSet())] == [
+        "node 2",
+        "nodes 0-1,3",
+        "no node",
+    ]
+    assert [one.in_words for one in (CpuSet.of(2), CpuSet.of(0, 1), CpuSet())] == ["CPU 2", "CPUs 0-1", "no CPU"]

@@ -58,11 +58,11 @@ def _pod_level_findings(state: CPUState, has_pods: bool) -> Iterator[StateFindin
     for uid, cpus in state.pod_entries.items():
         containers = state.entries.get(uid, {})
         if not containers:
-            message = f"pod {uid} holds CPUs {cpus}, but none of its containers has any"
+            message = f"pod {uid} holds {cpus.in_words}, but none of its containers has any"
             yield StateFinding.of("pod-level-incomplete", message, f"podEntries.{uid}")
         for name, own in containers.items():
             if not own <= cpus:
-                message = f"container {name} of pod {uid} has CPUs {own - cpus} outside the pod's own"
+                message = f"container {name} of pod {uid} has {(own - cpus).in_words} outside the pod's own"
                 yield StateFinding.of("pod-level-incomplete", message, f"entries.{uid}.{name}")
 
 
@@ -82,9 +82,9 @@ def _start_findings(state: CPUState, machine: Machine | None, version: Kubernete
     refused = tuple(_refusal(policy, state))
     yield from refused
     if strict and not refused:
-        yield StateFinding.of(
-            "cpus-not-in-state", f"CPUs {in_no_set} are online but in no set of the file", "defaultCpuSet"
-        )
+        are = "is" if len(in_no_set) == 1 else "are"
+        message = f"{in_no_set.in_words} {are} online but in no set of the file"
+        yield StateFinding.of("cpus-not-in-state", message, "defaultCpuSet")
 
 
 def _refusal(policy: CPUPolicy, state: CPUState) -> Iterator[StateFinding]:

@@ -22,7 +22,7 @@ from numaudit.gojson.json import UINT64
 from numaudit.gojson.spew import Verification
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import exact
+from numaudit.topology.sizes import exact, plural
 
 _BEFORE_GROUP_SUMS: KubernetesVersion = (GROUP_SUMS_SINCE[0], GROUP_SUMS_SINCE[1] - 1)
 _MOST_OVERLAPS = 1000
@@ -55,7 +55,7 @@ def memory_findings(
         return
     if not state.machine:
         if state.entries:
-            message = f"{len(state.entries)} pods have promises, but machineState is empty"
+            message = f"{plural(len(state.entries), 'pod')} with promises, but machineState is empty"
             yield StateFinding.of("machine-state-missing", message, "machineState")
         return
     found = [*_table_findings(state.machine), *islice(_group_findings(state.machine), _MOST_OVERLAPS)]

@@ -13,6 +13,7 @@ import click
 
 from numaudit.cli.options import FilePath, host
 from numaudit.errors import InputError, printable
+from numaudit.topology.sizes import plural
 
 if TYPE_CHECKING:
     from numaudit.capture.tree import CaptureSummary, Unread
@@ -43,7 +44,7 @@ def command(target: Path) -> None:
 
     with as_interrupts():
         summary, where = _capture(target)
-    click.echo(f"{summary.files} files, {summary.bytes >> 10} KiB in {printable(where)}", err=True)
+    click.echo(f"{plural(summary.files, 'file')}, {summary.bytes >> 10} KiB in {printable(where)}", err=True)
     lines = _by_name(summary.unread)
     if lines:
         click.echo(f"{len(summary.unread)} could not be read ({NOT_READ} in the capture lists all):", err=True)

@@ -56,8 +56,7 @@ class JudgedCandidate:
         nodes = NodeSet.from_ids(self.conflicts)
         if self.verdict is BrokenRule.IN_A_GROUP:
             return f"node {self.mask} has the memory, but it is in a group with other nodes"
-        others = f"node {nodes}" if len(nodes) == 1 else f"nodes {nodes}"
-        return f"nodes {self.mask} have the memory, but containers use {others} alone or in another group"
+        return f"nodes {self.mask} have the memory, but containers use {nodes.in_words} alone or in another group"
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,14 +96,14 @@ def _migrations(came: Arrival, thresholds: Thresholds) -> Iterator[Cause]:
 
 def _said_of_nodes(allowed: Allowed) -> str:
     """Text about the group's own cpuset.mems, where it was read."""
-    nodes = str(allowed.nodes) or "none"
+    nodes = allowed.nodes or NodeSet()
     if allowed.own_nodes is None:
-        return f"it may use nodes {nodes}"
+        return f"it may use {nodes.in_words}"
     if not allowed.own_nodes:
-        return f"cpuset.mems is empty, so it inherits nodes {nodes}"
+        return f"cpuset.mems is empty, so it inherits {nodes.in_words}"
     if allowed.own_nodes == allowed.nodes:
         return f"cpuset.mems is {nodes}"
-    return f"cpuset.mems is {allowed.own_nodes}, of which the cgroups above it leave {nodes}"
+    return f"cpuset.mems is {allowed.own_nodes}, of which the cgroups above it leave {nodes or 'none'}"
 
 
 def _unexplained(

@@ -43,12 +43,12 @@ def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause
     if promised is None:
         return None
     if not promised:
-        return CpuCause(f"it has no CPUs of its own and shares CPUs {allowed}", None)
+        return CpuCause(f"it has no CPUs of its own and shares {allowed.in_words}", None)
     words = _WORDS[intent.promised_by]
     if allowed <= promised:
         apart = remedies.remedy_for_split_resources(intent) or _CHOOSE_TOGETHER.format(**words)
-        return CpuCause(f"its promised CPUs {promised} are there", apart)
-    reason = f"it may use {_named(allowed)}, but was promised {_named(promised)}"
+        return CpuCause(f"its promised {_cpus(promised, 'is', 'are')} there", apart)
+    reason = f"it may use {allowed.in_words}, but was promised {promised.in_words}"
     owners = list(_owners(own, allowed - promised, intent))
     if len(owners) > _MOST_OWNERS:
         owners[_MOST_OWNERS:] = [f"{len(owners) - _MOST_OWNERS} more"]
@@ -66,9 +66,5 @@ def _owners(own: ContainerIntent, cpus: CpuSet, intent: Intent) -> Iterator[str]
         yield f"{_cpus(shared, 'is', 'are')} shared"
 
 
-def _named(cpus: CpuSet) -> str:
-    return f"CPU {cpus}" if len(cpus) == 1 else f"CPUs {cpus}" if cpus else "no CPU"
-
-
 def _cpus(cpus: CpuSet, one: str, several: str) -> str:
-    return f"CPU {cpus} {one}" if len(cpus) == 1 else f"CPUs {cpus} {several}"
+    return f"{cpus.in_words} {one if len(cpus) == 1 else several}"

@@ -15,6 +15,7 @@ from numaudit.containermanager.pod.names import with_names
 from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.intent import Intent
+from numaudit.topology.sizes import plural
 
 _REJECTIONS = "kubelet_admission_rejections_total"
 
@@ -70,9 +71,8 @@ def _refusals_missed(evidence: TickEvidence) -> Iterator[RuleResult]:
         )
         logged = intent.denials.get(reason, 0)
         if counted > logged:
-            text = (
-                f"the kubelet counted {counted:.0f} pods refused with {reason} since its start, its log shows {logged}"
-            )
+            pods = plural(round(counted), "pod")
+            text = f"the kubelet counted {pods} refused with {reason} since its start, its log shows {logged}"
             yield RuleResult(text)
 
 

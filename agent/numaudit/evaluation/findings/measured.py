@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
+from numaudit.topology.sizes import plural
 
 
 def _cannot_heal(evidence: TickEvidence) -> Iterator[RuleResult]:
@@ -15,7 +16,9 @@ def _cannot_heal(evidence: TickEvidence) -> Iterator[RuleResult]:
         if history is None or history.moves is None or not history.moves.is_past:
             continue
         failed, moved = (round(history.moves.amounts.amounts.get(kind, 0)) for kind in ("failed", "moved"))
-        text = f"NUMA balancing could not bring {failed} pages to the node where they are used; it moved {moved}"
+        text = (
+            f"NUMA balancing could not bring {plural(failed, 'page')} to the node where they are used; it moved {moved}"
+        )
         allowed = snapshot.allowed.get(one.id)
         nodes = None if allowed is None else allowed.nodes
         yield RuleResult(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)

@@ -44,7 +44,9 @@ def _cpu_memory_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
             continue
         cpu_nodes = evidence.snapshot.machine.nodes_of_cpus(cpus)
         if not cpu_nodes <= memory:
-            text = f"its exclusive CPUs {cpus} are on node {cpu_nodes}, but its promised memory is on node {memory}"
+            are = "is" if len(cpus) == 1 else "are"
+            where = f"{are} on {cpu_nodes.in_words}, but its promised memory is on {memory.in_words}"
+            text = f"its exclusive {cpus.in_words} {where}"
             found = _of(one, text, cpu_nodes - memory)
             yield found._replace(remedy=_remedy(evidence.intent))
 
@@ -61,8 +63,8 @@ def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
             if memory and devices.nodes and devices.nodes.isdisjoint(memory):
                 ids = ", ".join(devices.ids[:3])
                 text = (
-                    f"{devices.resource} ({ids}) is on node {devices.nodes}, but the promised "
-                    f"memory is on node {memory}"
+                    f"{devices.resource} ({ids}) is on {devices.nodes.in_words}, but the promised "
+                    f"memory is on {memory.in_words}"
                 )
                 apart = remedies.remedy_for_split_resources(evidence.intent)
                 yield _of(one, text, devices.nodes)._replace(remedy=apart)

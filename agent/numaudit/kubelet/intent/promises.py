@@ -102,7 +102,7 @@ def conflict(
         ours, theirs = (_in_words(blocks) for blocks in (memory, resources.memory))
         return f"{_path(who)}: memory is {ours} by the checkpoint, {theirs} by PodResources"
     if not memory and not resources.memory and _is_logged(checkpoints, others):
-        return f"{_path(who)}: memory is nothing by the checkpoint, on nodes {others.logged} by the kubelet's log"
+        return f"{_path(who)}: memory is nothing by the checkpoint, on {others.logged.in_words} by the kubelet's log"
     cpus, given = _held(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet()), resources.cpus
     if cpus is not None and given is not None and cpus != given and cpus != _exclusive(given, checkpoints):
         return f"{_path(who)}: CPUs are {cpus or 'none'} by the checkpoint, {given or 'none'} by PodResources"
@@ -175,4 +175,4 @@ def _devices(checkpoint: DeviceCheckpoint) -> dict[ContainerKey, tuple[PromisedD
 
 
 def _in_words(blocks: tuple[Block, ...]) -> str:
-    return " + ".join(f"{exact(one.size)} of {one.type} on nodes {one.nodes}" for one in blocks) or "nothing"
+    return " + ".join(f"{exact(one.size)} of {one.type} on {one.nodes.in_words}" for one in blocks) or "nothing"

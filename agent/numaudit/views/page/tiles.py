@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from numaudit.report.kubelet import RestartReport
 from numaudit.report.values import Report
 from numaudit.report.words import UNKNOWN
+from numaudit.topology.sizes import plural
 from numaudit.views.page.markup import Markup, element
 
 _STARTS = {"yes": "starts", "no": "does not start", "at risk": "at risk", "once": "starts once", "unknown": UNKNOWN}
@@ -34,7 +35,7 @@ def _tiles(report: Report) -> Iterator[Markup]:
 
 def _restart(restart: RestartReport) -> Markup:
     refused = restart.refused_pods
-    what = f"after a restart; it refuses {refused} pod{'' if refused == 1 else 's'}" if refused else "after a restart"
+    what = f"after a restart; it refuses {plural(refused, 'pod')}" if refused else "after a restart"
     tone = "unknown" if refused else _TONES.get(restart.starts, "unknown")
     return _tile("state", _STARTS[restart.starts], what, tone)
 

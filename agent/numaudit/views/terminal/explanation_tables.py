@@ -12,6 +12,7 @@ from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import printable
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import plural
 from numaudit.views.terminal.simulation_tables import change_lines, place_line
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
@@ -76,7 +77,7 @@ def _limits(found: Explanation) -> Iterator[str]:
     """Reasons for which the answer may be another."""
     doubt = found.doubt
     if doubt is not None:
-        pods = "1 pod" if len(doubt.pods) == 1 else f"{len(doubt.pods)} pods"
+        pods = plural(len(doubt.pods), "pod")
         same = "" if doubt.decides else " The answer is the same without."
         yield f"{pods} in the checkpoints may be gone, and the kubelet forgets those: {doubt.reason}.{same}"
     if found.not_added_up and found.admitted:
@@ -111,13 +112,13 @@ def _answer(room: MakeRoom) -> str:
             return f"Making room: no set of pods with known names would be enough ({tried})."
         if room.is_exact:
             return f"Making room: deleting pods would not let it in, whichever they are ({tried})."
+        most = plural(room.ruled_out, "pod")
         return (
-            f"Making room: no set of up to {room.ruled_out} pods would be enough, nor all pods; larger sets were not "
-            f"tried ({tried})."
+            f"Making room: no set of up to {most} would be enough, nor all pods; larger sets were not tried ({tried})."
         )
     if not room.leavers:
         return "Making room: no pod has to be deleted."
-    count = f"{len(room.leavers)} pod{'' if len(room.leavers) == 1 else 's'}"
+    count = plural(len(room.leavers), "pod")
     if room.is_exact:
         return f"Making room: deleting {count} would let it in, and no smaller set would ({tried})."
     return (
@@ -196,7 +197,7 @@ def _print_steps(merge: Merge, out: Console) -> None:
     else:
         print_note("All prefer different nodes.", out)
         if merge.reachable:
-            goal = f" Nearest to {merge.goal} nodes: {_sets(merge.finalists)}." if merge.goal else ""
+            goal = f" Nearest to {plural(merge.goal, 'node')}: {_sets(merge.finalists)}." if merge.goal else ""
             print_note(f"Combinations of hints leave {_sets(merge.reachable)}.{goal}", out)
     nodes = "any" if merge.hint.affinity is None else str(merge.hint.affinity)
     verdict = "admits" if merge.admitted else "refuses"

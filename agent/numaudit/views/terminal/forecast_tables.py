@@ -12,6 +12,7 @@ from numaudit.checkpoints.start.findings import MEANINGS
 from numaudit.errors import printable
 from numaudit.memorymanager.forecast import Forecast, PodForecast
 from numaudit.topology.nodeset import IdSet
+from numaudit.topology.sizes import plural
 from numaudit.views.terminal.terminal import new_table, print_table
 
 _STYLE = {"refused": "red", "elsewhere": "yellow", "unknown": "yellow", "kept": "green"}
@@ -66,8 +67,12 @@ def _becomes_of_pods(found: Forecast) -> str:
     """The end of a sentence."""
     counts = Counter(one.fate for one in found.pods)
     if counts["kept"] == len(found.pods):
-        return f" changes nothing for its {len(found.pods)} Guaranteed pods"
-    ends = [f"{counts['refused']} pods refused", f"{counts['elsewhere']} placed elsewhere", f"{counts['kept']} kept"]
+        return f" changes nothing for its {plural(len(found.pods), 'Guaranteed pod')}"
+    ends = [
+        f"{plural(counts['refused'], 'pod')} refused",
+        f"{counts['elsewhere']} placed elsewhere",
+        f"{counts['kept']} kept",
+    ]
     if counts["unknown"]:
         ends.append(f"{counts['unknown']} whose present nodes are not known")
     return f": {', '.join(ends)}"

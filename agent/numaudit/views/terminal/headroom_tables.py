@@ -11,7 +11,7 @@ from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.errors import printable
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
-from numaudit.topology.sizes import at_most
+from numaudit.topology.sizes import at_most, plural
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _ABSENT = "-"
@@ -52,7 +52,7 @@ def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = 
 def _admissible(manager: MemoryManagerReport) -> str:
     if manager.admissible is None:
         return "largest Guaranteed container: unknown, because the Topology Manager's policy is unknown"
-    parts = [f"{at_most(one.bytes)} on {_on(one.nodes)}" for one in manager.admissible if one.bytes]
+    parts = [f"{at_most(one.bytes)} on {plural(one.nodes, 'node')}" for one in manager.admissible if one.bytes]
     text = f"largest Guaranteed container that would be admitted now: {', '.join(parts) or 'none'}"
     if parts and manager.cpus_in_words:
         text += f" ({manager.cpus_in_words})"
@@ -85,7 +85,3 @@ def _warnings(manager: MemoryManagerReport) -> Iterator[str]:
                 f"{size(node.unpromised_in_reserved_bytes)} of the "
                 "promised memory: reserve more for the system, or limit pods that are not Guaranteed"
             )
-
-
-def _on(nodes: int) -> str:
-    return "1 node" if nodes == 1 else f"{nodes} nodes"

@@ -96,15 +96,15 @@ def _promised(one: ContainerReport) -> Iterator[str]:
         yield "no memory; it may use any node"
     else:
         amounts = ", ".join(f"{name} {size(amount)}" for name, amount in (intended.bytes or {}).items())
-        yield f"{amounts or 'memory'} on {_nodes(intended.memory_nodes)}"
+        yield f"{amounts or 'memory'} on {intended.memory_nodes.in_words}"
     if intended.cpus is None:
         yield "CPUs: unknown"
     elif not intended.cpus:
         yield "no CPUs of its own; it runs on the shared pool"
     else:
-        yield f"CPUs {intended.cpus} on {_nodes(intended.cpu_nodes or NodeSet())}"
+        yield f"{intended.cpus.in_words} on {(intended.cpu_nodes or NodeSet()).in_words}"
     if intended.device_nodes:
-        yield f"devices on {_nodes(intended.device_nodes)}"
+        yield f"devices on {intended.device_nodes.in_words}"
 
 
 def _why(account: AdmissionAccount) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _answers(providers: Iterable[ProviderAnswer]) -> str:
 def _allowed(one: ContainerReport) -> Iterator[str]:
     memory, cpus = one.allowed_memory_nodes, one.allowed_cpus
     yield "cpuset.mems " + (UNKNOWN if memory is None else str(memory) or "none")
-    on = "" if one.allowed_cpu_nodes is None else f", on {_nodes(one.allowed_cpu_nodes)}"
+    on = "" if one.allowed_cpu_nodes is None else f", on {one.allowed_cpu_nodes.in_words}"
     yield f"cpuset.cpus {UNKNOWN if cpus is None else str(cpus) or 'none'}{on}"
     if one.path is None:
         yield "It does not run now."
@@ -258,9 +258,3 @@ def _at(at: float | None) -> list[str]:
 
 def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _nodes(nodes: NodeSet) -> str:
-    if not nodes:
-        return "no node"
-    return f"node {nodes}" if len(nodes) == 1 else f"nodes {nodes}"

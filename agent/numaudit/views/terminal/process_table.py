@@ -55,7 +55,10 @@ def _now(one: ContainerReport, report: Report) -> Iterator[str]:
         for node in report.nodes
         if node.numa_node in _wanted(one)
     ]
-    allowed = UNKNOWN if one.allowed_memory_nodes is None else str(one.allowed_memory_nodes) or "none"
-    yield f"now: {', '.join([*free, f'it may use memory of nodes {allowed}'])}"
+    allowed = one.allowed_memory_nodes
+    may_use = (
+        "the nodes that it may use are not known" if allowed is None else f"it may use memory of {allowed.in_words}"
+    )
+    yield f"now: {', '.join([*free, may_use])}"
     if one.mappings is not None and one.mappings.processes_read < one.mappings.processes:
         yield f"{one.mappings.processes_read} of its {one.mappings.processes} processes were read"

@@ -16,7 +16,8 @@ from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played, ScenarioRun
 from numaudit.scenario.words import nodes
-from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.sizes import plural
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _STYLE = {True: "green", False: "red", None: ""}
@@ -26,7 +27,7 @@ def print_simulation(played: ScenarioRun, document: Document, out: Console) -> N
     """The number of admitted pods, then every step with the map after it; `-o json` has the bytes."""
     asked = [step for step in document.steps if step.action == "admit"]
     admitted = sum(step.admitted is True for step in asked)
-    print_note(f"{admitted} of {len(asked)} pod{'' if len(asked) == 1 else 's'} admitted", out, "bold")
+    print_note(f"{admitted} of {plural(len(asked), 'pod')} admitted", out, "bold")
     out.print()
     _print_map(played.scenario.state.memory.state.machine, "at the beginning", out)
     for one, step in zip(played.steps, document.steps, strict=True):
@@ -91,7 +92,7 @@ def place_line(place: ContainerPlace) -> str:
     else:
         parts = [f"{sizes} {on}"]
     if place.cpus:
-        parts.append(f"CPUs {place.cpus}")
+        parts.append(CpuSet.parse(place.cpus).in_words)
     parts += [f"{resource} {', '.join(ids)}" for resource, ids in place.devices.items()]
     if place.hint is not None and place.hint.affinity is not None:
         preferred = "preferred" if place.hint.preferred else "not preferred"

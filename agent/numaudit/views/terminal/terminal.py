@@ -17,6 +17,7 @@ from rich.text import Text
 
 from numaudit import __version__
 from numaudit.errors import printable
+from numaudit.topology.sizes import plural
 from numaudit.value import Origin
 
 _WIDER_THAN_ANY_PATH = 1 << 16
@@ -149,6 +150,5 @@ def print_origin(origin: Origin, kernel: str | None, out: Console, *, is_capture
 def _age(seconds: float) -> str:
     for size, name in _UNITS:
         if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {name}{'' if count == 1 else 's'} ago"
+            return f"{plural(int(seconds // size), name)} ago"
     return "just now"
