@@ -51,9 +51,10 @@ lab: ## boot a four-node guest and report on an aligned, a misaligned and a spli
 	@deploy/setup.sh lab
 	$(PYTHON) tests/vm/lab.py
 
-truth: ## boot the guest and compare what sampled pages say with the truth (ROUNDS=...): half an hour a round
+truth: ## boot the guests and compare figures with the truth (ROUNDS=..., KERNEL=6.1); then docs/truth.md is made of it: half an hour a round
 	@deploy/setup.sh test guest
-	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),3)
+	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),3) $(if $(KERNEL),--kernel $(KERNEL)); status=$$?; \
+	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_truth.py --update-golden && exit $$status
 
 image: ## build the agent's image without a registry; its size, start time and memory
 	@deploy/setup.sh test image
@@ -63,8 +64,9 @@ lock: ## renew the lock files of the image: the newest Python packages that pypr
 	@deploy/setup.sh test image
 	deploy/image/lock.sh
 
-bench: ## the benchmarks, as ratios against a floor or a peer in the same run
-	$(PYTHON) tests/bench/run_all.py $(BENCH)
+bench: ## the benchmarks, as ratios against a floor or a peer in the same run; then docs/cost.md is made of their results
+	$(PYTHON) tests/bench/run_all.py $(BENCH); status=$$?; \
+	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_cost.py --update-golden && exit $$status
 
 soak: ## the agent under churn for 20 minutes (SECONDS=...), then with all probes in the guests: memory, files, threads and maps stay as they are
 	$(PYTHON) tests/soak/soak.py $(or $(SECONDS),1200)

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from goals import at_most
+from goals import Per, at_most, cost
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf, perf_event
@@ -67,6 +67,8 @@ class Figure:
     goal: float
     unit: str
     floor: float = 0
+    per: Per | None = None
+    """A cost of docs/cost.md, if it is one."""
 
 
 def main() -> None:
@@ -99,6 +101,8 @@ def _show(same: Sequence[Figure]) -> None:
     print(f"  ({best:.0f} - {floor:.0f}" if floor else "  (", end="; ")
     print("all:", *(f"{one.value - one.floor:.4g}" for one in same), end=")\n", flush=True)
     at_most(first.what, best - floor, first.goal, first.unit)
+    if first.per is not None:
+        cost(first.per, first.what, best - floor, first.unit)
 
 
 def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
@@ -150,7 +154,7 @@ def _page_alloc(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
             floor = touch(empty)
         with closing(PageAlloc(HOST, copy(probe))):
             gross = touch(probe.programs["page_alloc_on_mm_page_alloc"])
-    yield Figure("page_alloc at an allocation", gross, 140, "ns", floor)
+    yield Figure("page_alloc at an allocation", gross, 140, "ns", floor, "event")
 
 
 def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
@@ -170,9 +174,9 @@ def _cpu_time(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
         begin = time.process_time()
         running.read()
         seconds = time.process_time() - begin
-    yield Figure("cpu_time at a switch between cgroups", between.nanoseconds, 140, "ns", floor.nanoseconds)
-    yield Figure("cpu_time at a switch inside a cgroup", inside.nanoseconds, 30, "ns", floor.nanoseconds)
-    yield Figure("cpu_time, one read with a flush of each CPU", seconds * 1e3, 10, "ms")
+    yield Figure("cpu_time at a switch between cgroups", between.nanoseconds, 140, "ns", floor.nanoseconds, "event")
+    yield Figure("cpu_time at a switch inside a cgroup", inside.nanoseconds, 30, "ns", floor.nanoseconds, "event")
+    yield Figure("cpu_time, one read with a flush of each CPU", seconds * 1e3, 10, "ms", per="tick")
 
 
 def _ping_pong(probe: LoadedProbe) -> Iterator[Figure]:
@@ -207,7 +211,7 @@ def _tried_out(loaded: Mapping[str, LoadedProbe]) -> Iterator[Figure]:
     }
     floor = _run_often(loaded["empty"].programs["empty_trial"])
     for what, (probe, function, goal) in trials.items():
-        yield Figure(what, _run_often(loaded[probe].programs[function]), goal, "ns", floor)
+        yield Figure(what, _run_often(loaded[probe].programs[function]), goal, "ns", floor, "event")
 
 
 def _run_often(program: int) -> float:
@@ -227,7 +231,7 @@ def _read_out(probe: LoadedProbe) -> Iterator[Figure]:
     total = ENTRIES * sum(struct.unpack(f"={bytes_map.cpus}Q", value))
     assert sum(sum(row.values()) for row in read.by_node.values()) == total
     seconds = _best(lambda: page_alloc.decode(bytes_map.read(), [], bytes_map.cpus))
-    yield Figure(f"read and decode {ENTRIES:,} entries of {bytes_map.cpus} CPUs", seconds * 1e3, 10, "ms")
+    yield Figure(f"read and decode {ENTRIES:,} entries of {bytes_map.cpus} CPUs", seconds * 1e3, 10, "ms", per="tick")
 
 
 def _recorded() -> Iterator[Figure]:
@@ -243,7 +247,7 @@ def _start() -> Iterator[Figure]:
     """A fresh process from its first import to its first values of both probes."""
     done = subprocess.run([sys.executable, "-c", FIRST_VALUE], capture_output=True, text=True, check=True)
     seconds, resident, peak = (float(word) for word in done.stdout.split())
-    yield Figure("start to first value", seconds, 2, "s")
+    yield Figure("start to first value", seconds, 2, "s", per="start")
     yield Figure("resident memory of the process that holds the descriptors", resident / 1024, 40, "MiB")
     yield Figure("its peak", peak / 1024, 40, "MiB")
 

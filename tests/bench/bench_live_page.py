@@ -18,7 +18,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from agent_process import running_agent
-from goals import at_most
+from goals import at_most, cost
 from node_tree import NodeTree
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
@@ -60,6 +60,8 @@ def main() -> None:
     hundred = (making + 100 * (page + poll)) / INTERVAL
     print(f"  100 readers, a tick every {INTERVAL} s           {100 * hundred:8.3f} % of a CPU")
     print(f"a poll is {poll / making:.4f} of making the page; allowed {MOST_OF_MAKING:.4f}")
+    cost("reader", f"sending the page of {CONTAINERS:,} containers once", 1000 * page, "ms")
+    cost("tick", f"making the page of {CONTAINERS:,} containers, where somebody reads it", 1000 * making, "ms")
     at_most("a poll without news, of making the page", poll / making, MOST_OF_MAKING, short=SHORT_POLL)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from goals import at_most
+from goals import at_most, cost
 from made_up_plans import faults_and_time
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
@@ -52,6 +52,7 @@ def main() -> None:
     print(f"what it adds, of what cgroup events add {ratio:8.3g}   goal {PART_OF_CGROUP_EVENTS}")
     print(f"what it adds inside a cgroup {inside['pmu']:8.4g} ns; cgroup events {inside['cgroup events']:.4g} ns")
     at_most("pmu at a switch between cgroups", net, NS_PER_SWITCH, "ns")
+    cost("event", "pmu, two counters (of software) at a switch between cgroups", net, "ns")
     at_most("pmu at a switch, of what cgroup events add", ratio, PART_OF_CGROUP_EVENTS)
 
 

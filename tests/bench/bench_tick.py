@@ -32,7 +32,7 @@ for folder in ("support", "integration"):
 import tools
 from agent_process import Agent, running_agent
 from databases import free_port, server
-from goals import at_most, at_most_ms
+from goals import at_most, at_most_ms, cost
 from made_up_probes import Counters, made_up_session
 from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
@@ -49,7 +49,7 @@ from numaudit.probes.hint_faults import PassUse, ScanPass
 from otlp_receiver import OtlpReceiver
 from short import pick, run
 
-CONTAINERS = pick(1000, short=100)
+CONTAINERS, FEW = pick((1000, 10), short=(100, 10))
 ALL_MS, TENTH_MS, PROBES_MS, RSS_MIB, RSS_LARGE_MIB, RSS_OTLP_MIB = 45.0, 15.0, 80.0, 50.0, 90.0, 128.0
 LARGE_NODES = 8
 """Nodes of the machine on which the memory of an agent is measured once more."""
@@ -91,6 +91,15 @@ def main() -> None:
         many = NodeTree(Path(folder) / "many")
         many.fill(MANY_TIMES * CONTAINERS)
         times = min(_ticks_here(many)[0]) / min(awake)
+        small = NodeTree(Path(folder) / "small")
+        small.fill(FEW)
+        few, _ = _ticks_here(small)
+    _print_costs(min(few), min(awake), min(tenth), min(probed))
+    cost("scrape", f"a scrape of {series:,} series", scrape, "ms")
+    cost("push", f"an OTLP push of {series:,} series", push, "ms")
+    cost("agent", f"memory with {CONTAINERS:,} containers on 2 nodes", rss, "MiB")
+    cost("agent", f"memory with {CONTAINERS:,} containers on {LARGE_NODES} nodes", rss_large, "MiB")
+    cost("agent", f"memory with {CONTAINERS:,} containers on 2 nodes and OTLP", rss_otlp, "MiB")
     print(f"{CONTAINERS} containers x 2 nodes, all of whose figures change, {series} series:")
     tick = statistics.median(ticks)
     print(f"  tick, render, gzip  {tick:7.1f} ms CPU; {min(ticks):.1f} to {max(ticks):.1f}")
@@ -112,6 +121,18 @@ def main() -> None:
     at_most("memory of the agent", rss, RSS_MIB, "MiB", short=RSS_MIB)
     at_most(f"memory of the agent, {LARGE_NODES} nodes", rss_large, RSS_LARGE_MIB, "MiB", short=RSS_LARGE_MIB)
     at_most("memory of the agent with OTLP", rss_otlp, RSS_OTLP_MIB, "MiB", short=RSS_OTLP_MIB)
+
+
+def _print_costs(few: float, changing: float, tenth: float, probed: float) -> None:
+    """A tick's CPU milliseconds in parts: two sizes of the node give what is paid once, and what for each container."""
+    each = (changing - few) / (CONTAINERS - FEW)
+    once = max(few - each * FEW, 0.0)
+    still = max(tenth - once - each * CONTAINERS / 10, 0.0) / (CONTAINERS * 9 / 10)
+    cost("tick", "a tick with rendering and packing, without containers", once, "ms")
+    cost("container and tick", "a container whose figures changed", 1000 * each, "us")
+    cost("container and tick", "a container whose figures are as before", 1000 * still, "us")
+    in_addition = 1000 * (probed - changing) / CONTAINERS
+    cost("container and tick", "what all probes count of a container, in addition", in_addition, "us")
 
 
 def _rss_on_a_large_machine(folder: Path, log: Path) -> float:

@@ -9,11 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Literal
 
 from short import SHORT
 
 HELD, MISSED, NOT_JUDGED = "held", "MISSED", "not judged in the short form"
 MARK = "goal | "
+COST_MARK = "cost | "
+
+Per = Literal["event", "container and tick", "tick", "scrape", "reader", "push", "start", "agent"]
+"""What a cost is paid for once."""
 
 _missed: list[str] = []
 
@@ -29,6 +34,11 @@ def at_most_ms(what: str, measured: float, goal: float, *, short: float | None =
         _judge(what, measured / yardstick(), short, "yardsticks")
     else:
         _judge(what, measured, goal, "ms of CPU")
+
+
+def cost(per: Per, what: str, value: float, unit: str) -> None:
+    """A figure for docs/cost.md, which adds such figures up. Its words stay when `make bench` measures it again."""
+    print(f"{COST_MARK}{per} | {what} | {value:.4g} | {unit}", flush=True)
 
 
 def has_missed() -> bool:

@@ -1,7 +1,8 @@
 """Runs every benchmark, and ends with one table: benchmark, figure, measured, goal, verdict.
 
 Run: python tests/bench/run_all.py [NAME...], such as `tick render`; without names, all of them. It fails when a goal
-was missed or a benchmark failed. One that cannot run here says why, and fails nothing.
+was missed or a benchmark failed. One that cannot run here says why, and fails nothing. The costs that benchmarks name
+go into costs.json beside this file, of which docs/cost.md is made; those of benchmarks that did not run stay.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from goals import MARK, MISSED
+import recorded_costs
+from goals import COST_MARK, MARK, MISSED
+from recorded_costs import Cost
 from short import CANNOT_RUN
 
 HERE = Path(__file__).parent
@@ -35,8 +38,10 @@ def main(names: Sequence[str]) -> int:
     if unknown := set(names) - set(found):
         print(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(found)}")
         return 2
-    rows = [row for name in names or found for row in _run(name)]
+    ran = {name: _run(name) for name in names or found}
+    rows = [row for name, (lines, code) in ran.items() for row in rows_of(name, lines, code)]
     print(f"\n{table(rows)}")
+    recorded_costs.write({name: costs for name, (lines, _) in ran.items() if (costs := costs_of(lines))})
     return 1 if any(row.verdict in (MISSED, "FAILED") for row in rows) else 0
 
 
@@ -54,6 +59,16 @@ def rows_of(bench: str, lines: Iterable[str], code: int) -> Iterator[Row]:
         yield Row(bench, f"it ended with {code}", "", "", "FAILED")
 
 
+def costs_of(lines: Iterable[str]) -> list[Cost]:
+    """Those that a benchmark printed."""
+    found = []
+    for line in lines:
+        if line.startswith(COST_MARK):
+            per, what, value, unit = line.removeprefix(COST_MARK).strip().split(" | ")
+            found.append(Cost(per, what, float(value), unit))
+    return found
+
+
 def table(rows: Sequence[Row]) -> str:
     """Aligned, with a line above that names the columns."""
     shown = [Row("benchmark", "figure", "measured", "goal", "verdict"), *rows]
@@ -63,7 +78,8 @@ def table(rows: Sequence[Row]) -> str:
     )
 
 
-def _run(name: str) -> list[Row]:
+def _run(name: str) -> tuple[list[str], int]:
+    """What it printed, and how it ended."""
     print(f"\n== {name}", flush=True)
     lines = []
     with subprocess.Popen(
@@ -73,7 +89,7 @@ def _run(name: str) -> list[Row]:
         for line in process.stdout:
             print(line, end="", flush=True)
             lines.append(line)
-    return list(rows_of(name, lines, process.returncode))
+    return lines, process.returncode
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from goals import MARK, MISSED
-from run_all import Row, rows_of, table
+from goals import COST_MARK, MARK, MISSED
+from recorded_costs import Cost
+from run_all import Row, costs_of, rows_of, table
 from short import CANNOT_RUN
 
 HERE = Path(__file__).parent
@@ -132,6 +133,12 @@ def test_what_a_benchmark_says_of_its_goals_becomes_rows_of_the_table() -> None:
     (row,) = rows_of("tick", said, 1)
     assert row == Row("tick", "one tick", "52 ms of CPU", "45 ms of CPU", MISSED)
     assert table([row]).splitlines()[1] == "tick       one tick  52 ms of CPU  45 ms of CPU  MISSED"
+
+
+def test_the_costs_that_a_benchmark_names_are_kept() -> None:
+    assert costs_of([f"{COST_MARK}event | a switch | 37.9 | ns\n", "a switch 37.9 ns\n"]) == [
+        Cost("event", "a switch", 37.9, "ns")
+    ]
 
 
 def test_a_benchmark_that_breaks_or_cannot_run_is_a_row_too() -> None:
