@@ -1,4 +1,4 @@
-"""Which cgroups there are: the folders of a hierarchy, of which only those are listed again whose groups changed."""
+"""The cgroups of a hierarchy: only folders whose groups changed are listed again."""
 
 from __future__ import annotations
 
