@@ -62,10 +62,9 @@ def judge(
     `before` is the previous snapshot and `earlier` its judgements; without `before`, all that was counted is of now.
     """
     judging = _Judging.of(snapshot, before, earlier, thresholds)
+    judging.keep()
     for container in snapshot.containers:
-        if container.id in judging.kept:
-            judging.keep(container.id)
-        else:
+        if container.id not in judging.kept:
             judging.judge(container)
     return judging.judgements()
 
@@ -104,16 +103,14 @@ class _Judging:
         explained, sources = CauseFinder(snapshot, before, arrivals, thresholds), running_sources(snapshot)
         return cls(snapshot, before, earlier, thresholds, same, kept, explained, there_before, sources)
 
-    def keep(self, id_: ContainerId) -> None:
-        """The same as in the previous tick."""
-        assert self.earlier is not None
-        verdict, arrival = self.earlier.verdicts.get(id_), self.earlier.arrivals.get(id_)
-        if verdict is not None:
-            self.verdicts[id_] = verdict
-        if arrival is not None:
-            self.explained.arrivals[id_] = arrival
-        self.accesses[id_] = self.earlier.accesses[id_]
-        self.settled.add(id_)
+    def keep(self) -> None:
+        """Take over the judgements of the previous tick that still hold."""
+        kept, earlier = self.kept, self.earlier
+        if kept and earlier is not None:
+            self.verdicts.update({id_: one for id_, one in earlier.verdicts.items() if id_ in kept})
+            self.accesses.update({id_: one for id_, one in earlier.accesses.items() if id_ in kept})
+            self.explained.arrivals.update({id_: one for id_, one in earlier.arrivals.items() if id_ in kept})
+            self.settled.update(kept)
 
     def judge(self, container: Container) -> None:
         snapshot, before, thresholds, id_ = self.snapshot, self.before, self.thresholds, container.id

@@ -36,8 +36,11 @@ def unchanged(now: Snapshot, before: Snapshot | None) -> frozenset[ContainerId]:
     """
     if before is None or _host(now) != _host(before) or why_no_intent(now) != why_no_intent(before):
         return frozenset()
-    known = {one.id: one for one in before.containers}
-    same = {one.id for one in now.containers if one is known.get(one.id) or one == known.get(one.id)}
+    if now.containers is before.containers:
+        same = {one.id for one in now.containers}
+    else:
+        known = {one.id: one for one in before.containers}
+        same = {one.id for one in now.containers if one is known.get(one.id) or one == known.get(one.id)}
     for rows in _ROWS:
         latest, earlier = rows(now), rows(before)
         if latest is earlier:

@@ -16,8 +16,8 @@ from numaudit.exporters.series import Key, Labels, Series
 
 _READ = tuple(sorted({name for row in CONTAINER_METRICS for name in row.reads}))
 _read = attrgetter(*_READ)
-_Change = tuple[tuple[bool, ...], tuple[str, ...]]
-"""A changed value of a series: whether each of the fields that gauges read is another value now, and the counters whose
+_Change = tuple[tuple[int, ...], tuple[str, ...]]
+"""A changed value of a series: the places in `_READ` of the fields that have another value now, and the counters whose
 counts are. Many series have the same change."""
 
 
@@ -52,9 +52,11 @@ class Evaluated(NamedTuple):
     """In the order in which they are exported."""
     columns: tuple[Column, ...]
     """Of each family of the catalogue."""
+    created: Mapping[Key, float]
+    """Since when the counters of each count, in seconds since the epoch."""
 
 
-NOTHING = Evaluated({}, (Column(),) * len(CONTAINER_METRICS))
+NOTHING = Evaluated({}, (Column(),) * len(CONTAINER_METRICS), {})
 
 
 def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
@@ -76,6 +78,7 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
     for change, which in _changes(now, last.series).items():
         for row in _rows(change):
             stale.setdefault(row, []).extend(which)
+    created = {one.key: one.created for one in series}
     return Evaluated(
         now,
         tuple(
@@ -84,6 +87,7 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
                 for place, (row, column) in enumerate(zip(CONTAINER_METRICS, columns, strict=True))
             ]
         ),
+        last.created if created == last.created else created,
     )
 
 
@@ -121,18 +125,20 @@ def _column(row: Metric[Any], column: Column, stale: Sequence[tuple[int, Series]
 
 def _change(now: Series, before: Series | None) -> _Change:
     if before is None:
-        return (True,) * len(_READ), tuple(now.totals)
+        return tuple(range(len(_READ))), tuple(now.totals)
     counted = before.totals
     counters = [name for name, counts in now.totals.items() if counts is not counted.get(name)]
     counters += counted.keys() - now.totals.keys()
-    return tuple(map(is_not, _read(now.report), _read(before.report))), tuple(counters)
+    latest, earlier = _read(now.report), _read(before.report)
+    others = compress(range(len(_READ)), map(is_not, latest, earlier))
+    return tuple([place for place in others if latest[place] != earlier[place]]), tuple(counters)
 
 
 @lru_cache(maxsize=1024)
 def _rows(change: _Change) -> tuple[int, ...]:
-    """Places in the catalogue: of gauges that read a field that is another value now, or any field; of counters."""
-    differs, counters = change
-    changed = set(compress(_READ, differs))
+    """Places in the catalogue: of gauges that read a field that has another value now, or any field; of counters."""
+    fields, counters = change
+    changed = {_READ[field] for field in fields}
     return tuple(
         place
         for place, row in enumerate(CONTAINER_METRICS)

@@ -79,14 +79,15 @@ def evaluate_containers(
     evaluated = evaluate(series, last)
     columns = zip(CONTAINER_METRICS, evaluated.columns, strict=True)
     families = [MetricFamily(row, column.blocks, column.points) for row, column in columns]
-    created = {one.key: one.created for one in series}
+    created, order = evaluated.created, [one.key for one in series]
     if set(kept_labels) != set(IDENTITY):
         shorten = _shortener(kept_labels)
         families = [_merge(family, shorten) for family in families if family.metric.merged is not None]
         created = _earliest(created, shorten)
+        order = [*dict.fromkeys(map(shorten, order))]
     omitted = Omitted()
     if limit is not None:
-        families, omitted = _limited(families, limit, list(created))
+        families, omitted = _limited(families, limit, order)
     return Exposition(tuple(families), {}, created, omitted), evaluated
 
 

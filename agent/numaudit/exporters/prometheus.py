@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
@@ -67,7 +66,8 @@ def _texts(exposition: Exposition, format_: Format, created: bool, before: Rende
     """That of each family."""
     rendered = Rendered() if before is None else before
     identities, known = rendered.identities, rendered.families
-    rendered.identities = {key: identities.get(key) or _labels_text(IDENTITY, key) for key in exposition.created}
+    if exposition.created.keys() != identities.keys():
+        rendered.identities = {key: identities.get(key) or _labels_text(IDENTITY, key) for key in exposition.created}
     rendered.families = {}
     for family in exposition.families:
         name = family.metric.full_name
@@ -95,22 +95,25 @@ class _Since(NamedTuple):
         is_container = metric.since == "container"
         return cls(exposition.created if is_container else {}, exposition.created_at(metric, None))
 
-
-class _RenderedBlock(Struct, frozen=True):
-    """The lines of a block, and what they were made of."""
-
-    block: SeriesBlock
-    created: float | None
-    text: bytes
+    def of_key(self, key: Key | None) -> float | None:
+        return self.others if key is None else self.container.get(key, self.others)
 
 
 class _RenderedFamily(NamedTuple):
     """Parts that the next rendering can use again."""
 
     blocks: Sequence[SeriesBlock]
+    texts: Sequence[bytes]
+    """Each block's lines."""
     text: bytes
-    by_key: Mapping[Key | None, _RenderedBlock]
     since: _Since
+
+    def known(self, since: _Since) -> dict[int, bytes]:
+        """The lines that would be the same, by the `id` of their block: what did not change is the very same block."""
+        pairs = zip(self.blocks, self.texts, strict=True)
+        if self.since == since:
+            return {id(block): text for block, text in pairs}
+        return {id(block): text for block, text in pairs if self.since.of_key(block.key) == since.of_key(block.key)}
 
 
 @dataclass(slots=True)
@@ -133,17 +136,17 @@ def _render_family(
     # Facts and verdicts hardly ever change from tick to tick.
     if before is not None and before.blocks == family.blocks and before.since == since:
         return before
-    known: Mapping[Key | None, _RenderedBlock] = {} if before is None else before.by_key
+    known = {} if before is None else before.known(since)
     has_fractions = family.metric.unit in _FRACTIONS
     templates: dict[tuple[Labels, ...], bytes] = {}
-    by_key: dict[Key | None, _RenderedBlock] = {}
+    texts: list[bytes] = []
     for block in family.blocks:
-        key, labels = block.key, block.labels
-        created = since.others if key is None else since.container.get(key, since.others)
-        last = known.get(key)
-        if last is not None and last.block is block and last.created == created:
-            by_key[key] = last
+        last = known.get(id(block))
+        if last is not None:
+            texts.append(last)
             continue
+        key, labels = block.key, block.labels
+        created = since.of_key(key)
         lines = templates.get(labels)
         if lines is None:  # few differ
             lines = templates[labels] = _lines(family.metric, key is not None, labels, created is not None)
@@ -152,9 +155,8 @@ def _render_family(
         if key is not None:
             lines = lines.replace(_IDENTITY, identities.get(key) or _labels_text(IDENTITY, key))
         numbers = tuple(map(_go_float, block.numbers)) if has_fractions else block.numbers
-        by_key[key] = _RenderedBlock(block, created, lines % numbers)
-    text = b"".join((_head(family, format_), *[one.text for one in by_key.values()]))
-    return _RenderedFamily(family.blocks, text, by_key, since)
+        texts.append(lines % numbers)
+    return _RenderedFamily(family.blocks, texts, b"".join((_head(family, format_), *texts)), since)
 
 
 _IDENTITY, _CREATED = b"\0", b"\1"

@@ -64,6 +64,11 @@ class _Entry:
     series: Series | None = None
     """The series of the newest tick; None = it has to be made."""
 
+    def is_as_before(self, now: Sequence[ContainerReport]) -> bool:
+        """Is it the one instance of the newest tick, and its report the very same? Then so are its counts."""
+        is_known = self.series is not None and self.ended_at is None and len(self.instances) == 1
+        return is_known and len(now) == 1 and now[0] is self.report
+
 
 def key_of(one: ContainerReport) -> Key:
     """Name of a container in series. As long as a name is not known, it goes by its cgroup path."""
@@ -93,6 +98,8 @@ class SeriesTracker:
     """Since when a container that is new counts, in seconds since the epoch: the agent's start, then the newest tick.
     None = with the tick that first saw it."""
     _entries: dict[Key, _Entry] = field(default_factory=dict)
+    _keys: dict[int, Key] = field(default_factory=dict)
+    """Of the reports of the newest tick that entries have, by their `id`."""
     _ticks: int = 0
     _rows: Sequence[tuple[str, attrgetter[Any] | None, Callable[[ContainerReport], Values]]] = field(init=False)
     _bounded: Sequence[tuple[Metric[ContainerReport], int]] = field(init=False)
@@ -119,19 +126,20 @@ class SeriesTracker:
             if last is not None and _instance(one) in last.instances:
                 last.series = None
                 self._count(last, last.instances[_instance(one)], one)
-        alive = _by_key(containers)
-        living: set[Instance] = set()
-        for key, instances in alive.items():
+        alive: dict[Key, list[ContainerReport]] = {}
+        for one in containers:
+            alive.setdefault(self._keys.get(id(one)) or key_of(one), []).append(one)
+        for key, reports in alive.items():
             entry = self._entries.get(key)
             if entry is None:
                 created = taken_at if self.began is None else self.began
-                entry = self._entries[key] = _Entry(created, next(iter(instances.values())))
-            living.update(instances)
-            if entry.series is None or entry.ended_at is not None or not _is_as_before(entry, instances):
+                entry = self._entries[key] = _Entry(created, reports[0])
+            if not entry.is_as_before(reports):
                 entry.series = None
-                self._take_in(entry, instances)
-        self._end(alive, living, fetches)
+                self._take_in(entry, {_instance(one): one for one in reports})
+        self._end(alive, fetches)
         self.began = taken_at
+        self._keys = {id(self._entries[key].report): key for key in alive}
         return [self._series(key, self._entries[key]) for key in alive] + [
             self._series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
         ]
@@ -190,12 +198,12 @@ class SeriesTracker:
                 _carry_what_fell(entry.carried, name, before, counts)
                 last[name] = Columns.of({**dict(before), **dict(counts)}.items())
 
-    def _end(self, alive: Mapping[Key, object], living: set[Instance], fetches: Sequence[int]) -> None:
+    def _end(self, alive: Mapping[Key, Sequence[ContainerReport]], fetches: Sequence[int]) -> None:
         """Mark what ended, and forget what was kept long enough."""
+        over = [(key, entry) for key, entry in self._entries.items() if key not in alive]
+        living = {_instance(one) for reports in alive.values() for one in reports} if over else set()
         ended: list[tuple[int, int, Key]] = []
-        for key, entry in list(self._entries.items()):
-            if key in alive:
-                continue
+        for key, entry in over:
             if not living.isdisjoint(entry.instances):  # it lives on under a better name
                 del self._entries[key]
                 continue
@@ -212,18 +220,6 @@ class SeriesTracker:
         for lacking, _, key in sorted(ended)[: max(0, len(ended) - self.most_ended)]:
             del self._entries[key]
             self.forgotten += lacking > 0
-
-
-def _by_key(containers: Iterable[ContainerReport]) -> dict[Key, dict[Instance, ContainerReport]]:
-    found: dict[Key, dict[Instance, ContainerReport]] = {}
-    for one in containers:
-        found.setdefault(key_of(one), {})[_instance(one)] = one
-    return found
-
-
-def _is_as_before(entry: _Entry, now: Mapping[Instance, ContainerReport]) -> bool:
-    """Is it the one instance of the newest tick, and its report the very same? Then so are its counts."""
-    return entry.instances.keys() == now.keys() and len(now) == 1 and next(iter(now.values())) is entry.report
 
 
 def _newest(now: Mapping[Instance, ContainerReport], entry: _Entry) -> ContainerReport:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import repeat
-from operator import attrgetter
+from itertools import chain, repeat
+from operator import attrgetter, itemgetter
 
 from numaudit.report.values import NodeBytes, NodeReport, Residual
 from numaudit.snapshot import BytesByNode, NodeMemory, Resident, Snapshot
@@ -69,7 +69,13 @@ def _sum_of_all(residents: Iterable[Resident], types: Sequence[str]) -> dict[int
     """Bytes of some types by node, over all containers."""
     read = attrgetter(*types)
     columns = [column for resident in residents for column in read(resident) if column]
-    return {node: sum([column.get(node, 0) for column in columns]) for node in set().union(*columns)}
+    sums = {}
+    for node in {*chain.from_iterable(columns)}:
+        try:
+            sums[node] = sum(map(itemgetter(node), columns))
+        except KeyError:  # a group does not show it, as hardly ever
+            sums[node] = sum([column.get(node, 0) for column in columns])
+    return sums
 
 
 def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ...]:
@@ -80,8 +86,8 @@ def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ..
     types = ["anon", "shmem", "file"]
     if unattributed.unevictable is not None:
         types.append("unevictable")
-    top = {container.id for container in snapshot.containers if container.path.count("/") == 1}
-    shown = all(resident.hugetlb is not None for id_, resident in snapshot.residency.items() if id_ in top)
-    if unattributed.hugetlb is not None and shown:
-        types.append("hugetlb")
+    if unattributed.hugetlb is not None:
+        top = [snapshot.residency.get(one.id) for one in snapshot.containers if one.path.count("/") == 1]
+        if all(resident is None or resident.hugetlb is not None for resident in top):
+            types.append("hugetlb")
     return tuple(types)

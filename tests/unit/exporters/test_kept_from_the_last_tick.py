@@ -17,6 +17,7 @@ from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.exporters.blocks import NOTHING
 from numaudit.exporters.catalogue import CONTAINER_METRICS
+from numaudit.exporters.crc import combined
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.metric import Metric
 from numaudit.exporters.packed import Packer
@@ -183,3 +184,8 @@ def test_any_texts_packed_one_by_one_are_one_gzip_stream(texts: list[bytes], aga
     unpacker = zlib.decompressobj(wbits=31)
     assert unpacker.decompress(stream) == b"".join(texts) + tail
     assert unpacker.eof and not unpacker.unused_data  # one member: not every reader goes on to the next
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_the_crc_of_two_texts_follows_from_those_of_each(first: bytes, second: bytes) -> None:
+    assert combined(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)

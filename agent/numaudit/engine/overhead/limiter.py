@@ -128,7 +128,10 @@ class Limiter:
     def _choose(self, snapshot: Snapshot, judgements: Judgements) -> WatchList:
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         promised = [one.id for one in snapshot.containers if (found := intents.get(one.id)) and found.promise.memory]
-        suspicious = [id_ for id_, verdict in judgements.verdicts.items() if verdict.name in MISALIGNED]
+        verdicts = judgements.verdicts
+        suspicious = [
+            one.id for one in snapshot.containers if one.id in verdicts and verdicts[one.id].name in MISALIGNED
+        ]
         chosen = choose(promised, suspicious, [one.id for one in snapshot.containers], WATCHED_AT_MOST, self._turn)
         self._turn = chosen.next_turn
         return chosen
