@@ -14,12 +14,14 @@ from numaudit.containermanager.pod.spec import QosClass
 from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, Sampled
 from numaudit.intent import Intent
 from numaudit.pmu.stall import Penalty
-from numaudit.topology.machine import HugePages, Machine
+from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp, Value
 
 BytesByNode = Mapping[int, int]
 """Node id -> bytes."""
+HugeBytes = Mapping[int, BytesByNode]
+"""Page size in bytes -> bytes by node."""
 
 ContainerId = NewType("ContainerId", int)
 """The inode of the cgroup folder, which is what the kernel calls the cgroup id."""
@@ -80,6 +82,8 @@ class Resident(Struct, frozen=True, dict=True):
     """cgroup v1 only: locked pages, whose type is not known."""
     mapped: BytesByNode | None = None
     """No type of its own: of shmem and file, what some process maps. Only of whole containers."""
+    huge_pages: HugeBytes | None = None
+    """hugetlb by page size; None = the machine has no huge pages, or hugetlb is not known either."""
 
     def sum_of(self, types: Iterable[str]) -> dict[int, int]:
         """The sum of some types by node; types that the kernel does not show add nothing."""
@@ -221,6 +225,8 @@ class Snapshot:
     """Of containers whose residency, or a type of it, is not known for a reason of their own: what, and why."""
     numa_maps: Mapping[ContainerId, Mappings] = field(default_factory=dict)
     nodes: tuple[NodeMemory, ...] = ()
+    huge_page_pools: tuple[HugePagePool, ...] = ()
+    """By page size, of the machine as a whole; empty = the kernel shows none."""
     unattributed: Resident | None = None
     """Memory of no container, read from the root cgroup and the processes in it."""
     intent: Intent | None = None

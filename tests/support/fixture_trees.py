@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import IO
 
 from host_files import write_tree
+from made_up_changes import CHANGES
 from made_up_hosts import HOSTS
 
 _SOURCE = Path(__file__).resolve().parents[1] / "fixtures"
-_WRITERS = ("fixture_trees.py", "host_files.py", "made_up_hosts.py")
+_WRITERS = ("fixture_trees.py", "host_files.py", "made_up_changes.py", "made_up_hosts.py")
 _CACHE = (_SOURCE.parents[1] / ".cache/fixtures").resolve()
 _SUFFIX = ".tar.xz"
 _PACKED_AT = 1_700_000_000
@@ -74,6 +75,8 @@ def _write_all(target: Path) -> None:
             shutil.copytree(entry, target / entry.name, symlinks=True)
     for name, build in HOSTS.items():
         write_tree(build(), target / name)
+    for name, change in CHANGES.items():
+        change(target, target / name)
 
 
 def _digest() -> str:

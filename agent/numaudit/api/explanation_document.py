@@ -10,6 +10,7 @@ from numaudit.api import simulation_document
 from numaudit.api.simulation_document import ContainerPlace
 from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
+from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.scenario import words
 from numaudit.scenario.admitting_changes import AdmittingChange
@@ -132,6 +133,14 @@ class Explanation(Value, frozen=True):
     """null = that was not asked."""
     owner: str | None = None
     """The workload whose pod template it is, such as `Deployment web`; null = the file has the pod itself."""
+    hugepages_short: tuple[HugePageShortage, ...] | None = None
+    """Huge pages that the kernel cannot give to the admitted pod; null = not known: the pod is refused, asks for none,
+    or the node was given by files."""
+
+    @property
+    def fits(self) -> bool:
+        """Would it be admitted, and get its huge pages?"""
+        return self.admitted and not self.hugepages_short
 
 
 class ExplanationList(Value, frozen=True):
@@ -149,6 +158,7 @@ def explanation(
     doubt: Doubt | None = None,
     not_added_up: str | None = None,
     owner: str | None = None,
+    hugepages_short: tuple[HugePageShortage, ...] | None = None,
 ) -> Explanation:
     """`policy` is the Topology Manager's."""
     admission = found.admission
@@ -170,6 +180,7 @@ def explanation(
         notices=list(notices),
         make_room=room,
         owner=owner,
+        hugepages_short=hugepages_short,
     )
 
 

@@ -40,6 +40,7 @@ _NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages"
     "access*/initiators/*_latency", "access*/initiators/*_bandwidth")  # fmt: skip
 _INITIATORS = "node[0-9]*/access*/initiators/node[0-9]*"
 """Links to nodes; as folders they say the same."""
+_HUGE_PAGES = ("nr_hugepages", "resv_hugepages", "surplus_hugepages", "nr_overcommit_hugepages")
 _NODES = ("online", "possible", "has_cpu", "has_memory")
 _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
 _CGROUP = ("cgroup.procs", "cgroup.controllers", "cgroup.events", "cgroup.subtree_control", "memory.numa_stat",
@@ -172,6 +173,8 @@ def _files(host: Host) -> Iterator[Path]:
             yield from sorted(node.glob(pattern))
     yield from sorted(tiers.folder(host).glob("*/nodelist"))
     yield tiers.demotion_file(host)
+    for pool in sorted(host.sys.glob("kernel/mm/hugepages/hugepages-*")):
+        yield from (pool / name for name in _HUGE_PAGES)
     yield host.cpus / "online"
     for cpu in sorted(host.cpus.glob("cpu[0-9]*")):
         for pattern in _CPU:

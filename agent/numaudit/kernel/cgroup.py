@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory import numa_stat
-from numaudit.snapshot import Allowed, BytesByNode, Resident
+from numaudit.snapshot import Allowed, BytesByNode, HugeBytes, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CgroupMode = Literal["v1", "v2", "hybrid"]
@@ -104,7 +104,7 @@ class ReadResident(Struct, frozen=True):
     """The group's memory.numa_stat. The next tick asks by this very string, which costs less than an equal one."""
     digest: int | None
     """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key. None = it was not read."""
-    hugetlb: BytesByNode | None
+    huge_pages: HugeBytes | None
     resident: Resident
 
 
@@ -135,9 +135,10 @@ class Reader:
         """The same. A text that is the last one is not parsed again, and equal bytes are the very value of the last."""
         file = self.numa_stat(path) if last is None else last.file
         text = self.read(file)
-        digest, hugetlb = hash(text), self.hugetlb(path)
-        if last is not None and last.digest == digest and last.hugetlb == hugetlb:
+        digest, huge_pages = hash(text), self.huge_pages(path)
+        if last is not None and last.digest == digest and last.huge_pages == huge_pages:
             return last
+        hugetlb = None if huge_pages is None else sum_of_sizes(huge_pages)
         try:
             if self.hierarchies.is_v2:
                 found = numa_stat.resident_v2(text, hugetlb)
@@ -145,8 +146,10 @@ class Reader:
                 found = numa_stat.resident_v1(text, hugetlb, self.page_size)
         except ParseError as error:
             raise _in(file, error) from None
+        if huge_pages:
+            found = structs.replace(found, huge_pages=huge_pages)
         resident = last.resident if last is not None and last.resident == found else found
-        return ReadResident(file, digest, hugetlb, resident)
+        return ReadResident(file, digest, huge_pages, resident)
 
     def numa_stat(self, path: str) -> str:
         """The file with the group's memory by node."""
@@ -154,20 +157,23 @@ class Reader:
 
     def hugetlb(self, path: str) -> BytesByNode | None:
         """Bytes in huge pages by node, descendants included; None when the controller is absent."""
+        found = self.huge_pages(path)
+        return None if found is None else sum_of_sizes(found)
+
+    def huge_pages(self, path: str) -> HugeBytes | None:
+        """The same by page size: each size has a pool of its own."""
         if self.hierarchies.hugetlb is None:
             return None
-        sums: dict[int, int] = {}
+        found: dict[int, BytesByNode] = {}
         for size in self.huge_page_sizes:
             file = f"{self.hierarchies.hugetlb}{path}/hugetlb.{huge_page_label(size)}.numa_stat"
             try:
-                by_node = numa_stat.hugetlb(self.read(file), self.hierarchies.is_v2)
+                found[size] = numa_stat.hugetlb(self.read(file), self.hierarchies.is_v2)
             except FileNotFoundError:
                 return None
             except ParseError as error:
                 raise _in(file, error) from None
-            for node, value in by_node.items():
-                sums[node] = sums.get(node, 0) + value
-        return sums
+        return found
 
     def allowed(self, path: str) -> Allowed:
         """The effective cpuset, or None for what the group's hierarchy does not show."""
@@ -250,6 +256,15 @@ def parse_process_cgroups(text: str) -> dict[str, str]:
             for controller in controllers.split(","):
                 paths[controller] = path
     return paths
+
+
+def sum_of_sizes(huge_pages: HugeBytes) -> BytesByNode:
+    """Bytes by node, in pages of any size."""
+    sums: dict[int, int] = {}
+    for by_node in huge_pages.values():
+        for node, size in by_node.items():
+            sums[node] = sums.get(node, 0) + size
+    return sums
 
 
 def huge_page_label(size: int) -> str:

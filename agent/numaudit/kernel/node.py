@@ -15,7 +15,7 @@ from typing import TypeVar
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import page_size, tiers
-from numaudit.topology.machine import Cpu, HugePages, Machine, Node
+from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.topology.tiers import MemoryTiers
 
@@ -105,6 +105,20 @@ def largest_cache(host: Host) -> int | None:
 def read_counters(host: Host, nodes: NodeSet) -> tuple[NodeCounters, ...]:
     """Every node's meminfo, numastat and huge pages now."""
     return tuple(_read_counters(host.nodes / f"node{node}", node) for node in nodes)
+
+
+def read_huge_page_pools(host: Host) -> tuple[HugePagePool, ...]:
+    """What the kernel keeps of huge pages for the machine as a whole, by page size. Empty = it shows none."""
+    folder = host.sys / "kernel/mm/hugepages"
+    pools = [
+        HugePagePool(
+            kib * _KIB,
+            _number(folder / name / "resv_hugepages"),
+            _number(folder / name / "nr_overcommit_hugepages"),
+        )
+        for name, kib in _matching(folder, _HUGE_DIR)
+    ]
+    return tuple(sorted(pools, key=lambda one: one.page_size))
 
 
 def parse_meminfo(text: str) -> dict[str, int]:

@@ -13,6 +13,7 @@ from numaudit.evaluation.verdicts import severity
 from numaudit.intent import Intent
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, CountersOfTick
+from numaudit.report.huge_pages import huge_pages_report
 from numaudit.report.kubelet import (
     checkpoint_report,
     kubelet_report,
@@ -78,7 +79,9 @@ def build(
         rejections=rejections,
         kubelet=None if intent is None else kubelet_report(intent),
         checkpoints=() if intent is None else tuple(map(checkpoint_report, intent.checkpoints)),
-        memory_manager=memory_manager_report(intent, unpromised_by_node(snapshot)),
+        memory_manager=memory_manager_report(
+            intent, unpromised_by_node(snapshot), () if intent is None else huge_pages_report(snapshot, intent)
+        ),
         restarts=() if intent is None else tuple(map(restart_report, intent.forecasts)),
         numa_balancing=None if snapshot.numa_balancing is None else snapshot.numa_balancing.host,
         overhead=snapshot.overhead,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
-from msgspec import field
+from msgspec import field, structs
 
 from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import CPU, MEMORY
@@ -86,6 +86,52 @@ class AdmissibleReport(Value, frozen=True):
     """The largest request."""
 
 
+class HugePoolReport(Value, frozen=True):
+    """The kernel's pool of huge pages of one size on one node; null = the kernel does not say."""
+
+    numa_node: int
+    total_bytes: int
+    """All pages of the pool."""
+    free_bytes: int | None
+    """Pages that no process uses; reserved ones are among them."""
+    surplus_bytes: int | None
+    """Of the total, pages beyond nr_hugepages."""
+    others_bytes: int | None
+    """Used by whoever has no promise of pages of this size."""
+
+
+class HugeRoomReport(Value, frozen=True):
+    """What is left of huge pages on the nodes of a group, or on one node of no group; null = not known."""
+
+    numa_nodes: NodeSet
+    """The nodes."""
+    map_free_bytes: int
+    """Pages that the memory map would still promise."""
+    kernel_free_bytes: int | None
+    """Pages that the kernel has free there."""
+    unclaimed_bytes: int | None
+    """Of these, pages promised to containers that do not use them yet."""
+    left_bytes: int | None
+    """What a new container can have: the smaller of both."""
+
+
+class HugePagesReport(Value, frozen=True):
+    """Huge pages of one size: what the memory map offers, what the kernel has, what containers use."""
+
+    type: str
+    """hugepages-2Mi, ..."""
+    page_size_bytes: int
+    """Size of a page."""
+    reserved_bytes: int
+    """Free pages that processes have reserved on the machine and not touched; the kernel keeps no count by node."""
+    pools: tuple[HugePoolReport, ...]
+    """By node."""
+    rooms: tuple[HugeRoomReport, ...]
+    """By group or node."""
+    admissible: tuple[AdmissibleReport, ...] | None
+    """The largest request that would be admitted and that the kernel can give; null = not known."""
+
+
 class MemoryManagerReport(Value, frozen=True):
     """The Memory Manager's memory map, and what it leaves to new containers."""
 
@@ -105,6 +151,8 @@ class MemoryManagerReport(Value, frozen=True):
     the CPU Manager is not static, or not known."""
     unrequested_cpus: float | None = None
     """CPUs, and parts of one, that pods may still request on this node as a whole; null = not all pods are known."""
+    huge_pages: tuple[HugePagesReport, ...] = ()
+    """By page size; empty = there are none, or the map stands alone."""
 
     @property
     def cpus_in_words(self) -> str:
@@ -123,12 +171,15 @@ class MemoryManagerReport(Value, frozen=True):
 
 
 def memory_manager_report(
-    intent: Intent | None, unpromised: Mapping[int, Unpromised] | None = None
+    intent: Intent | None,
+    unpromised: Mapping[int, Unpromised] | None = None,
+    huge_pages: tuple[HugePagesReport, ...] = (),
 ) -> MemoryManagerReport | None:
     """None = there is no memory map: no kubelet, no checkpoint that can be read, or the policy None."""
     if intent is None or not intent.machine or intent.headroom is None:
         return None
-    return of_map(intent.machine, intent.headroom, intent.holders, _names(intent), unpromised or {}, intent.room)
+    found = of_map(intent.machine, intent.headroom, intent.holders, _names(intent), unpromised or {}, intent.room)
+    return structs.replace(found, huge_pages=huge_pages) if huge_pages else found
 
 
 def of_map(

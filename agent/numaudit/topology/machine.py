@@ -20,7 +20,24 @@ class HugePages:
     """Bytes."""
     total: int
     free: int | None = None
+    """Given to no process yet; those that a process has only reserved by mmap(2) are among them."""
     surplus: int | None = None
+    """Of the total, pages that the kernel made beyond nr_hugepages; it gives them back when they are freed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HugePagePool:
+    """The huge pages of one size on the whole machine, in pages; None = the kernel does not say.
+
+    The kernel keeps these two for no single node.
+    """
+
+    page_size: int
+    """Bytes."""
+    reserved: int | None = None
+    """Free pages that processes have reserved by mmap(2) and not touched yet."""
+    overcommit: int | None = None
+    """Surplus pages that the kernel may make at most, where it finds memory for them."""
 
 
 @dataclass(frozen=True, slots=True)

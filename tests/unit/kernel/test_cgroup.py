@@ -121,6 +121,15 @@ def test_huge_pages_of_all_sizes_are_summed(captured: CapturedHost) -> None:
     assert reader.hugetlb("/docker") == {0: 128 * MIB + (1 << 30), 1: 64 * MIB}
 
 
+def test_pages_of_each_size_are_counted_by_themselves_and_their_sum_is_hugetlb(captured: CapturedHost) -> None:
+    reader = Reader(find_hierarchies(captured("huge-pages")), (2 * MIB, 1 << 30))
+    dpdk = "/docker/" + "d1" * 32
+    assert reader.huge_pages(dpdk) == {2 * MIB: {0: 128 * MIB, 1: 0}, 1 << 30: {0: 1 << 30, 1: 0}}
+    resident = reader.resident(dpdk)
+    assert resident.huge_pages == reader.huge_pages(dpdk)
+    assert resident.hugetlb == {0: 128 * MIB + (1 << 30), 1: 0}
+
+
 def test_the_v2_root_shows_no_huge_pages_so_they_are_not_known(captured: CapturedHost) -> None:
     assert Reader(find_hierarchies(captured("huge-pages")), (2 * MIB,)).hugetlb("") is None
 

@@ -19,9 +19,10 @@ from numaudit.kernel.node import (
     parse_key_values,
     parse_meminfo,
     read_counters,
+    read_huge_page_pools,
     read_machine,
 )
-from numaudit.topology.machine import HugePages
+from numaudit.topology.machine import HugePagePool, HugePages
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]
@@ -80,6 +81,24 @@ def test_a_distance_row_has_one_value_for_each_online_node_not_for_each_id(captu
 def test_huge_pages_are_sorted_by_size(captured: CapturedHost) -> None:
     machine = read_machine(captured("huge-pages"))
     assert machine.by_id[1].huge_pages == (HugePages(2 * MIB, 128, 88, 8), HugePages(1 << 30, 2, 2, 0))
+
+
+def test_the_pools_of_the_machine_say_what_is_reserved_and_what_may_be_added(captured: CapturedHost) -> None:
+    assert read_huge_page_pools(captured("hugepages-short")) == (
+        HugePagePool(2 * MIB, reserved=0, overcommit=0),
+        HugePagePool(1 << 30, reserved=0, overcommit=0),
+    )
+    assert read_huge_page_pools(captured("kubernetes-four-nodes")) == ()
+
+
+def test_a_pool_that_is_half_written_is_not_known_in_part(tmp_path: Path) -> None:
+    pools = tmp_path / "sys/kernel/mm/hugepages"
+    for name, text in (("2048kB/resv_hugepages", "-1\n"), ("64kB/resv_hugepages", "7\n"), ("xkB/resv_hugepages", "9")):
+        file = pools / f"hugepages-{name}"
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    (pools / "hugepages-64kB/nr_overcommit_hugepages").mkdir()
+    assert read_huge_page_pools(Host(tmp_path)) == (HugePagePool(64 << 10, 7, None), HugePagePool(2 * MIB, None, None))
 
 
 def test_a_kernel_without_numa_is_told_apart_from_one_node(tmp_path: Path) -> None:

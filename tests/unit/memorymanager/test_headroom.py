@@ -13,6 +13,7 @@ from numaudit.containermanager.memory.state import Block, MachineState, MemorySt
 from numaudit.containermanager.topologymanager.hints import MOST_NODES, merge
 from numaudit.containermanager.topologymanager.policy import NONE, POLICIES, RESTRICTED, SINGLE_NUMA_NODE
 from numaudit.errors import InputError
+from numaudit.memorymanager.huge_pages import HugePageRoom, HugePageShortage, admissible_huge_pages, shortages
 from numaudit.topology.nodeset import NodeSet
 
 
@@ -117,3 +118,63 @@ def _admits(machine: MachineState, nodes: NodeSet, policy: str, width: int, aske
     hints = [one for one in calculate_hints(machine, {"memory": asked}).get("memory", ()) if one.affinity]
     of_width = [one for one in hints if one.affinity is not None and len(one.affinity) == width]
     return bool(of_width) and merge([{"memory": of_width}], policy=policy, nodes=nodes).admit
+
+
+PAGE = "hugepages-2Mi"
+
+
+@given(machines(), st.sampled_from(POLICIES), st.integers(1, 30), st.data())
+def test_a_request_for_huge_pages_goes_as_far_as_hints_and_free_pages_of_the_kernel_together(
+    machine: MachineState, policy: str, asked: int, data: st.DataObject
+) -> None:
+    """The smaller of both on each set of nodes, never on two different ones."""
+    amounts = st.integers(0, 8)
+    free = {node: data.draw(amounts) for node in machine}
+    sets = st.sampled_from([NodeSet.of(node) for node in machine] + [NodeSet.from_ids(machine)])
+    room = HugePageRoom(1, free, data.draw(st.dictionaries(sets, amounts, max_size=2)), data.draw(amounts))
+    most_by_width = admissible_huge_pages(machine, policy, PAGE, room)
+    assert most_by_width is not None
+    for width, most in most_by_width.items():
+        assert not most or _gets_pages(machine, policy, width, most, room)
+        assert asked <= most or not _gets_pages(machine, policy, width, asked, room)
+
+
+def _gets_pages(machine: MachineState, policy: str, width: int, asked: int, room: HugePageRoom) -> bool:
+    """Is there a hint of `width` nodes that the Topology Manager admits, and where the kernel still has the pages?
+
+    Counted page by page: earlier promises take theirs first, then the reservations that are none of theirs.
+    """
+    nodes = NodeSet.from_ids(machine)
+    for hint in calculate_hints(machine, {PAGE: asked}).get(PAGE, ()):
+        if hint.affinity is None or len(hint.affinity) != width:
+            continue
+        if not merge([{PAGE: [hint]}], policy=policy, nodes=nodes).admit:
+            continue
+        here = sum(room.free[node] or 0 for node in hint.affinity)
+        claimed = sum(size or 0 for on, size in room.unclaimed.items() if set(on) & set(hint.affinity))
+        all_claimed = sum(size or 0 for size in room.unclaimed.values())
+        of_others = max(0, room.reserved - all_claimed)
+        everywhere = sum(size or 0 for size in room.free.values()) - all_claimed - of_others
+        if asked <= here - claimed and asked <= everywhere:
+            return True
+    return False
+
+
+def test_a_request_for_huge_pages_is_a_whole_number_of_them() -> None:
+    table = MemoryTable(10, 0, 10, 0, 10)
+    machine: MachineState = {0: NUMANodeState(0, {"memory": table, PAGE: table}, (0,))}
+    assert admissible_huge_pages(machine, NONE, PAGE, HugePageRoom(4, {0: 10})) == {1: 8}
+
+
+def test_where_the_kernel_does_not_say_what_is_free_the_largest_request_is_not_known() -> None:
+    assert admissible_huge_pages(EMPTY, NONE, "memory", HugePageRoom(1, {0: 5, 1: None})) is None
+
+
+def test_what_an_admission_promised_and_the_kernel_lacks_is_short_by_size_and_nodes() -> None:
+    table = MemoryTable(8, 0, 8, 0, 8)
+    machine: MachineState = {id_: NUMANodeState(0, {PAGE: table, "hugepages-1Gi": table}, (id_,)) for id_ in (0, 1)}
+    blocks = (Block((1,), PAGE, 6), Block((1,), "hugepages-1Gi", 6), Block((1,), "memory", 6))
+    after = MemoryState(machine, {"new": {"a": blocks, "b": (Block((0,), PAGE, 2),)}, "old": {"a": blocks}})
+    rooms = {PAGE: HugePageRoom(2, {0: 2, 1: 7}, {NodeSet.of(1): 2}), "hugepages-1Gi": HugePageRoom(2, {0: 8, 1: 8})}
+    (found,) = shortages(machine, after, frozenset({"new"}), rooms)
+    assert found == HugePageShortage(PAGE, NodeSet.of(1), 6, 8, 7, 2, 4)

@@ -47,6 +47,7 @@ _NEVER_NAMES = {
         "topologyManagerOptions", "topologyManagerPolicy", "topologyManagerScope", "version",
     },
     "MappedBytes": {"name"},
+    "HugePagesReport": {"type"},
     "MemoryTableReport": {"type"},
     "MigratedReport": {"reason"},
     "NodeReport": {"cpus"},

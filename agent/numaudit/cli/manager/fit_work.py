@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -16,7 +16,7 @@ from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.manager.scenario_files import ScenarioFiles
 from numaudit.config import yaml_document
 from numaudit.containermanager.pod.names import PodName, can_be_typed, full_name
-from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, Pod
 from numaudit.containermanager.predicates import EPHEMERAL_STORAGE, node_requests
 from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version, read_feature_gates
 from numaudit.errors import InputError, Unavailable
@@ -26,6 +26,7 @@ from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.pods_here import PodsHere
 from numaudit.kubelet.questions.starting import Asked
 from numaudit.memorymanager.admission import Admission, NodeState
+from numaudit.memorymanager.huge_pages import HugePageRoom, HugePageShortage, shortages
 from numaudit.scenario.document import Document
 from numaudit.scenario.explanation import depends_on, explain
 from numaudit.scenario.files import Files
@@ -48,6 +49,10 @@ class _Node:
     notices: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
     """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
+    is_this_host: bool = False
+    """False: a file says something else than what was read here, so the kernel's free pages may be another node's."""
+    huge_pages: Mapping[str, HugePageRoom] | None = None
+    """By resource: what the kernel has; None = not known, or no pod asks for any."""
 
     @classmethod
     def of_files(cls, setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> Self:
@@ -90,13 +95,15 @@ def run(
         host = None if len(head) == len(changes) else options.host(root)
         node = _described(asked) if host is None else _here(host, asked)
     manifests = read_manifests(yaml_document.read_all(pod, "the pod"))
+    if node.is_this_host and host is not None and any(_wants_huge_pages(one.pod) for one in manifests):
+        node = replace(node, huge_pages=_huge_pages(host))
     found = [_explained(node, one, with_room=with_room) for one in manifests]
     for notice in dict.fromkeys(notice for one in found for notice in one.notices):
         click.echo(f"numaudit: {notice}", err=True)
     _print(found, output, host)
     if fail_on_reject and any(one.doubt is not None and one.doubt.decides for one in found):
         click.get_current_context().exit(EXIT_INCONCLUSIVE)
-    if fail_on_reject and not all(one.admitted for one in found):
+    if fail_on_reject and not all(one.fits for one in found):
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
@@ -116,7 +123,28 @@ def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanati
         _doubt(node, found.admission),
         _not_added_up(node, pod),
         manifest.owner,
+        _hugepages_short(node, found.admission),
     )
+
+
+def _wants_huge_pages(pod: Pod) -> bool:
+    return any(name.startswith(HUGEPAGES_PREFIX) for name in node_requests(pod))
+
+
+def _huge_pages(host: Host) -> Mapping[str, HugePageRoom]:
+    """What the kernel has free and earlier promises have not used, by resource."""
+    from numaudit.engine.engine import Engine
+    from numaudit.engine.observer import Observer
+    from numaudit.evaluation.huge_pages import huge_pages_of
+
+    return {one.type: one.room for one in huge_pages_of(Engine(Observer.of(host)).tick().snapshot)}
+
+
+def _hugepages_short(node: _Node, admission: Admission) -> tuple[HugePageShortage, ...] | None:
+    if node.huge_pages is None or not admission.admitted:
+        return None
+    pods, before, after = frozenset((admission.pod.uid,)), node.state.memory.state, admission.state.memory.state
+    return shortages(before.machine, after, pods, node.huge_pages)
 
 
 def _print(found: list[Explanation], output: str, host: Host | None) -> None:
@@ -222,7 +250,8 @@ def _here(host: Host, asked: _Asked) -> _Node:
         setup = asked.setup(here.setup) if asked.head or asked.gates or asked.version else here.setup
         files = asked.files() if asked.state or "machine" in asked.head else here.files
         pods = here.pods if files is here.files else replace(here.pods, active=(), problem=_OTHER_FILES)
-        return replace(_Node.of_files(setup, files, pods, here.storage), notices=here.notices)
+        found = _Node.of_files(setup, files, pods, here.storage)
+        return replace(found, notices=here.notices, is_this_host="machine" not in asked.head and files is here.files)
     except InputError as error:
         if asked.head or asked.state:
             raise

@@ -5,7 +5,7 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go (calculateHints, findBestH
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -148,10 +148,12 @@ def fewest_nodes(machine: MachineState, requests: Requests) -> int | None:
     return None
 
 
-def largest_by_size(machine: MachineState, resource: str) -> dict[int, tuple[int, int]]:
+def largest_by_size(
+    machine: MachineState, resource: str, limit: Callable[[NodeSet], int] | None = None
+) -> dict[int, tuple[int, int]]:
     """Number of nodes -> the largest request that a set of that size can take now, and could when empty; 0 = none.
 
-    Raises as `calculate_hints`.
+    `limit`: the most that a set of nodes can give now, whatever the map says. Raises as `calculate_hints`.
     """
     _check_resources(machine, {resource: 0})
     candidates, groups, grouped = _candidates(_nodes(machine)), groups_of(machine), grouped_nodes(machine)
@@ -160,7 +162,10 @@ def largest_by_size(machine: MachineState, resource: str) -> dict[int, tuple[int
     for one, now, empty in zip(candidates, free, capacity, strict=True):
         is_open = rule_against(one.mask, one.size, groups, grouped) is None
         most_now, most_empty = largest.get(one.size, (0, 0))
-        largest[one.size] = max(most_now, min(now, empty) if is_open else 0), max(most_empty, empty)
+        most = min(now, empty) if is_open else 0
+        if most > most_now and limit is not None:
+            most = min(most, limit(one.mask))
+        largest[one.size] = max(most_now, most), max(most_empty, empty)
     return largest
 
 

@@ -5,7 +5,7 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go (calculateHints), pkg/kube
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from numaudit.containermanager.memory.candidates import largest_by_size
@@ -54,7 +54,34 @@ def headroom_of(machine: MachineState, policy: str | None) -> Headroom:
     together = min(
         sum(one.free for one in tables.values()), max((one.allocatable for one in tables.values()), default=0)
     )
-    return Headroom(_admissible(machine, policy), stranded, 1 - largest / together if together else None)
+    return Headroom(admissible(machine, policy), stranded, 1 - largest / together if together else None)
+
+
+def admissible(
+    machine: MachineState,
+    policy: str | None,
+    resource: str = MEMORY,
+    limit: Callable[[NodeSet], int] | None = None,
+) -> dict[int, int] | None:
+    """Number of nodes -> the largest request for one resource that would be admitted with a hint of that size.
+
+    `limit`: the most that a set of nodes can give, whatever the map says. None = the Topology Manager's policy is not
+    known, or there are too many nodes to try all sets of them.
+    """
+    if policy not in POLICIES:
+        return None
+    try:
+        largest = largest_by_size(machine, resource, limit)
+    except InputError:
+        return None
+    found: dict[int, int] = {}
+    fits_fewer = -1
+    for size, (free, capacity) in largest.items():
+        # A hint is preferred when no fewer nodes could hold the request even if they were empty.
+        refused = (policy == SINGLE_NUMA_NODE and size > 1) or (policy == RESTRICTED and free <= fits_fewer)
+        found[size] = 0 if refused else free
+        fits_fewer = max(fits_fewer, capacity)
+    return found
 
 
 def holders_of(state: MemoryState) -> tuple[Holder, ...]:
@@ -76,20 +103,3 @@ def _blocks(state: MemoryState) -> Iterator[tuple[str, Block]]:
             yield from ((uid, block) for block in state.pod_entries[uid])
         else:
             yield from ((uid, block) for blocks in state.entries[uid].values() for block in blocks)
-
-
-def _admissible(machine: MachineState, policy: str | None) -> dict[int, int] | None:
-    if policy not in POLICIES:
-        return None
-    try:
-        largest = largest_by_size(machine, MEMORY)
-    except InputError:
-        return None
-    found: dict[int, int] = {}
-    fits_fewer = -1
-    for size, (free, capacity) in largest.items():
-        # A hint is preferred when no fewer nodes could hold the request even if they were empty.
-        refused = (policy == SINGLE_NUMA_NODE and size > 1) or (policy == RESTRICTED and free <= fits_fewer)
-        found[size] = 0 if refused else free
-        fits_fewer = max(fits_fewer, capacity)
-    return found

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
-from numaudit.kernel.node import NodeCounters, read_counters
+from numaudit.kernel.node import NodeCounters, read_counters, read_huge_page_pools
 from numaudit.snapshot import NodeMemory, Resident, Snapshot
 
 _RECLAIMABLE = ("Active(file)", "Inactive(file)", "SReclaimable")
@@ -19,7 +19,8 @@ class NodeCollector(Collector):
     def collect(self, tick: TickInputs, snapshot: Snapshot, _: SkippedItems) -> Snapshot:
         """meminfo, numastat and the huge page counters of every node."""
         counters = read_counters(tick.host, tick.machine.online)
-        return replace(snapshot, nodes=tuple(to_node_memory(one, tick.machine.page_size) for one in counters))
+        nodes = tuple(to_node_memory(one, tick.machine.page_size) for one in counters)
+        return replace(snapshot, nodes=nodes, huge_page_pools=read_huge_page_pools(tick.host))
 
 
 def to_node_memory(counters: NodeCounters, page_size: int) -> NodeMemory:

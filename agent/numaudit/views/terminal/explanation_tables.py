@@ -10,9 +10,10 @@ from rich.console import Console
 from numaudit.api.explanation_document import Candidate, ExplainedMerge, Explanation, Merge
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import printable
+from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.sizes import exact, plural
 from numaudit.views.terminal.simulation_tables import change_lines, place_line
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
@@ -32,8 +33,10 @@ _OF_SEVERAL = {
 def print_explanations(found: Sequence[Explanation], out: Console) -> None:
     """Each pod of a file; of several, how many would be admitted comes first."""
     if len(found) > 1:
+        fit = sum(one.fits for one in found)
         admitted = sum(one.admitted for one in found)
-        print_note(f"{admitted} of {len(found)} pods would be admitted, each by itself", out, "bold")
+        short = f", and {admitted - fit} of them would lack huge pages" if fit < admitted else ""
+        print_note(f"{admitted} of {len(found)} pods would be admitted, each by itself{short}", out, "bold")
     for number, one in enumerate(found):
         if number or len(found) > 1:
             out.print()
@@ -43,11 +46,13 @@ def print_explanations(found: Sequence[Explanation], out: Console) -> None:
 def _print_explanation(found: Explanation, out: Console) -> None:
     """All of it; `-o json` has every hint."""
     is_open = found.doubt is not None and found.doubt.decides
-    color = "yellow" if is_open else "green" if found.admitted else "red"
+    color = "yellow" if is_open else "green" if found.fits else "red"
     owner = f" (pod of {found.owner})" if found.owner is not None else ""
     print_note(printable(f"{found.pod}{owner}: {_verdict(found, is_open=is_open)}"), out, color)
     for line in _limits(found):
         print_note(printable(line), out, "yellow")
+    for short in found.hugepages_short or ():
+        print_note(_hugepages_in_words(short), out, "red")
     print_note(printable(found.sentence), out)
     if found.message is not None:
         print_note(printable(f"{found.reason}: {found.message}"), out)
@@ -70,7 +75,20 @@ def _verdict(found: Explanation, *, is_open: bool) -> str:
         return f"unknown: {one} if all pods in the checkpoints still exist, else {other}"
     if not found.admitted:
         return f"refused, {found.outcome}"
+    if not found.fits:
+        return f"does not fit: the kubelet would admit it ({found.outcome}), but the kernel cannot give its huge pages"
     return f"fits here{' by NUMA rules only' if found.not_added_up else ''}: admitted, {found.outcome}"
+
+
+def _hugepages_in_words(one: HugePageShortage) -> str:
+    nodes = f"node {one.numa_nodes}" if len(one.numa_nodes) == 1 else f"nodes {one.numa_nodes}"
+    text = (
+        f"{one.type} on {nodes}: it asks for {exact(one.requested_bytes)}, the memory map has "
+        f"{exact(one.map_free_bytes)} free, but the kernel has {exact(one.kernel_free_bytes)}"
+    )
+    if one.left_bytes < one.kernel_free_bytes:
+        text += f", of which it can give {exact(one.left_bytes)}: the rest is promised or reserved, and not used yet"
+    return f"{text}. Its mmap(2) would fail with ENOMEM, or its first touch with SIGBUS."
 
 
 def _limits(found: Explanation) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Console
+from rich.text import Text
 
 from numaudit.containermanager.pod.names import full_name
 from numaudit.containermanager.pod.spec import MEMORY
@@ -20,6 +21,11 @@ _COLUMNS = (
     "one node.",
     "WITHOUT PROMISE = anon + shmem of everything that has no promise. USES FREE = its part beyond SYSTEM, which uses "
     "memory that is free in the map. USES PROMISED = its part beyond even that.",
+)
+
+_HUGE_PAGES = (
+    "MAP FREE = pages that the Memory Manager would still promise. KERNEL FREE = free pages of the kernel's pool. "
+    "UNCLAIMED = promised, but not used yet. WITHOUT PROMISE = used by others. LEFT = what a new container can have."
 )
 
 
@@ -43,10 +49,43 @@ def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = 
         for note in _COLUMNS[: 2 if with_others else 1]:
             print_note(note, out, "dim")
     print_note(_admissible(manager), out)
+    if manager.huge_pages:
+        _print_huge_pages(manager, out, whole=whole)
     for line in _holders(manager, whole):
         print_note(line, out)
     for line in _warnings(manager):
         print_note(line, out, "yellow")
+
+
+def _print_huge_pages(manager: MemoryManagerReport, out: Console, *, whole: bool) -> None:
+    """A row for each size and group, or node of no group, where the map or the kernel has some."""
+    table = new_table("NODES", "HUGE PAGES", ">MAP FREE", ">KERNEL FREE", ">UNCLAIMED", ">WITHOUT PROMISE", ">LEFT")
+    for of_size in manager.huge_pages:
+        pools = {pool.numa_node: pool for pool in of_size.pools}
+        for room in of_size.rooms:
+            here = [pools[node] for node in room.numa_nodes if node in pools]
+            if not room.map_free_bytes and not any(pool.total_bytes for pool in here):
+                continue
+            held = [pool.others_bytes for pool in here]
+            others = None if None in held else sum(filter(None, held))
+            figures = (room.map_free_bytes, room.kernel_free_bytes, room.unclaimed_bytes, others)
+            left = size(room.left_bytes)
+            is_short = room.left_bytes is not None and room.left_bytes < room.map_free_bytes
+            table.add_row(
+                str(room.numa_nodes), of_size.type, *map(size, figures), Text(left, "yellow") if is_short else left
+            )
+    out.print()
+    print_table(table, out)
+    if whole:
+        print_note(_HUGE_PAGES, out, "dim")
+    for of_size in manager.huge_pages:
+        most = [one for one in of_size.admissible or () if one.bytes]
+        parts = ", ".join(f"{at_most(one.bytes)} on {_on(one.nodes)}" for one in most)
+        if of_size.admissible is not None:
+            print_note(
+                f"largest request for {of_size.type} that would be admitted now and get its pages: {parts or 'none'}",
+                out,
+            )
 
 
 def _admissible(manager: MemoryManagerReport) -> str:

@@ -13,7 +13,7 @@ from msgspec import structs
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import ParseError
-from numaudit.kernel.cgroup import Reader, ReadResident
+from numaudit.kernel.cgroup import Reader, ReadResident, sum_of_sizes
 from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Residency:
                 own[container.id] = whole if container.whole else self._own(by_path, census, path)
             if not container.whole and not doubtful.isdisjoint(census.children.get(path, ())):
                 unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
-                own[container.id] = structs.replace(own[container.id], hugetlb=None)
+                own[container.id] = structs.replace(own[container.id], hugetlb=None, huge_pages=None)
         return ResidentMemory(own, self._unattributed(by_path, census, skipped), unknown)
 
     def _read_all(
@@ -106,7 +106,7 @@ class Residency:
                 continue
             if resident.hugetlb and not self._is_possible(resident.hugetlb):
                 unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
-                resident = structs.replace(resident, hugetlb=None)
+                resident = structs.replace(resident, hugetlb=None, huge_pages=None)
             found[path] = resident
         return found
 
@@ -122,12 +122,12 @@ class Residency:
         if walked is None:
             found = self.now.read[path] = self.reader.read_resident(path, last)
             return found.resident
-        if not self.reader.huge_page_sizes or (hugetlb := self.reader.hugetlb(path)) is None:
+        if not self.reader.huge_page_sizes or (huge_pages := self.reader.huge_pages(path)) is None:
             return walked
-        resident = structs.replace(walked, hugetlb=hugetlb)
+        resident = structs.replace(walked, hugetlb=sum_of_sizes(huge_pages), huge_pages=huge_pages)
         if last is not None and last.resident == resident:
             resident = last.resident
-        self.now.read[path] = ReadResident(self.reader.numa_stat(path), None, hugetlb, resident)
+        self.now.read[path] = ReadResident(self.reader.numa_stat(path), None, huge_pages, resident)
         return resident
 
     def _is_possible(self, hugetlb: BytesByNode) -> bool:
@@ -171,9 +171,20 @@ def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
 
 def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:
     """Memory of the whole without its parts. Counters are read one after the other, so a difference may dip below 0."""
-    return Resident(*[_less(column, columns) for column, *columns in zip(*map(_columns, (whole, *parts)), strict=True)])
+    columns = zip(RESIDENT_TYPES, zip(*map(_columns, (whole, *parts)), strict=True), strict=True)
+    own = structs.replace(_NOTHING, **{kind: _less(column, others) for kind, (column, *others) in columns})
+    if not whole.huge_pages:
+        return own
+    below = [part.huge_pages or {} for part in parts]
+    return structs.replace(
+        own,
+        huge_pages={
+            size: _less(by_node, [one.get(size) for one in below]) or {} for size, by_node in whole.huge_pages.items()
+        },
+    )
 
 
+_NOTHING = Resident()
 _columns = attrgetter(*RESIDENT_TYPES)
 """In the order of Resident's fields."""
 

@@ -1,0 +1,139 @@
+"""Huge pages three ways, by page size: what the memory map offers, what the kernel has free, what containers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaudit.containermanager.memory.machine_state import hugepages_name
+from numaudit.containermanager.memory.state import MachineState
+from numaudit.containermanager.pod.names import full_name
+from numaudit.intent import ContainerIntent, Intent
+from numaudit.memorymanager.huge_pages import HugePageRoom
+from numaudit.snapshot import BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.topology.machine import HugePages
+from numaudit.topology.nodeset import NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A container's promise of huge pages of one size, in bytes."""
+
+    container: ContainerIntent
+    type: str
+    nodes: NodeSet
+    promised: int
+    held: int | None
+    """What it uses of them on these nodes; None = not known."""
+
+    @property
+    def unclaimed(self) -> int | None:
+        """What it may still ask the kernel for."""
+        return None if self.held is None else max(0, self.promised - self.held)
+
+
+@dataclass(frozen=True, slots=True)
+class HugePagesOfSize:
+    """The huge pages of one size on the machine, in bytes."""
+
+    type: str
+    """hugepages-2Mi, ..."""
+    room: HugePageRoom
+    pools: Mapping[int, HugePages]
+    """By node, in pages."""
+    claims: tuple[Claim, ...]
+    overcommit: int | None
+    """Surplus that the kernel may make at most; None = not known."""
+
+    @property
+    def promised(self) -> frozenset[int]:
+        """The cgroups of containers with a promise of these pages."""
+        return frozenset(id_ for claim in self.claims for id_ in claim.container.cgroups)
+
+    def held(self, node: int) -> int | None:
+        """Used on the node by anybody; None = not known."""
+        pool = self.pools.get(node)
+        return None if pool is None or pool.free is None else max(0, pool.total - pool.free) * pool.page_size
+
+
+def page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
+    """Of all pools, empty ones too, ascending."""
+    return tuple(sorted({pages.page_size for node in nodes for pages in node.huge_pages}))
+
+
+def huge_pages_of(snapshot: Snapshot) -> tuple[HugePagesOfSize, ...]:
+    """Of each page size that the kernel has a pool for, or that something was promised of."""
+    intent = snapshot.intent
+    of_machine = {pool.page_size: pool for pool in snapshot.huge_page_pools}
+    found = []
+    for page_size in page_sizes(snapshot.nodes):
+        name, of_all = hugepages_name(page_size), of_machine.get(page_size)
+        pools = {node.node: _pool(node, page_size) for node in snapshot.nodes}
+        claims = () if intent is None else tuple(_claims(snapshot, intent, name, page_size))
+        if not claims and not any(pages.total for pages in pools.values()):
+            continue
+        unclaimed: dict[NodeSet, int | None] = {}
+        for one in claims:
+            before = unclaimed.get(one.nodes, 0)
+            unclaimed[one.nodes] = None if before is None or one.unclaimed is None else before + one.unclaimed
+        free = {node: None if pool.free is None else pool.free * page_size for node, pool in pools.items()}
+        reserved = 0 if of_all is None else (of_all.reserved or 0) * page_size
+        overcommit = None if of_all is None or of_all.overcommit is None else of_all.overcommit * page_size
+        found.append(
+            HugePagesOfSize(name, HugePageRoom(page_size, free, unclaimed, reserved), pools, claims, overcommit)
+        )
+    return tuple(found)
+
+
+def _pool(node: NodeMemory, page_size: int) -> HugePages:
+    """A node that shows none of these pages has none if it has no memory at all; else it is not known."""
+    unseen = HugePages(page_size, 0) if node.total else HugePages(page_size, 0, 0, 0)
+    return next((pages for pages in node.huge_pages if pages.page_size == page_size), unseen)
+
+
+def others(of_size: HugePagesOfSize, node: int, snapshot: Snapshot) -> int | None:
+    """Bytes used on the node by whoever has no promise of pages of this size; None = not known."""
+    used = of_size.held(node)
+    of_promised = (snapshot.residency.get(ContainerId(id_)) for id_ in of_size.promised)
+    own = [held_on(resident, of_size.room.page_size, NodeSet.of(node)) for resident in of_promised]
+    return None if used is None or None in own else max(0, used - sum(filter(None, own)))
+
+
+def largest_users(of_size: HugePagesOfSize, nodes: NodeSet, snapshot: Snapshot) -> list[tuple[str, int]]:
+    """Containers and services that use pages of this size on the nodes without a promise of them, the largest first."""
+    found = [
+        (full_name(one.namespace, one.pod, one.pod_uid, one.name) if one.pod_uid else one.path, held)
+        for one in snapshot.containers
+        if one.id not in of_size.promised
+        and (held := held_on(snapshot.residency.get(one.id), of_size.room.page_size, nodes))
+    ]
+    return sorted(found, key=lambda one: (-one[1], one[0]))
+
+
+def sets_in_force(machine: MachineState) -> tuple[NodeSet, ...]:
+    """The sets of nodes that serve containers, by the memory map: each group of several, and each other node alone."""
+    sets = (
+        NodeSet.from_ids(node.cells or ()) if node.number_of_assignments else NodeSet() for node in machine.values()
+    )
+    return tuple(dict.fromkeys(group or NodeSet.of(id_) for id_, group in zip(machine, sets, strict=True)))
+
+
+def held_on(resident: Resident | None, page_size: int, nodes: NodeSet) -> int | None:
+    """Bytes that a container has in pages of one size on some nodes; None = not known."""
+    if resident is None or resident.hugetlb is None:
+        return None
+    if resident.huge_pages is None:
+        return None if any(resident.hugetlb.values()) else 0
+    by_node: BytesByNode = resident.huge_pages.get(page_size, {})
+    return sum(size for node, size in by_node.items() if node in nodes)
+
+
+def _claims(snapshot: Snapshot, intent: Intent, name: str, page_size: int) -> Iterator[Claim]:
+    for one in intent.containers:
+        if one.is_stale or one.has_ended:
+            continue
+        blocks = [block for block in one.promise.memory or () if block.type == name]
+        for nodes in dict.fromkeys(NodeSet.from_ids(block.numa_affinity or ()) for block in blocks):
+            promised = sum(block.size for block in blocks if NodeSet.from_ids(block.numa_affinity or ()) == nodes)
+            held = [held_on(snapshot.residency.get(ContainerId(id_)), page_size, nodes) for id_ in one.cgroups]
+            yield Claim(one, name, nodes, promised, None if None in held else sum(filter(None, held)))

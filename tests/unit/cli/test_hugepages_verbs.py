@@ -1,0 +1,99 @@
+"""`fit -f`, `headroom` and `report` on a node whose huge pages a Burstable pod has taken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from numaudit.cli.main import call
+from scenarios import pod
+from schemas import validate
+
+Capture = pytest.CaptureFixture[str]
+MIB = 1 << 20
+ON_NODE_1 = "550Mi"
+"""More memory than node 0 has free, so the Memory Manager takes node 1."""
+
+
+def wanted(folder: Path, huge: str | None, memory: str = ON_NODE_1) -> str:
+    given = pod("wanted", memory)
+    if huge is not None:
+        for kind in ("requests", "limits"):
+            given["spec"]["containers"][0]["resources"].setdefault(kind, {})["hugepages-2Mi"] = huge
+    for kind in given["spec"]["containers"][0]["resources"].values():
+        kind["cpu"] = "100m"
+    (folder / "pod.yaml").write_text(yaml.safe_dump(given))
+    return str(folder / "pod.yaml")
+
+
+def answer(capsys: Capture, *arguments: str, code: int = 0) -> dict[str, Any]:
+    assert call([*arguments, "-o", "json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_pod_that_the_map_admits_does_not_fit_where_the_kernel_lacks_its_huge_pages(
+    capsys: Capture, fixtures: Path, tmp_path: Path
+) -> None:
+    arguments = ("fit", "-f", wanted(tmp_path, "8Mi"), "--root", str(fixtures / "hugepages-short"))
+    found = answer(capsys, *arguments)
+    validate(found, "Explanation")
+    assert found["admitted"] is True
+    assert found["hugepagesShort"] == [
+        {
+            "type": "hugepages-2Mi",
+            "numaNodes": [1],
+            "requestedBytes": 8 * MIB,
+            "mapFreeBytes": 32 * MIB,
+            "kernelFreeBytes": 4 * MIB,
+            "unclaimedBytes": 0,
+            "leftBytes": 4 * MIB,
+        }
+    ]
+    answer(capsys, *arguments, "--fail-on-reject", code=1)
+    assert call(list(arguments)) == 0
+    said = capsys.readouterr().out
+    assert "does not fit: the kubelet would admit it (aligned-single), but the kernel cannot give its huge" in said
+    assert "it asks for 8Mi, the memory map has 32Mi free, but the kernel has 4Mi." in said
+
+
+@pytest.mark.parametrize(("huge", "short"), [("4Mi", []), (None, None)])
+def test_a_pod_fits_as_long_as_its_huge_pages_are_free_and_one_without_any_is_not_asked_about(
+    capsys: Capture, fixtures: Path, tmp_path: Path, huge: str | None, short: list[object] | None
+) -> None:
+    path, root = wanted(tmp_path, huge), str(fixtures / "hugepages-short")
+    found = answer(capsys, "fit", "-f", path, "--root", root, "--fail-on-reject")
+    assert (found["admitted"], found["hugepagesShort"]) == (True, short)
+
+
+def test_of_another_machine_than_this_hosts_no_kernel_is_asked(capsys: Capture, fixtures: Path, tmp_path: Path) -> None:
+    root = fixtures / "hugepages-short"
+    state = root / "var/lib/kubelet/memory_manager_state"
+    arguments = ("fit", "-f", wanted(tmp_path, "8Mi"), "--root", str(root), "--memory-state", str(state))
+    assert answer(capsys, *arguments)["hugepagesShort"] is None
+
+
+def test_headroom_is_the_smaller_of_map_and_kernel(capsys: Capture, fixtures: Path) -> None:
+    found = answer(capsys, "headroom", "--root", str(fixtures / "hugepages-short"))
+    (of_size,) = found["hugePages"]
+    assert of_size["type"] == "hugepages-2Mi"
+    assert [(one["numaNodes"], one["mapFreeBytes"], one["leftBytes"]) for one in of_size["rooms"]] == [
+        ([0], 32 * MIB, 32 * MIB),
+        ([1], 32 * MIB, 4 * MIB),
+        ([2], 0, 0),
+        ([3], 32 * MIB, 32 * MIB),
+    ]
+    assert of_size["rooms"][2]["unclaimedBytes"] == 16 * MIB
+    assert [one["othersBytes"] for one in of_size["pools"]] == [0, 28 * MIB, 0, 0]
+    assert of_size["admissible"][0] == {"nodeCount": 1, "bytes": 32 * MIB}
+
+
+def test_the_report_names_who_took_the_pages(capsys: Capture, fixtures: Path) -> None:
+    found = answer(capsys, "report", "--root", str(fixtures / "hugepages-short"))
+    (finding,) = [one for one in found["findings"] if one["name"] == "hugepages-short"]
+    assert finding["numaNodes"] == [1]
+    assert "used without a promise by default/bu-numanode/app (28Mi)" in finding["message"]
