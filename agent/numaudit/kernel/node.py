@@ -108,7 +108,7 @@ def read_counters(host: Host, nodes: NodeSet) -> tuple[NodeCounters, ...]:
 
 
 def read_huge_page_pools(host: Host) -> tuple[HugePagePool, ...]:
-    """What the kernel keeps of huge pages for the machine as a whole, by page size. Empty = it shows none."""
+    """Counts of huge pages that the kernel keeps for the machine as a whole, by page size. Empty = it shows none."""
     folder = host.sys / "kernel/mm/hugepages"
     pools = [
         HugePagePool(

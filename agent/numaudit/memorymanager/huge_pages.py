@@ -71,7 +71,7 @@ class HugePageShortage(Value, frozen=True):
     unclaimed_bytes: int
     """Of these, what is promised to containers that do not use it yet."""
     left_bytes: int
-    """What is left for a new container."""
+    """Pages that are left for a new container."""
 
 
 def admissible_huge_pages(

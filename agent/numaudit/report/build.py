@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
-from numaudit.evaluation.headroom import unpromised_by_node
 from numaudit.evaluation.hint_outcomes import outcomes
+from numaudit.evaluation.room.headroom import unpromised_by_node
 from numaudit.evaluation.verdicts import severity
 from numaudit.intent import Intent
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, CountersOfTick
-from numaudit.report.huge_pages import huge_pages_report
 from numaudit.report.kubelet import (
     checkpoint_report,
     kubelet_report,
@@ -23,6 +22,7 @@ from numaudit.report.memory_manager import memory_manager_report
 from numaudit.report.nodes import by_node, node_report, residuals
 from numaudit.report.not_running import not_running_reports
 from numaudit.report.summary import summarize
+from numaudit.report.sums.huge_pages import huge_pages_report
 from numaudit.report.values import ContainerReport, Ended, Report, Unknown
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, NodeMemory, Snapshot
 from numaudit.value import Timestamp

@@ -12,7 +12,7 @@ from msgspec import field, structs
 
 from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import CPU, MEMORY
-from numaudit.evaluation.headroom import Unpromised
+from numaudit.evaluation.room.headroom import Unpromised
 from numaudit.intent import Intent, NodeRoom
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import at_most
@@ -101,7 +101,7 @@ class HugePoolReport(Value, frozen=True):
 
 
 class HugeRoomReport(Value, frozen=True):
-    """What is left of huge pages on the nodes of a group, or on one node of no group; null = not known."""
+    """Huge pages that are left on the nodes of a group, or on one node of no group; null = not known."""
 
     numa_nodes: NodeSet
     """The nodes."""
@@ -112,7 +112,7 @@ class HugeRoomReport(Value, frozen=True):
     unclaimed_bytes: int | None
     """Of these, pages promised to containers that do not use them yet."""
     left_bytes: int | None
-    """What a new container can have: the smaller of both."""
+    """Pages that a new container can have: the smaller of both."""
 
 
 class HugePagesReport(Value, frozen=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from commands import Lab, cgroups, ending
-from numaudit.containermanager.memory.state import Block
+from numaudit.containermanager.memory.state import Block, MachineState
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import Judgements, judge
@@ -42,6 +42,7 @@ NOT_HERE: Mapping[str, str] = {
         (
             "a Guaranteed pod",
             "make the pod Guaranteed",
+            "make them Guaranteed",
             "The memory manager frees it at the next admission of any pod",
             "restart the kubelet with the node drained",
             "raise --reserved-memory of these NUMA nodes",
@@ -92,6 +93,8 @@ class Stage:
     """Bytes of 2 MiB pages that are promised beside them."""
     promised_by_run: Promise | None = None
     """What `numaudit run` gave; None = it is a pod's container."""
+    machine: MachineState | None = None
+    """The memory map; None = nothing is asked about it."""
     ticks: int = 0
     running: Worker | None = None
     """The one that the cure needs."""
@@ -199,7 +202,7 @@ class Stage:
         memory += [Block.of("hugepages-2Mi", self.huge, nodes)] if self.huge else []
         promise = Promise(tuple(memory), None if self.cpus is None else CpuSet.parse(self.cpus))
         own = ContainerIntent("uid", "app", cgroups=(key,), promise=promise)
-        return Intent((own,), config=KubeletConfig(memory_manager_policy="Static"))
+        return Intent((own,), machine=self.machine, config=KubeletConfig(memory_manager_policy="Static"))
 
 
 def _of_a_pod(container: Container) -> Container:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from numaudit.containermanager.memory.state import MemoryTable, NUMANodeState
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.probes.session import Session
 from remedies import PARENT, SIZE, Row, Stage, carry_out, opened, parameters
@@ -285,6 +286,20 @@ def move_the_others_off_the_node(stage: Stage) -> None:
     stage.ill.close()
 
 
+def use_huge_pages_that_the_map_offers(stage: Stage) -> None:
+    """A pod that is not Guaranteed uses five of node 2's eight pages, which are all free by the memory map."""
+    pool = POOL.parents[3] / "node2/hugepages/hugepages-2048kB/nr_hugepages"
+    pool.write_text("8")
+    stage.stack.callback(pool.write_text, "0")
+    stage.mems, size = "2", 16 * MIB
+    memory, pages = MemoryTable(SIZE, 0, SIZE, SIZE, 0), MemoryTable(size, 0, size, 0, size)
+    stage.machine = {2: NUMANodeState(1, {"memory": memory, "hugepages-2Mi": pages}, (2,))}
+    hog = stage.ill.enter_context(cgroup(f"{PARENT}/hog", cpus="2", mems="2"))
+    stage.ill.enter_context(worker(hog, 10 * MIB, kind="hugetlb"))
+    stage.create(cpus="2", mems="2")
+    stage.worker()
+
+
 def measure_more_than_the_budget_allows(stage: Stage) -> None:
     """One step is taken: the budget of the two ticks is nothing, and something has happened between them."""
     stage.mems = ""
@@ -369,6 +384,13 @@ ROWS = (
         "oom-risk",
         "Move pods that are not Guaranteed off the node",
         use_memory_that_is_promised,
+        move_the_others_off_the_node,
+        one_kernel=True,
+    ),
+    Row(
+        "hugepages-short",
+        "Stop or move the pods that use the pages without a promise",
+        use_huge_pages_that_the_map_offers,
         move_the_others_off_the_node,
         one_kernel=True,
     ),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.errors import printable
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
-from numaudit.evaluation.huge_pages import HugePagesOfSize, huge_pages_of, largest_users, sets_in_force
+from numaudit.evaluation.room.huge_pages import HugePagesOfSize, huge_pages_of, largest_users, sets_in_force
 from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
@@ -28,7 +28,7 @@ def _hugepages_short(evidence: TickEvidence) -> Iterator[RuleResult]:
 
 
 def _shortage(of_size: HugePagesOfSize, machine: MachineState, nodes: NodeSet, snapshot: Snapshot) -> str | None:
-    """What is short in words; None = nothing is, or that is not known."""
+    """The shortage in words; None = there is none, or that is not known."""
     room, name = of_size.room, of_size.type
     tables = [machine[node].memory_map.get(name) for node in nodes if node in machine]
     by_map = sum(table.free for table in tables if table is not None) // room.page_size * room.page_size
@@ -55,9 +55,9 @@ RULES = (
     Rule(
         "hugepages-short",
         "warning",
-        "Find out who uses the pages (named in the finding): give such pods a Guaranteed class, so that the Memory "
-        "Manager counts their pages, or reserve the pages for them (`--reserved-memory`), or add pages to the node's "
-        "pool. Until then a pod that is admitted there fails when it asks the kernel for its pages (ENOMEM or SIGBUS).",
+        "Stop or move the pods that use the pages without a promise (the finding names them), or make them Guaranteed, "
+        "so that the Memory Manager counts their pages. Until then a pod that is admitted there fails when it asks the "
+        "kernel for its pages (ENOMEM or SIGBUS).",
         _hugepages_short,
     ),
 )

@@ -79,13 +79,10 @@ def _print_huge_pages(manager: MemoryManagerReport, out: Console, *, whole: bool
     if whole:
         print_note(_HUGE_PAGES, out, "dim")
     for of_size in manager.huge_pages:
-        most = [one for one in of_size.admissible or () if one.bytes]
-        parts = ", ".join(f"{at_most(one.bytes)} on {_on(one.nodes)}" for one in most)
         if of_size.admissible is not None:
-            print_note(
-                f"largest request for {of_size.type} that would be admitted now and get its pages: {parts or 'none'}",
-                out,
-            )
+            rows = [f"{at_most(one.bytes)} on {plural(one.nodes, 'node')}" for one in of_size.admissible if one.bytes]
+            said = ", ".join(rows) or "none"
+            print_note(f"largest request for {of_size.type} that would get its pages now: {said}", out)
 
 
 def _admissible(manager: MemoryManagerReport) -> str:

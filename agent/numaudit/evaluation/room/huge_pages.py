@@ -24,11 +24,11 @@ class Claim:
     nodes: NodeSet
     promised: int
     held: int | None
-    """What it uses of them on these nodes; None = not known."""
+    """Bytes of them that it uses on these nodes; None = not known."""
 
     @property
     def unclaimed(self) -> int | None:
-        """What it may still ask the kernel for."""
+        """Bytes that it may still ask the kernel for."""
         return None if self.held is None else max(0, self.promised - self.held)
 
 
