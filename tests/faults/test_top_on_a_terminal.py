@@ -67,7 +67,7 @@ def test_another_size_of_the_terminal_is_drawn_at_once(shell: Terminal, captured
     shell.resize(200, 50)
     wide = shell.sees(_has_its_keys_in_line(50), "keys in the last line")
     assert "BY NODE" in wide
-    assert "/kubepods/besteffort" in wide
+    assert "default/be-numanode/app" in wide
 
 
 def _has_its_keys_in_line(last: int) -> Callable[[str], bool]:
@@ -79,14 +79,29 @@ def test_the_shell_can_stop_it_and_go_on_with_it(shell: Terminal, captured: str)
     shell.shows(WORST)
     shell.press("C-z")
     shell.shows("Stopped")
-    assert shell.state("alternate_on") == ["0"]
+    assert shell.state("alternate_on", "mouse_any_flag") == ["0", "0"]
     shell.run("fg")
     shell.shows(WORST, "2 of 8 promised", "NODE", "q quit")
+    assert shell.state("alternate_on", "mouse_any_flag") == ["1", "1"]
     shell.press("q")
     shell.hides(WORST)
     shell.run("jobs; echo none is le''ft")
     assert "Stopped" not in shell.shows("none is left")
     assert shell.state("alternate_on", "cursor_flag") == ["0", "1"]
+
+
+def test_a_stop_from_outside_gives_the_terminal_back(shell: Terminal, captured: str, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    _start(shell, f"(echo $BASHPID > {pid}; exec {captured})")
+    shell.shows(WORST)
+    os.kill(int(pid.read_text()), signal.SIGTSTP)
+    shell.shows("Stopped")
+    assert shell.state("alternate_on", "mouse_any_flag") == ["0", "0"]
+    shell.run("fg")
+    shell.shows(WORST, "q quit")
+    shell.press("q")
+    shell.hides(WORST)
+    assert shell.state("alternate_on", "mouse_any_flag") == ["0", "0"]
 
 
 def test_ctrl_c_leaves_the_terminal_as_it_was(shell: Terminal, captured: str) -> None:
@@ -122,11 +137,13 @@ def test_a_bug_is_said_on_the_terminal_that_was_left(shell: Terminal, captured: 
 def test_this_host_is_measured_again_and_again(shell: Terminal) -> None:
     _start(shell, f"{COMMAND} --interval 200ms")
     text = shell.shows("every 0.2 s", "CONTAINER")
-    shell.hides(text.splitlines()[0])  # its time
+    shell.hides(text.splitlines()[0].split("  ")[-1])  # its time
     shell.press("p")
     shell.shows("PAUSED")
     shell.press("Enter")
     shell.shows("allowed by its cpuset")
+    shell.press("q")
+    shell.shows("q quit")
     shell.press("q")
     _is_left_as_it_was(shell, 0)
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -17,6 +18,7 @@ from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import Report
 from numaudit.views.top.app import Top
+from numaudit.views.top.lines import RowList
 from numaudit.views.top.news import Feed, News, RowKey, TickFigures
 
 PATIENCE = 60.0
@@ -52,6 +54,23 @@ class Screen:
 
     async def type(self, text: str) -> None:
         await self.press(*("slash" if char == "/" else "space" if char == " " else char for char in text))
+
+    def column(self, title: str) -> int:
+        """The place of a title in the line above the rows."""
+        return next(line for line in self.lines() if line.startswith(" CONTAINER")).index(title)
+
+    async def click(self, x: int, word: str, times: int = 1) -> None:
+        """In the first line with this word, at this place of it."""
+        y = next(number for number, line in enumerate(self.lines()) if number > 2 and word in line)
+        await self.pilot.click(offset=(x, y), times=times)
+
+    async def wheel(self, direction: int) -> None:
+        """Over the rows, one notch down (1) or up (-1)."""
+        kind = MouseScrollDown if direction > 0 else MouseScrollUp
+        rows = self.top.query_one(RowList)
+        x, y = rows.region.x + 3, rows.region.y + 1
+        rows.post_message(kind(rows, 3, 1, 0, direction, 0, False, False, False, x, y))
+        await self.pilot.pause()
 
     async def resize(self, width: int, height: int) -> None:
         """Wait until the screen has this many lines."""

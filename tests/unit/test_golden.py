@@ -144,6 +144,18 @@ def test_a_report_is_valid_by_the_files_of_the_documentation_and_none_is_left_ov
     assert [error.json_path for error in validator.iter_errors(report)] == ["$.containers[0].verdict"]
 
 
+@pytest.mark.parametrize(("width", "height"), [(120, 40), (200, 60)])
+def test_a_larger_live_screen_of_a_captured_host_is_known(
+    fixtures: Path, matches_golden: MatchesGolden, width: int, height: int
+) -> None:
+    async def draw() -> str:
+        async with screen(captured(fixtures / "misaligned-node"), width, height) as shown:
+            await shown.shows("CONTAINER")
+            return f"{shown.text()}\n"
+
+    matches_golden(f"tests/golden/misaligned-node.top-{width}x{height}.txt", asyncio.run(draw()))
+
+
 @pytest.mark.parametrize("name", ["misaligned-node", "eight-nodes", "cgroup-v1"])
 def test_the_live_screen_of_a_captured_host_is_known(
     fixtures: Path, matches_golden: MatchesGolden, name: str, monkeypatch: pytest.MonkeyPatch
@@ -157,7 +169,7 @@ def test_the_live_screen_of_a_captured_host_is_known(
             rows = shown.text()
             await shown.press("enter")
             await shown.has_read()
-            await shown.shows("allowed by its cpuset")
+            await shown.shows("  QoS ")
             return f"{rows}\n\n{shown.text()}\n"
 
     matches_golden(f"tests/golden/{name}.top.txt", asyncio.run(draw()))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport
-from numaudit.report.words import UNKNOWN, percent, share, size
+from numaudit.report.words import UNKNOWN, node_list, percent, share, size
+from numaudit.topology.nodeset import NodeSet
 
+_LONGEST_WHY = 30
 Tone = Literal["good", "bad", "unknown"]
 """Tone that a view shows in colour."""
 
@@ -21,6 +24,40 @@ def verdict_tone(one: ContainerReport) -> Tone | None:
     if name in MISALIGNED:
         return "bad"
     return "good" if name == "aligned" else "unknown" if name == "unknown" else None
+
+
+def why(one: ContainerReport) -> str:
+    """The evidence for its verdict in a few words: `allowed 0,2; promised 2`. The verdict's reason has all of them."""
+    if one.verdict is None:
+        return ""
+    text = _evidence(one, one.verdict.name, one.verdict.reason)
+    return text if len(text) <= _LONGEST_WHY else f"{text[: _LONGEST_WHY - 1]}…"
+
+
+def _evidence(one: ContainerReport, name: str, reason: str) -> str:
+    promised = (None if one.intended is None else one.intended.memory_nodes) or NodeSet()
+    match name:
+        case "drifted":
+            return f"allowed {node_list(one.allowed_memory_nodes)}; promised {promised}"
+        case "cpu-remote" if one.allowed_cpu_nodes and not one.allowed_cpu_nodes <= promised:
+            return f"CPUs on {one.allowed_cpu_nodes}; promised {promised}"
+        case "cpu-remote":
+            return f"CPU time not on {promised}"
+        case "spilled":
+            held = (row.numa_node for row in one.resident or () if row.judged)
+            return f"{size(one.misplaced_bytes)} on {NodeSet.from_ids(held) - promised}; promised {promised}"
+        case "split":
+            return f"promise spans {promised}"
+        case "remote-access" | "aligned":
+            return _used_remotely(one)
+    return re.split("[:,]", reason, maxsplit=1)[0]
+
+
+def _used_remotely(one: ContainerReport) -> str:
+    if one.measured is None:
+        return ""
+    at_least = "" if one.measured.pages is None else ">="
+    return f"{at_least}{100 * one.measured.lower:.1f}% used remotely"
 
 
 def bytes_of_type(kind: str, one: ContainerReport) -> int | None:

@@ -126,8 +126,13 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         table=ColumnPlaces(200), top=ColumnPlaces(10), page=ColumnPlaces(20, heading="Verdict"),
     ),
     Column(
+        "WHY", cells.why, "the evidence for the verdict, in a few words",
+        value=lambda one: severity(one.verdict), needs=can_promise,
+        top=ColumnPlaces(15),
+    ),
+    Column(
         "PROMISED", promised_nodes, "nodes that the kubelet promised to it", needs=can_promise,
-        table=ColumnPlaces(20, 2), top=ColumnPlaces(20, 1), page=ColumnPlaces(30, heading="Promised"),
+        table=ColumnPlaces(20, 2), top=ColumnPlaces(20, 3), page=ColumnPlaces(30, heading="Promised"),
     ),
     Column(
         "ALLOWED", lambda one: node_list(one.allowed_memory_nodes), "nodes that its memory may be on",
@@ -140,7 +145,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column(
         "JUDGED", lambda one: size(one.judged_bytes), "anon + shmem + hugetlb",
         value=lambda one: one.judged_bytes, sort="judged", is_number=True,
-        table=ColumnPlaces(50, 3), top=ColumnPlaces(60, 3), page=ColumnPlaces(60, heading="Judged"),
+        table=ColumnPlaces(50, 3), top=ColumnPlaces(60, 2), page=ColumnPlaces(60, heading="Judged"),
     ),
     Column(
         "BY NODE", cells.by_node, value=cells.home, of_node=cells.on_node,
@@ -153,7 +158,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         "MISPLACED", cells.misplaced, "judged bytes on nodes that were not promised",
         value=lambda one: one.misplaced_bytes, sort="misplaced",
         tone=lambda one: "bad" if one.misplaced_bytes else None, is_number=True, needs=can_promise,
-        table=ColumnPlaces(90, wide_only=True), top=ColumnPlaces(70),
+        table=ColumnPlaces(90, wide_only=True), top=ColumnPlaces(70, 1),
     ),
     Column(
         "REMOTE", lambda one: size(one.remote_bytes), "judged bytes on nodes that have none of the allowed CPUs",

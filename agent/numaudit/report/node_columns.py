@@ -110,7 +110,7 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
         table=ColumnPlaces(10, 5), page=ColumnPlaces(10, heading="CPUs"),
     ),
     Column(
-        "[!!###...]", _bar, "a node's memory: ! misplaced, # otherwise used, . free",
+        "[!!###...]", _bar,
         top=ColumnPlaces(10, 3, heading=""),
     ),
     Column(

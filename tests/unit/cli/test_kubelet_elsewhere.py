@@ -29,7 +29,7 @@ from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
 from numaudit.views.top import app
-from numaudit.views.top.news import Feed, News, TickFigures
+from numaudit.views.top.news import Feed, News, TickBegan, TickFigures
 from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
@@ -192,17 +192,18 @@ def _top(_: Path, __: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[News] = []
 
     class Blind:
-        """A screen that ends with the first news: until then the feed must not be stopped."""
+        """A screen that ends with the first tick: until then the feed must not be stopped."""
 
         error = None
 
         def __init__(self, feed: Feed, *_: object, **__: object) -> None:
             self.feed = feed
 
-        def run(self, mouse: bool) -> bool:
+        def run(self) -> bool:
             self.feed.start(found.put)
+            assert isinstance(found.get(timeout=PATIENCE), TickBegan)
             taken.append(found.get(timeout=PATIENCE))
-            return mouse
+            return False
 
     monkeypatch.setattr(top, "_require_a_terminal", lambda: None)
     monkeypatch.setattr(app, "Top", Blind)

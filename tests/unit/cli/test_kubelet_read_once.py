@@ -28,7 +28,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
-from numaudit.views.top.news import News, TickFigures, key_of
+from numaudit.views.top.news import News, TickBegan, TickFigures, key_of
 
 PATIENCE = 60.0
 """Seconds, on a busy machine."""
@@ -73,6 +73,7 @@ def _top(_: CountedKubelet) -> None:
     feed = LiveFeed(Observer.of(options.host(None)), ReportSelection(), 3600)
 
     def measured() -> TickFigures:
+        assert isinstance(news.get(timeout=PATIENCE), TickBegan)
         one = news.get(timeout=PATIENCE)
         assert isinstance(one, TickFigures)
         return one

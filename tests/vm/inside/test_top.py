@@ -29,11 +29,14 @@ def test_remote_memory_is_seen_live_and_whose_it_is(remote: Worker) -> None:
         top.shows("every 1 s", ">/numaudit-top/remote", "EXPECTED")
         remote.order("touch")
         amount = r"(3[2-9]|4\d)\.\dMi"
-        row = re.compile(rf">/numaudit-top/remote +(unmanaged +)?2 +0 +{amount} +(- +)?{amount} +.*100\.0%")
+        before = "(unmanaged +not a Kubernetes container +)?([▁-█ ]+ )?"
+        row = re.compile(rf">/numaudit-top/remote +{before}2 +0 +{amount} +(- +)?{amount} +.*100\.0%")
         text = top.sees(lambda text: row.search(text) is not None, "its memory, and its accesses, are remote")
-        assert "[!" in next(line for line in text.splitlines() if line.startswith("2  "))
+        assert "▓" in next(line for line in text.splitlines() if line.startswith("2  "))
         top.press("Enter")
         text = top.shows("cpuset.mems 2", "cpuset.cpus 0, on node 0", "on other nodes than 0, by process")
         assert re.search(rf"(?m)^ *{remote.pid} ", text)
+        top.press("q")
+        top.shows("q quit")
         top.press("q")
         top.shows("ended with 0.")

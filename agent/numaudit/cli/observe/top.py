@@ -73,7 +73,7 @@ def command(
     feed = LiveFeed(observer, view, interval or _INTERVAL) if root is None else CapturedFeed(observer, view, str(root))
     top = Top(feed, os.uname().nodename, sort, ascii_only=not _shows_unicode())
     try:
-        interrupted = top.run(mouse=False)
+        interrupted = top.run()
     finally:
         feed.stop()
     if top.error is not None:

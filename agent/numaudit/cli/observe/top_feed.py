@@ -17,7 +17,7 @@ from numaudit.errors import NumauditError
 from numaudit.kernel.host import explain
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
-from numaudit.views.top.news import Failed, FeedEnded, News, Opened, RowKey, TickFigures, find
+from numaudit.views.top.news import Failed, FeedEnded, News, Opened, RowKey, TickBegan, TickFigures, find
 
 _PATIENCE = 5.0
 """Seconds for the last tick, once the screen is closed."""
@@ -83,6 +83,7 @@ class LiveFeed:
                 ticks = TickSource(self._observer, session)
                 schedule = Schedule(self.interval, time.monotonic())
                 while not self._asked.stopped:
+                    tell(TickBegan())
                     tell(self._tick(ticks))
                     schedule = self._wait(schedule)
         except BaseException as error:  # the screen ends, and whoever started it says why

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport
 
 _SMALL = 1 << 20
@@ -13,9 +14,19 @@ _OF_KUBELET = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
 def is_small_remainder(container: ContainerReport) -> bool:
     """A pause sandbox or a parent group, also one without children, that holds next to nothing itself."""
     is_parent = not container.whole or container.kind in _PARENTS or (container.path or "").endswith(_OF_KUBELET)
-    if container.resident is None or not is_parent:
+    return is_parent and _holds_little(container)
+
+
+def is_small_group(container: ContainerReport) -> bool:
+    """No container, not misaligned, and it holds next to nothing: what a live screen folds."""
+    if container.kind == "container" or (container.verdict is not None and container.verdict.name in MISALIGNED):
         return False
-    return (container.judged_bytes or 0) + container.page_cache_bytes < _SMALL
+    return _holds_little(container)
+
+
+def _holds_little(container: ContainerReport) -> bool:
+    """False where it is not known."""
+    return container.resident is not None and (container.judged_bytes or 0) + container.page_cache_bytes < _SMALL
 
 
 def small_remainders(number: int) -> str:

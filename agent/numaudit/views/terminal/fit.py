@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, takewhile
 
 from rich.cells import cell_len
@@ -20,7 +21,7 @@ _SHORTEST_OF_ALL = 16
 """Of a name for which no more columns can leave."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Filled:
     """One column of `new_table` with its cells. Columns of the highest rank leave first; those of rank 0 stay."""
 
@@ -30,7 +31,7 @@ class Filled:
     least: int | None = None
     """The width at which the column can still be read, where that is less than its content's."""
 
-    @property
+    @cached_property
     def width(self) -> int:
         """The width of its content, in terminal cells."""
         return max(map(_length, (self.title.lstrip(">~"), *self.cells)))

@@ -17,14 +17,16 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from numaudit.api.ordering import KEYS, ordered
-from numaudit.api.selection import with_words
+from numaudit.api.ordering import KEYS
 from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.views.top import head, keys
-from numaudit.views.top.columns import container_grid, node_grid
-from numaudit.views.top.lines import Lines, RowList, in_ascii
-from numaudit.views.top.news import Failed, Feed, FeedEnded, News, RowKey, TickFigures, key_of
-from numaudit.views.top.page import container_lines, help_lines
+from numaudit.views.top.columns import node_grid
+from numaudit.views.top.help import help_lines
+from numaudit.views.top.lines import Lines, RowList, Titles, in_ascii
+from numaudit.views.top.news import Failed, Feed, FeedEnded, News, RowKey, TickBegan, TickFigures
+from numaudit.views.top.page import container_lines
+from numaudit.views.top.table import RowChoice, RowTable
+from numaudit.views.top.trends import Trends
 
 _LATE = 3
 """Intervals without a tick that went well make the figures stale."""
@@ -66,13 +68,14 @@ class Top(App[bool]):
     def __init__(self, feed: Feed, where: str, sort: str = KEYS[0], *, ascii_only: bool = False) -> None:
         super().__init__(ansi_color=True)
         self.animation_level = "none"
-        self.feed, self.sort = feed, sort
+        self.feed, self._choice = feed, RowChoice(sort)
         self.error: BaseException | None = None
         """Error that ended the screen."""
         self.status = head.Status(feed.captured or where, feed.captured is not None, feed.interval)
         self._width, self._height = 80, 24
-        self._reverse, self._text = False, ""
         self._news: TickFigures | None = None
+        self._table: RowTable | None = None
+        self._trends = Trends()
         self._measured_at = time.monotonic()
         self._open: RowKey | None = None
         self._last_known: list[Text] = []
@@ -81,8 +84,9 @@ class Top(App[bool]):
         self._leaving = False
 
     def compose(self) -> ComposeResult:
-        for name in ("title", "failure", "summary", "nodes", "columns"):
+        for name in ("title", "failure", "summary", "nodes"):
             yield Static(id=name, markup=False)
+        yield Titles(id="columns", markup=False)
         yield RowList(id="rows", ascii_only=self._ascii_only)
         yield Lines(id="page", ascii_only=self._ascii_only)
         yield Static(id="foot", markup=False)
@@ -111,6 +115,7 @@ class Top(App[bool]):
     def on_resize(self, event: events.Resize) -> None:
         """Also what comes with SIGCONT, when the shell has written over the screen."""
         self._width, self._height = event.size
+        self._table = None
         if not self._leaving:
             self._draw()
             self.screen.refresh(layout=True)
@@ -131,16 +136,26 @@ class Top(App[bool]):
 
     def on_top_told(self, message: Top.Told) -> None:
         match message.news:
+            case TickBegan():
+                self.status = replace(self.status, reading=True)
+                self._draw_title()
+                return
             case TickFigures() as news:
-                self._news, self._measured_at = news, time.monotonic()
-                rows = kinds_in_words(news.report.summary.kinds)
-                self.status = replace(self.status, taken_at=news.whole.taken_at, failure=None, stale=False, rows=rows)
+                self._take(news)
             case Failed(reason):
-                self.status = replace(self.status, failure=reason)
+                self.status = replace(self.status, failure=reason, reading=False)
             case FeedEnded(error):
                 self.error = error
                 self.exit()
         self._draw()
+
+    def _take(self, news: TickFigures) -> None:
+        """The figures of a tick. A container that was opened comes with those of a tick that was taken before."""
+        if self._news is None or news.whole is not self._news.whole:
+            self._trends.add(news.report)
+        self._news, self._table, self._measured_at = news, None, time.monotonic()
+        taken_at, rows = news.whole.taken_at, kinds_in_words(news.report.summary.kinds)
+        self.status = replace(self.status, taken_at=taken_at, failure=None, stale=False, reading=False, rows=rows)
 
     def _look_whether_stale(self) -> None:
         late = time.monotonic() - self._measured_at > _LATE * self.status.interval
@@ -156,23 +171,34 @@ class Top(App[bool]):
         if self._leaving:
             return False
         if self._types:
-            return action not in keys.NOT_WHILE_TYPING and not (action == "leave" and parameters == (False,))
+            return action not in keys.NOT_WHILE_TYPING
         return not self._reads or action not in keys.NOT_ON_A_PAGE
 
     def action_leave(self, interrupted: bool) -> None:
         self.exit(interrupted)
 
+    def action_quit_or_back(self) -> None:
+        if self._reads:
+            self._go_back()
+        else:
+            self.exit(False)
+
     def action_move(self, by: int) -> None:
-        self._rows.move(by)
-        self._draw_foot()
+        if self._reads:
+            self._page.scroll_relative(y=by, animate=False)
+        else:
+            self._rows.move(by)
+            self._draw_foot()
+
+    def action_step(self, by: int) -> None:
+        self.action_move(by)
 
     def action_page(self, direction: int) -> None:
-        self._rows.move(direction * max(1, self._rows.size.height - 1))
-        self._draw_foot()
+        seen = self._page if self._reads else self._rows
+        self.action_move(direction * max(1, seen.size.height - 1))
 
     def action_end(self, direction: int) -> None:
-        self._rows.move(direction * len(self._rows.lines))
-        self._draw_foot()
+        self.action_move(direction * (len(self._page.lines) if self._reads else len(self._rows)))
 
     def action_enter(self) -> None:
         """Keep the filter; or open the chosen container, or close it."""
@@ -192,12 +218,14 @@ class Top(App[bool]):
             self._type(False)
 
     def action_sort(self, by: int) -> None:
-        self.sort = KEYS[(KEYS.index(self.sort) + by) % len(KEYS)]
-        self._draw()
+        at = KEYS.index(self._choice.sort) if self._choice.sort in KEYS else -1
+        self._choose(sort=KEYS[(at + by) % len(KEYS)])
 
     def action_reverse(self) -> None:
-        self._reverse = not self._reverse
-        self._draw()
+        self._choose(reverse=not self._choice.reverse)
+
+    def action_fold(self) -> None:
+        self._choose(shows_all=not self._choice.shows_all)
 
     def action_filter(self) -> None:
         self._type(True)
@@ -222,12 +250,29 @@ class Top(App[bool]):
         self._turn_to(self._open, helps=not self._helps)
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        self._text = message.value
-        self._draw()
+        self._choose(text=message.value)
 
     def on_input_submitted(self) -> None:
         """Enter, after all that was typed before it; a second one may have come here before the first was done."""
         self.action_enter()
+
+    def on_titles_clicked(self, message: Titles.Clicked) -> None:
+        """On a title: sort by its column, and by the one that sorts already the other way round."""
+        sort = None if self._rows.rows is None else self._rows.rows.grid.sort_at(message.x - 1)
+        if sort is not None and sort == self._choice.sort:
+            self.action_reverse()
+        elif sort is not None:
+            self._choose(sort=sort, reverse=False)
+
+    def on_row_list_moved(self) -> None:
+        self._draw_foot()
+
+    def on_row_list_opened(self) -> None:
+        self.action_enter()
+
+    def _choose(self, **change: str | bool) -> None:
+        self._choice = replace(self._choice, **change)  # type: ignore[arg-type]
+        self._draw()
 
     def _type(self, types: bool) -> None:
         """The line of the filter, in place of the last one."""
@@ -265,10 +310,11 @@ class Top(App[bool]):
             return
         self._draw_title()
         if self._helps:
-            whole = None if self._news is None else self._news.whole
-            self._page.show(help_lines(whole, self._width, captured=self.status.captured))
+            whole, grid = (None if self._news is None else self._news.whole), self._rows.rows
+            titles = "▓█░" if grid is None else f"▓█░ {grid.grid.head().plain}"
+            self._page.show(help_lines(whole, titles, self._width, captured=self.status.captured))
         elif self._news is not None and self._open is not None:
-            lines = container_lines(self._news, self._open, self._width)
+            lines = container_lines(self._news, self._open, self._trends, self._width)
             gone = [] if lines else [Text("It is no more; this is what was last known of it.", "bold yellow")]
             self._last_known = lines or self._last_known
             self._page.show([*gone, *self._last_known])
@@ -277,7 +323,7 @@ class Top(App[bool]):
         self._draw_foot()
 
     def _draw_title(self) -> None:
-        self._put("title", head.title(self.status))
+        self._put("title", head.title(self.status, self._width))
         failure = head.failure(self.status, self._width)
         self._line("failure").display = failure is not None
         self._put("failure", failure or Text())
@@ -285,29 +331,22 @@ class Top(App[bool]):
     def _draw_rows(self, news: TickFigures) -> None:
         width, height = self._width, self._height
         report = news.report
-        said = head.cut(report.summary.text, width, 1 if height < 20 else 2)
-        missing = head.not_measured(report)
-        lines = [head.in_lines(said, "bold")]
-        lines += [head.in_lines(head.cut(missing, width, 1), "yellow")] if missing else []
-        self._put("summary", Text("\n", no_wrap=True).join(lines))
+        self._put("summary", head.summary(report, width, 1 if height < 20 else 2))
         self._line("nodes").display = height >= _LEAST_FOR_NODES
-        nodes = node_grid(news.whole, max(1, height // 3 - 2), width)
-        self._put("nodes", Text("\n", no_wrap=True).join([nodes.head, *nodes.rows]))
-        shown = ordered(with_words(report.containers, self._text), self.sort, self._reverse)
-        grid = container_grid(report, shown, width - 1)
-        self._put("columns", Text.assemble(" ", grid.head))
-        self._rows.show_rows(grid.rows, [key_of(one) for one in shown])
+        self._put("nodes", Text("\n", no_wrap=True).join(node_grid(news.whole, max(1, height // 3 - 2), width)))
+        if self._table is None:
+            self._table = RowTable(report, self._trends, width - 1)
+        rows = self._table.rows(self._choice)
+        self._put("columns", Text.assemble(" ", rows.grid.head(self._choice.sort, self._choice.reverse)))
+        self._rows.show_rows(rows)
 
     def _draw_foot(self) -> None:
-        if self._open is not None or self._helps:
-            line = Text("Esc back  arrows PgUp PgDn Home End scroll  q quit", "dim")
+        if self._reads:
+            self._put("foot", head.keys_line(keys.OF_A_PAGE, "", self._width))
         else:
-            rows = self._rows
             total = 0 if self._news is None else len(self._news.report.containers)
-            number = f"{rows.chosen + 1}" if rows.lines else "0"
-            of = f"{len(rows.lines)}" if len(rows.lines) == total else f"{len(rows.lines)} ({total} in all)"
-            line = head.foot(f"{number} of {of}", self.sort, self._reverse, self._text, self._width)
-        self._put("foot", line)
+            place = head.place(self._rows.chosen, self._rows.rows, total)
+            self._put("foot", head.foot(place, self._choice, self._width))
 
     def _put(self, name: str, text: Text) -> None:
         if self._ascii_only:

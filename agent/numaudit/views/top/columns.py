@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from rich.cells import cell_len
 from rich.text import Text
 
+from numaudit.api.ordering import key_of_column
 from numaudit.report.columns import can_promise, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows, worst
 from numaudit.report.values import ContainerReport, Report
@@ -15,56 +17,114 @@ from numaudit.views.terminal.container_table import fill
 from numaudit.views.terminal.fit import Filled, fit
 
 _GAP = 2
-_NAME_SHARE = 0.4
+_NAME_SHARE = 0.42
 """Of the width: names say which row is meant, and all other columns are on the page of one container, too."""
+_TREND, _TREND_LEAVES = "TREND", 2
+TREND_HELP = "remote share of its accesses, or if those are not measured of its bytes, at the last ticks; full = 100 %"
+_BAR = {"!": ("▓", "red"), "#": ("█", ""), ".": ("░", "dim"), "[": ("", ""), "]": ("", "")}
+"""Each letter of a node's bar, as it is drawn, and its style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The head of a table and its rows, a line each."""
+    """A table: its columns with their cells, which become a line where a row is seen."""
 
-    head: Text
-    rows: tuple[Text, ...]
+    columns: tuple[Filled, ...]
+    sorts: tuple[str | None, ...] = ()
+    """Of each column the key that sorts by it."""
+
+    @property
+    def width(self) -> int:
+        return sum(column.width + _GAP for column in self.columns) - _GAP
+
+    def head(self, sort: str | None = None, reverse: bool = False) -> Text:
+        """The titles. A mark in the gap beside it shows the column that the rows are sorted by."""
+        line = Text(no_wrap=True, end="")
+        mark = "▲" if reverse != (sort == "name") else "▼"
+        by = self.sorts.index(sort) if sort in self.sorts else None
+        for number, column in enumerate(self.columns):
+            title, here = column.title.lstrip(">~"), mark if number == by else ""
+            if _is_right(column):
+                before, text, after = column.width + 1, f"{here}{title}", 1
+            else:
+                before, text, after = 0, f"{title}{here}", column.width + 1
+            before, after = max(0, before - len(text)), max(1, after - len(text)) if not _is_right(column) else after
+            line.append(" " * (before + (1 if number and not _is_right(column) else 0)))
+            line.append(text, "bold underline" if here else "bold")
+            line.append(" " * after)
+        line.right_crop(1)
+        return line
+
+    def sort_at(self, x: int) -> str | None:
+        """The key of the column whose title, or half of the gap beside it, is at this place; None = there is none."""
+        ends = accumulate(column.width + _GAP for column in self.columns)
+        return next((key for key, end in zip(self.sorts, ends, strict=True) if 0 <= x + 1 < end), None)
+
+    def row(self, number: int) -> Text:
+        line = Text(no_wrap=True, end="")
+        for place, column in enumerate(self.columns):
+            cell = column.cells[number]
+            blanks = " " * (column.width - (cell.cell_len if isinstance(cell, Text) else cell_len(cell)))
+            line.append(" " * _GAP if place else "")
+            if _is_right(column):
+                line.append(blanks)
+            line.append(cell) if isinstance(cell, str) else line.append_text(cell)
+            if not _is_right(column):
+                line.append(blanks)
+        return line
+
+    @property
+    def rows(self) -> tuple[Text, ...]:
+        return tuple(self.row(number) for number in range(len(self.columns[0].cells)))
 
 
-def container_grid(report: Report, shown: Sequence[ContainerReport], width: int) -> Grid:
-    """One row for each container; columns that have no room are left out."""
+Sortable = tuple[Filled, str | None]
+"""A column, and the key that sorts by it."""
+
+
+def container_columns(
+    report: Report, shown: Sequence[ContainerReport], trends: Sequence[str] = ()
+) -> tuple[Sortable, ...]:
+    """All that a row may have, with a cell for each container.
+
+    `trends`: of each container, drawn; empty = there are none yet.
+    """
     promises = can_promise(report)
-    filled = [
-        fill(column, place, shown, None if promises else place.leaves_unpromised)
-        for column, place in columns_of("top", report)
-    ]
-    kept, _ = fit(filled, width, _NAME_SHARE)
-    return _grid(kept)
+    columns: list[Sortable] = []
+    for column, place in columns_of("top", report):
+        leaves = None if promises else place.leaves_unpromised
+        columns.append((fill(column, place, shown, leaves), key_of_column(column)))
+        if trends and column.title == ("WHY" if promises else "CONTAINER"):
+            columns.append((Filled(_TREND, _TREND_LEAVES, trends), None))
+    return tuple(columns)
 
 
-def node_grid(report: Report, most: int, width: int) -> Grid:
-    """One row for each node; of more than `most` the worst."""
+def container_grid(columns: Sequence[Sortable], width: int, sort: str | None = None) -> Grid:
+    """Columns that have no room are left out, but never the one that sorts the rows."""
+    stay = [(replace(one, rank=0) if key is not None and key == sort else one, key) for one, key in columns]
+    kept, _ = fit([one for one, _ in stay], width, _NAME_SHARE)
+    keys = {one.title: key for one, key in stay}
+    return Grid(tuple(kept), tuple(keys[one.title] for one in kept))
+
+
+def node_grid(report: Report, most: int, width: int) -> tuple[Text, ...]:
+    """The titles and a line for each node; of more than `most` the worst."""
     rows = node_rows(report)
     shown = worst(rows, most)
-    kept, _ = fit([fill(column, place, shown) for column, place in placed(NODE_COLUMNS, "top", report)], width)
-    grid = _grid(kept)
+    filled = [fill(column, place, shown) for column, place in placed(NODE_COLUMNS, "top", report)]
+    kept, _ = fit([replace(one, cells=[_bar(cell) for cell in one.cells]) for one in filled], width)
+    grid = Grid(tuple(kept))
     left = len(rows) - len(shown)
     more = () if not left else (Text(f"and {left} more {'node' if left == 1 else 'nodes'}", "dim"),)
-    return Grid(grid.head, (*grid.rows, *more))
+    return (grid.head(), *grid.rows, *more)
 
 
-def _grid(columns: Sequence[Filled]) -> Grid:
-    widths = [column.width for column in columns]
-    right = [column.title.startswith(">") for column in columns]
-    layout = list(zip(widths, right, strict=True))
-    head = _line([Text(column.title.lstrip(">~"), "bold") for column in columns], layout)
-    return Grid(head, tuple(_line(row, layout) for row in zip(*(column.cells for column in columns), strict=True)))
+def _bar(cell: str | Text) -> str | Text:
+    """The cell; a bar as blocks in colours."""
+    if isinstance(cell, Text) or not cell.startswith("["):
+        return cell
+    return Text.assemble(*(_BAR[letter] for letter in cell))
 
 
-def _line(cells: Sequence[str | Text], layout: Sequence[tuple[int, bool]]) -> Text:
-    line = Text(no_wrap=True, end="")
-    for number, (cell, (width, right)) in enumerate(zip(cells, layout, strict=True)):
-        blanks = " " * (width - (cell.cell_len if isinstance(cell, Text) else cell_len(cell)))
-        line.append(" " * _GAP if number else "")
-        if right:
-            line.append(blanks)
-        line.append(cell) if isinstance(cell, str) else line.append_text(cell)
-        if not right:
-            line.append(blanks)
-    return line
+def _is_right(column: Filled) -> bool:
+    return column.title.startswith(">")

@@ -6,21 +6,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from numaudit.errors import printable
-from numaudit.report.columns import columns_of, placed
-from numaudit.report.node_columns import NODE_COLUMNS
 from numaudit.report.values import Report
 from numaudit.views.terminal.report_tables import sources_by_trouble
+from numaudit.views.top.table import RowChoice, Rows
 
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 """Seconds; what + and - choose from."""
-
-COLUMNS = (
-    *((column.heading(place), column.help) for column, place in columns_of("top") if column.help),
-    *((column.title, column.help) for column, _ in placed(NODE_COLUMNS, "top") if column.help),
-)
+_NAME = "numaudit top"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +33,36 @@ class Status:
     stale: bool = False
     failure: str | None = None
     """Of the last tick."""
+    reading: bool = False
+    """Does a tick run now?"""
     rows: str = ""
     """Numbers of rows by kind; empty = no tick is done yet."""
 
 
-def title(status: Status) -> Text:
-    """`numaudit top  12:00:05, every 5 s  PAUSED  node-1  5 containers`, which is cut off where there is no room."""
-    line = Text(no_wrap=True, end="")
-    line.append("numaudit top  ", "bold")
-    if status.captured:
-        line.append("captured; it never changes")
-    elif status.taken_at is None:
-        line.append("measuring ...")
-    else:
-        line.append(f"{clock(status.taken_at)}, every {status.interval:g} s")
-    if status.paused:
-        line.append("  PAUSED", "bold yellow")
-    if status.stale:
-        line.append("  STALE", "bold red")
-    line.append(f"  {printable(status.where)}")
+def title(status: Status, width: int) -> Text:
+    """`numaudit top  node-1  5 containers       reading ...  12:00:05, every 5 s`; the left side is cut if need be."""
+    state = Text.assemble(*_state(status), no_wrap=True, end="")
+    line = Text.assemble((_NAME, "bold"), f"  {printable(status.where)}", no_wrap=True, end="")
     line.append(f"  {status.rows}" if status.rows else "", "dim")
-    return line
+    room = max(len(_NAME), width - state.cell_len - 2)
+    line.truncate(room, overflow="ellipsis")
+    return Text.assemble(line, " " * max(2, width - line.cell_len - state.cell_len), state, no_wrap=True, end="")
+
+
+def _state(status: Status) -> Iterator[tuple[str, str]]:
+    if status.captured:
+        yield "captured", ""
+        if status.taken_at is None:
+            yield " reading ...", "dim"
+        return
+    if status.reading:
+        yield "reading ...  ", "dim"
+    if status.stale:
+        yield "STALE  ", "bold red"
+    if status.paused:
+        yield "PAUSED  ", "bold yellow"
+    yield "no figures yet, " if status.taken_at is None else f"{clock(status.taken_at)}, ", ""
+    yield f"every {status.interval:g} s", ""
 
 
 def failure(status: Status, width: int) -> Text | None:
@@ -79,6 +84,14 @@ def clock(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
 
 
+def summary(report: Report, width: int, most: int) -> Text:
+    """The report's sentence in at most so many lines, and what is not measured in one."""
+    lines = [in_lines(cut(report.summary.text, width, most), "bold")]
+    missing = not_measured(report)
+    lines += [in_lines(cut(missing, width, 1), "yellow")] if missing else []
+    return Text("\n", no_wrap=True).join(lines)
+
+
 def not_measured(report: Report) -> str:
     """Short text about unknown figures of this host; empty = nothing is missing."""
     what = [one.what for one in report.unknown]
@@ -94,19 +107,38 @@ def why_not_measured(report: Report) -> Iterator[str]:
         yield f"{', '.join(sources)}: {printable(why)}"
 
 
-def foot(place: str, sort: str, reverse: bool, text: str, width: int) -> Text:
+def place(chosen: int, rows: Rows | None, total: int) -> str:
+    """`1 of 11, 19 small folded`; `total`: the number of all rows."""
+    if not rows:
+        return f"0 of 0 ({total} in all)" if total else "0 of 0"
+    said = f"{chosen + 1} of {len(rows)}"
+    if rows.folded:
+        return f"{said}, {rows.folded} small folded"
+    return said if len(rows) == total else f"{said} ({total} in all)"
+
+
+def foot(place: str, choice: RowChoice, width: int) -> Text:
     """The keys, how the rows are ordered, and where we are; the last stays where there is little room."""
-    order = f"s sort: {sort}{' reversed' if reverse else ''}"
-    words = f"/ filter: {printable(text)}" if text else "/ filter"
-    keys = ["q quit", order, words, "Enter open", "r reverse", "p pause", "? help"]
-    room = width - len(place) - 2
-    line = ""
-    for key in keys:
-        longer = f"{line}  {key}" if line else key
-        if len(longer) > room:
+    order = f"sort: {choice.sort.lower()}{' reversed' if choice.reverse else ''}"
+    words = f"filter: {printable(choice.text)}" if choice.text else "filter"
+    fold = "fold small" if choice.shows_all else "all"
+    return keys_line(
+        (("q", "quit"), ("?", "help"), ("s", order), ("/", words), ("Enter", "open"), ("a", fold), ("p", "pause")),
+        place,
+        width,
+    )
+
+
+def keys_line(keys: Iterable[tuple[str, str]], place: str, width: int) -> Text:
+    """Each key with what it does, as far as there is room, and at the right end where we are."""
+    line = Text(no_wrap=True, end="")
+    for key, does in keys:
+        if line.cell_len + len(key) + cell_len(does) + 3 > width - len(place) - 2:
             break
-        line = longer
-    return Text(f"{line}{' ' * max(2, width - len(line) - len(place))}{place}", "dim", no_wrap=True, end="")
+        line.append("  " if line else "")
+        line.append(key, "bold")
+        line.append(f" {does}", "dim")
+    return line.append(f"{' ' * max(2, width - line.cell_len - len(place))}{place}", "dim")
 
 
 def cut(text: str, width: int, lines: int) -> list[str]:

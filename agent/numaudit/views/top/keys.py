@@ -11,42 +11,38 @@ class Keys:
 
     label: str
     does: str
-    actions: tuple[tuple[str, str], ...]
-    """Textual's names of keys, and the action."""
+    actions: tuple[tuple[str, str], ...] = ()
+    """Textual's names of keys, and the action; none for the mouse."""
 
 
 KEYS = (
     Keys(
-        "Up Down PgUp PgDn Home End",
-        "choose a container; on a page: scroll, also Left and Right",
-        (
-            ("up", "move(-1)"),
-            ("down", "move(1)"),
-            ("pageup", "page(-1)"),
-            ("pagedown", "page(1)"),
-            ("home", "end(-1)"),
-            ("end", "end(1)"),
-        ),
+        "j k Down Up",
+        "move, or scroll a page",
+        (("down", "move(1)"), ("up", "move(-1)"), ("j", "step(1)"), ("k", "step(-1)")),
     ),
-    Keys(
-        "Enter",
-        "open it: promise, bytes, accesses, verdict, cost, what to do; Esc or Enter closes it",
-        (("enter", "enter"), ("escape", "close")),
-    ),
-    Keys("/", "filter by words of name and verdict as you type; Enter keeps it, Esc clears it", (("slash", "filter"),)),
-    Keys("s S", "the next and the previous order", (("s", "sort(1)"), ("S", "sort(-1)"))),
-    Keys("r", "the other way round; what is not known stays last", (("r", "reverse"),)),
-    Keys(
-        "p Space",
-        "pause: nothing is measured, unless a container is opened; again: go on with a tick at once",
-        (("p,space", "pause"),),
-    ),
-    Keys("+ -", "measure less often, and more often", (("plus", "interval(1)"), ("minus", "interval(-1)"))),
-    Keys("h ?", "this page", (("h,question_mark", "help"),)),
-    Keys("q", "quit; Ctrl-C, too, with exit code 130", (("q", "leave(False)"), ("ctrl+c", "leave(True)"))),
-    Keys("Ctrl-Z", "back to the shell; fg goes on", (("ctrl+z", "suspend_process"),)),
+    Keys("PgDn PgUp", "a screen on, or back", (("pagedown", "page(1)"), ("pageup", "page(-1)"))),
+    Keys("g G Home End", "to the first, the last", (("home,g", "end(-1)"), ("end,G", "end(1)"))),
+    Keys("Enter", "open the container", (("enter", "enter"),)),
+    Keys("Esc", "back; clear the filter", (("escape", "close"),)),
+    Keys("/", "filter names, verdicts", (("slash", "filter"),)),
+    Keys("s S", "next, previous order", (("s", "sort(1)"), ("S", "sort(-1)"))),
+    Keys("r", "reverse the order", (("r", "reverse"),)),
+    Keys("a", "show, fold small groups", (("a", "fold"),)),
+    Keys("p Space", "pause; go on with a tick", (("p,space", "pause"),)),
+    Keys("+ -", "measure less, more often", (("plus", "interval(1)"), ("minus", "interval(-1)"))),
+    Keys("? h", "this help", (("h,question_mark", "help"),)),
+    Keys("q", "back from a page, quit", (("q", "quit_or_back"),)),
+    Keys("Ctrl-C", "quit with exit code 130", (("ctrl+c", "leave(True)"),)),
+    Keys("Ctrl-Z", "to the shell; fg returns", (("ctrl+z", "suspend_process"),)),
+    Keys("click", "choose; twice: open"),
+    Keys("click title", "sort by it; reverse"),
 )
-NOT_WHILE_TYPING = ("enter", "sort", "reverse", "filter", "pause", "interval", "help", "page", "end")
-"""Actions whose keys are a filter's, while one is typed; so is the one that quits."""
-NOT_ON_A_PAGE = ("move", "page", "end", "sort", "reverse", "filter")
-"""Actions whose keys scroll a page, or do nothing there."""
+NOT_WHILE_TYPING = (
+    "step", "page", "end", "enter", "filter", "sort", "reverse", "fold", "pause", "interval", "help", "quit_or_back",
+)  # fmt: skip
+"""Actions whose keys are a filter's, while one is typed. Of those that move, only the arrows still do."""
+NOT_ON_A_PAGE = ("sort", "reverse", "filter", "fold")
+"""Actions whose keys do nothing on a page."""
+OF_A_PAGE = (("Esc q", "back"), ("j k g G PgUp PgDn", "scroll"), ("?", "help"), ("Ctrl-C", "quit"))
+"""Those that the last line of a page names."""

@@ -8,13 +8,20 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual import events
 from textual.geometry import Size
+from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widgets import Static
 
 from numaudit.views.top.news import RowKey
+from numaudit.views.top.table import Rows
 
 _REVERSE = Style(reverse=True)
+_WHEEL = 3
+"""Rows."""
+_ASCII = dict(zip("…▼▲░▓█▁▂▃▄▅▆▇≥·", "~v^.!#_.:-=+*>.", strict=True))
 
 
 class Lines(ScrollView, can_focus=True):
@@ -42,43 +49,66 @@ class Lines(ScrollView, can_focus=True):
         return self._strip(top + y).crop_extend(left, left + self.size.width, None)
 
     def _strip(self, number: int) -> Strip:
-        if number >= len(self.lines):
-            return Strip([])
-        segments = self.lines[number].render(self.app.console)
+        return self._of_text(self.lines[number]) if number < len(self.lines) else Strip([])
+
+    def _of_text(self, text: Text) -> Strip:
+        segments = text.render(self.app.console)
         if self._ascii_only:
             segments = (Segment(in_ascii(one.text), one.style) for one in segments)
         return Strip(segments)
 
 
+class Titles(Static):
+    """The line above the rows."""
+
+    class Clicked(Message):
+        """At this place of the line."""
+
+        def __init__(self, x: int) -> None:
+            super().__init__()
+            self.x = x
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Clicked(event.x))
+
+
 class RowList(Lines, can_focus=False):
     """Lines one of which is chosen. The choice stays with its row when rows move."""
+
+    class Opened(Message):
+        """A row was clicked twice; it is the chosen one."""
+
+    class Moved(Message):
+        """Another row was chosen with the mouse."""
 
     def __init__(self, *, ascii_only: bool = False, id: str | None = None) -> None:
         super().__init__(ascii_only=ascii_only, id=id)
         self.chosen = 0
-        self._keys: Sequence[RowKey] = ()
+        self.rows: Rows | None = None
+
+    def __len__(self) -> int:
+        return 0 if self.rows is None else len(self.rows)
 
     @property
     def key(self) -> RowKey | None:
         """Of the chosen row; None = there are no rows."""
-        return self._keys[self.chosen] if self._keys else None
+        return self.rows.keys[self.chosen] if self.rows else None
 
-    def show_rows(self, lines: Sequence[Text], keys: Sequence[RowKey]) -> None:
-        """Each row with what identifies it. A row that has gone gives the choice to the one in its place."""
-        before = self.chosen
-        places = [number for number, one in enumerate(keys) if one == self.key]
+    def show_rows(self, rows: Rows) -> None:
+        """A row that has gone gives the choice to the one in its place."""
+        before, key = self.chosen, self.key
+        places = [number for number, one in enumerate(rows.keys) if one == key]
         nearest = min(places, key=lambda number: abs(number - before), default=before)
-        self._keys = keys
-        self.chosen = max(0, min(nearest, len(keys) - 1))
-        if self.chosen != before:
-            self.refresh()
-        self.show(lines)
+        self.rows = rows
+        self.chosen = max(0, min(nearest, len(rows) - 1))
+        self.virtual_size = Size(rows.grid.width + 1, len(rows))
+        self.refresh()
         self._follow()
 
     def move(self, by: int) -> None:
         """Choose the row so many below, or the last one on the way there."""
         before = self.chosen
-        self.chosen = max(0, min(before + by, len(self.lines) - 1))
+        self.chosen = max(0, min(before + by, len(self) - 1))
         if self.chosen != before:
             self.refresh_line(before)
             self.refresh_line(self.chosen)
@@ -87,6 +117,24 @@ class RowList(Lines, can_focus=False):
     def on_resize(self) -> None:
         self._follow()
 
+    def on_click(self, event: events.Click) -> None:
+        row = self.scroll_offset.y + event.y
+        if row < len(self):
+            self.move(row - self.chosen)
+            self.post_message(self.Opened() if event.chain == 2 else self.Moved())
+
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._roll(event, _WHEEL)
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._roll(event, -_WHEEL)
+
+    def _roll(self, event: events.MouseEvent, by: int) -> None:
+        event.stop()
+        event.prevent_default()
+        self.move(by)
+        self.post_message(self.Moved())
+
     def _follow(self) -> None:
         """Scroll no further than it takes to see the chosen row."""
         height, top = self.size.height, self.scroll_offset.y
@@ -94,8 +142,10 @@ class RowList(Lines, can_focus=False):
             self.scroll_to(y=self.chosen if self.chosen < top else self.chosen - height + 1, animate=False)
 
     def _strip(self, number: int) -> Strip:
-        strip = super()._strip(number)
-        if number != self.chosen or number >= len(self.lines):
+        if number >= len(self) or self.rows is None:
+            return Strip([])
+        strip = self._of_text(self.rows.line(number))
+        if number != self.chosen:
             return Strip([Segment(" "), *strip])
         return Strip([Segment(">"), *strip]).extend_cell_length(self.size.width).apply_style(_REVERSE)
 
@@ -104,4 +154,4 @@ def in_ascii(text: str) -> str:
     """The text in as many places on a terminal that shows nothing else."""
     if text.isascii():
         return text
-    return "".join(char if char.isascii() else "~" if char == "…" else "?" * cell_len(char) for char in text)
+    return "".join(char if char.isascii() else _ASCII.get(char) or "?" * cell_len(char) for char in text)

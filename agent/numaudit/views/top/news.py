@@ -46,6 +46,11 @@ class TickFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class TickBegan:
+    """A tick runs; its figures come next."""
+
+
+@dataclass(frozen=True, slots=True)
 class Failed:
     """A tick that failed; the next one is tried."""
 
@@ -59,7 +64,7 @@ class FeedEnded:
     error: BaseException
 
 
-News = TickFigures | Failed | FeedEnded
+News = TickBegan | TickFigures | Failed | FeedEnded
 
 
 class Feed(Protocol):

@@ -1,37 +1,43 @@
-"""Contents of the screen of `numaudit top` once a container is opened, and its help. Pure."""
+"""Contents of the screen of `numaudit top` once a container is opened. Pure."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
 from numaudit.api.selection import only
+from numaudit.errors import printable
+from numaudit.report.cells import Tone, verdict_tone
 from numaudit.report.names import display_name
-from numaudit.report.values import Report
+from numaudit.report.values import ContainerReport
 from numaudit.snapshot import ContainerId
 from numaudit.views.judgement_notes import print_findings
 from numaudit.views.terminal.placement_page import print_container
 from numaudit.views.terminal.process_table import print_processes
-from numaudit.views.terminal.terminal import new_table, print_note, print_table
-from numaudit.views.top import head
-from numaudit.views.top.keys import KEYS
+from numaudit.views.terminal.terminal import print_note
 from numaudit.views.top.news import RowKey, TickFigures, find
+from numaudit.views.top.trends import Trends, drawn
+
+_STYLES: Mapping[Tone | None, str] = {"good": "bold green", "unknown": "bold yellow", "bad": "bold red"}
+_TREND = 40
+"""Ticks that have room beside their words."""
 
 
-def container_lines(news: TickFigures, key: RowKey, width: int) -> list[Text]:
-    """All that is known of one container; nothing once it has gone."""
+def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) -> list[Text]:
+    """All that is known of one container, its verdict first; nothing once it has gone."""
     one = find(news.report, key)
     if one is None:
         return []
     opened = news.opened if news.opened is not None and news.opened.key == key else None
 
     def put(out: Console) -> None:
-        verdict = "" if one.verdict is None else f": {one.verdict.name}"
-        print_note(f"{display_name(one)}{verdict}", out, "bold")
+        _print_verdict(one, out)
+        _print_trend(trends.shares(key), trends.of_what, out)
+        out.print()
         print_container(one, None if opened is None else opened.placement, news.report.nodes, out)
         alone = replace(news.report, containers=(one,))
         if one.id is not None and one.findings:
@@ -45,23 +51,22 @@ def container_lines(news: TickFigures, key: RowKey, width: int) -> list[Text]:
     return _drawn(put, width)
 
 
-def help_lines(report: Report | None, width: int, *, captured: bool = False) -> list[Text]:
-    """Keys, columns, and why something is not measured here."""
+def _print_verdict(one: ContainerReport, out: Console) -> None:
+    verdict = one.verdict
+    if verdict is None:
+        print_note(display_name(one), out, "bold")
+        return
+    print_note(f"{display_name(one)}: {verdict.name}", out, _STYLES.get(verdict_tone(one), "bold"))
+    print_note(f"  {printable(verdict.reason)}", out)
+    if verdict.remedy is not None:
+        print_note(f"  -> {verdict.remedy}", out, "dim")
 
-    def put(out: Console) -> None:
-        for heading, rows in (("KEY", [(one.label, one.does) for one in KEYS]), ("COLUMN", head.COLUMNS)):
-            table = new_table(heading, "~WHAT")
-            for row in rows:
-                table.add_row(*row)
-            print_table(table, out)
-            out.print()
-        missing = ["accesses and CPU time: this is a captured tree, where nothing runs"] if captured else []
-        missing += [] if report is None else head.why_not_measured(report)
-        print_note("not measured here" if missing else "everything that can be measured is measured here", out, "bold")
-        for line in missing:
-            print_note(f"  {line}", out)
 
-    return _drawn(put, width)
+def _print_trend(shares: Sequence[int | None], of_what: str, out: Console) -> None:
+    known = [share for share in shares if share is not None]
+    if len(shares) > 1 and known:
+        said = f"{min(known)} to {max(known)} % of its {of_what} remote in {len(shares)} ticks"
+        print_note(f"  {drawn(shares[-_TREND:])}  {said}", out)
 
 
 def _drawn(put: Callable[[Console], None], width: int) -> list[Text]:

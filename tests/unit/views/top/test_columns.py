@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
 from accesses import counted, expected, first_uses, sampled, with_accesses
 from numaudit.api.ordering import ordered
 from numaudit.api.selection import with_words
-from numaudit.evaluation.verdicts import REMEDIES, Verdict
+from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
+from numaudit.report import cells
 from numaudit.report.counters import NodeSeconds
 from numaudit.report.memory_manager import MemoryManagerReport, MemoryTableReport
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.top.columns import container_grid, node_grid
+from numaudit.views.top.columns import Grid, container_columns, container_grid, node_grid
 from numaudit.views.top.news import key_of
 from reports import container, report
 
 GIB = 1 << 30
 COLUMNS = (
-    "CONTAINER", "VERDICT", "PROMISED", "QOS", "ALLOWED", "CPU NODES", "JUDGED", "MISPLACED", "REMOTE", "ACCESSED",
-    "USED REMOTELY", "EXPECTED", "CPU REMOTE", "CPU TIME", "BY NODE", "FILE",
+    "CONTAINER", "VERDICT", "WHY", "PROMISED", "QOS", "ALLOWED", "CPU NODES", "JUDGED", "MISPLACED", "REMOTE",
+    "ACCESSED", "USED REMOTELY", "EXPECTED", "CPU REMOTE", "CPU TIME", "BY NODE", "FILE",
 )  # fmt: skip
+
+
+def _grid(of: Report, shown: Sequence[ContainerReport], width: int, sort: str | None = None) -> Grid:
+    return container_grid(container_columns(of, shown), width, sort)
 
 
 def _promised(one: ContainerReport, nodes: str, aligned: int) -> ContainerReport:
@@ -36,8 +43,8 @@ def _promised(one: ContainerReport, nodes: str, aligned: int) -> ContainerReport
 
 def _cells(of: Report, one: ContainerReport, width: int = 250) -> dict[str, str]:
     """By title, of a row of this one; no cell here has a blank in it."""
-    grid = container_grid(of, [one], width)
-    titles, row = grid.head.plain, grid.rows[0].plain
+    grid = _grid(of, [one], width)
+    titles, row = grid.head().plain, grid.rows[0].plain
     shown = [name for name in COLUMNS if name in titles]
     return dict(zip(shown, [cell.strip() for cell in row.split("  ") if cell.strip()], strict=True))
 
@@ -66,10 +73,40 @@ def test_a_row_says_what_was_promised_and_what_is() -> None:
     assert cells["BY NODE"] == "N0:4Ki N1:8Ki"
 
 
+def _verdict(name: VerdictName, reason: str = "for a reason") -> Verdict:
+    return Verdict(name, reason, None, (), None)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"verdict": _verdict("drifted"), "allowed_memory_nodes": NodeSet.parse("0,2")}, "allowed 0,2; promised 0"),
+        ({"verdict": _verdict("cpu-remote"), "allowed_cpu_nodes": NodeSet.parse("0-3")}, "CPUs on 0-3; promised 0"),
+        ({"verdict": _verdict("cpu-remote")}, "CPU time not on 0"),
+        ({"verdict": _verdict("spilled")}, "8Ki on 1; promised 0"),
+        ({"verdict": _verdict("split"), "intended": None}, "promise spans "),
+        ({"verdict": _verdict("aligned")}, ""),
+        ({"verdict": _verdict("unknown", "its promise is unknown: no kubelet")}, "its promise is unknown"),
+        ({"verdict": _verdict("unmanaged", "the pod is Burstable")}, "the pod is Burstable"),
+        ({"verdict": _verdict("unmanaged", "x" * 31)}, "x" * 29 + "…"),
+        ({"verdict": None}, ""),
+    ],
+)
+def test_why_is_the_evidence_in_a_few_words(change: dict[str, object], said: str) -> None:
+    one = replace(_promised(report(container()).containers[0], "0", 4096), **change)
+    assert cells.why(one) == said
+
+
+def test_why_of_a_remote_access_is_its_measured_share() -> None:
+    one = replace(report(container()).containers[0], verdict=_verdict("remote-access"))
+    assert cells.why(with_accesses(one, counted(0.25))) == "25.0% used remotely"
+    assert cells.why(with_accesses(one, sampled(12, 12, 48))).startswith(">=")
+
+
 def test_what_is_only_expected_stands_in_no_column_of_accesses() -> None:
     of = report(container())
     one = with_accesses(of.containers[0], expected(0.44), first_uses(0.02))
-    titles = container_grid(_with(of, one), [one], 250).head.plain
+    titles = _grid(_with(of, one), [one], 250).head().plain
     assert "ACCESSED" not in titles
     assert "REMOTELY" not in titles
 
@@ -83,29 +120,30 @@ def test_cpu_time_that_is_not_known_is_no_share(seconds: tuple[NodeSeconds, ...]
 
 def test_a_host_without_promises_has_no_column_for_them() -> None:
     of = report(container(3, pod=None))
-    titles = container_grid(of, of.containers, 250).head.plain
+    titles = _grid(of, of.containers, 250).head().plain
     assert "VERDICT" not in titles
     assert "MISPLACED" not in titles
     assert "REMOTE" in titles
-    assert container_grid(of, of.containers, 250).rows[0].plain.startswith("/system.slice/unit-3.service")
+    assert _grid(of, of.containers, 250).rows[0].plain.startswith("/system.slice/unit-3.service")
 
 
 @pytest.mark.parametrize("width", [20, 40, 59, 79, 119, 199])
-def test_name_verdict_and_misplaced_bytes_always_stay(width: int) -> None:
+def test_name_verdict_and_its_evidence_always_stay(width: int) -> None:
     of = report(container())
     one = _promised(of.containers[0], "0", aligned=4096)
-    grid = container_grid(_with(of, one), [one], width)
-    assert grid.rows[0].cell_len <= max(width, len("prod/db-0/db  spilled  MISPLACED") + 8)
-    for word in ("VERDICT", "MISPLACED"):
-        assert word in grid.head.plain
-    assert "spilled" in grid.rows[0].plain
+    grid = _grid(_with(of, one), [one], width)
+    assert grid.rows[0].cell_len <= max(width, len("prod/db-0/db  spilled  8Ki on 1; promised 0") + 8)
+    for word in ("VERDICT", "WHY"):
+        assert word in grid.head().plain
+    for word in ("spilled", "8Ki on 1; promised 0"):
+        assert word in grid.rows[0].plain
 
 
 def test_no_row_is_wider_than_the_screen_and_names_stay_apart() -> None:
     of = report(*(container(number, f"{'a' * 200}-{number}", "db") for number in range(30)))
-    grid = container_grid(of, of.containers, 79)
-    assert {row.cell_len for row in grid.rows} == {grid.head.cell_len}
-    assert grid.head.cell_len <= 79
+    grid = _grid(of, of.containers, 79)
+    assert {row.cell_len for row in grid.rows} == {grid.head().cell_len}
+    assert grid.head().cell_len <= 79
     assert len({row.plain.split()[0] for row in grid.rows}) == 30
 
 
@@ -127,34 +165,34 @@ def test_a_node_says_what_is_promised_and_misplaced_on_it() -> None:
     first, second = of.containers
     on_1 = replace(_promised(first, "0", 0), resident=(_held(0, GIB), _held(1, 9 * GIB)))
     split = replace(_promised(second, "0-1", 0), resident=(_held(0, GIB), _held(1, GIB)))
-    grid = node_grid(replace(of, containers=(on_1, split)), 8, 80)
-    assert grid.head.plain.split() == ["NODE", "TOTAL", "USED", "FREE", "PROMISED", "MISPLACED"]
-    assert grid.rows[0].plain.split() == ["0", "[##########..........]", "64Gi", "32Gi", "32Gi", "5Gi", "0"]
-    assert grid.rows[1].plain.split() == ["1", "[!!!#######..........]", "64Gi", "32Gi", "32Gi", "0", "9Gi"]
+    lines = node_grid(replace(of, containers=(on_1, split)), 8, 80)
+    assert lines[0].plain.split() == ["NODE", "TOTAL", "USED", "FREE", "PROMISED", "MISPLACED"]
+    assert lines[1].plain.split() == ["0", "█" * 10 + "░" * 10, "64Gi", "32Gi", "32Gi", "5Gi", "0"]
+    assert lines[2].plain.split() == ["1", "▓" * 3 + "█" * 7 + "░" * 10, "64Gi", "32Gi", "32Gi", "0", "9Gi"]
 
 
 def test_without_a_memory_map_a_node_says_what_is_remote() -> None:
     of = report(container(3, pod=None))  # its CPUs are on node 0
-    grid = node_grid(of, 8, 80)
-    assert grid.head.plain.split()[-1] == "REMOTE"
-    assert [row.plain.split()[-1] for row in grid.rows] == ["0", "8Ki"]
-    assert grid.rows[1].plain.split()[1].startswith("[!#"), "a few bytes are not rounded to nothing"
+    lines = node_grid(of, 8, 80)
+    assert lines[0].plain.split()[-1] == "REMOTE"
+    assert [row.plain.split()[-1] for row in lines[1:]] == ["0", "8Ki"]
+    assert lines[2].plain.split()[1].startswith("▓█"), "a few bytes are not rounded to nothing"
 
 
 def test_of_many_nodes_those_with_misplaced_bytes_are_shown() -> None:
     of = report(container(3, pod=None))
     nodes = tuple(replace(of.nodes[0], numa_node=number, free_bytes=number * GIB) for number in range(16))
     held = (_held(9, GIB), _held(14, 2 * GIB))
-    grid = node_grid(replace(_with(of, replace(of.containers[0], resident=held)), nodes=nodes), 4, 80)
-    assert [row.plain.split()[0] for row in grid.rows] == ["0", "1", "9", "14", "and"]
-    assert grid.rows[-1].plain == "and 12 more nodes"
+    lines = node_grid(replace(_with(of, replace(of.containers[0], resident=held)), nodes=nodes), 4, 80)
+    assert [row.plain.split()[0] for row in lines[1:]] == ["0", "1", "9", "14", "and"]
+    assert lines[-1].plain == "and 12 more nodes"
 
 
 def test_a_node_whose_memory_is_not_known_has_no_bar() -> None:
     of = report(container())
-    grid = node_grid(replace(of, nodes=(replace(of.nodes[0], free_bytes=None),)), 8, 80)
-    assert "[" not in grid.rows[0].plain
-    assert grid.rows[0].plain.split()[1:4] == ["64Gi", "?", "?"]
+    lines = node_grid(replace(of, nodes=(replace(of.nodes[0], free_bytes=None),)), 8, 80)
+    assert "█" not in lines[1].plain
+    assert lines[1].plain.split()[1:4] == ["64Gi", "?", "?"]
 
 
 def test_reversed_rows_keep_what_is_not_known_last() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from numaudit.report.values import Unknown
 from numaudit.views.top import head
+from numaudit.views.top.table import RowChoice
 from reports import container, report
 
 
@@ -18,12 +19,23 @@ def _status(**changes: object) -> head.Status:
 
 def test_the_title_says_when_how_often_and_in_which_state() -> None:
     at = head.clock(1_700_000_000.0)
-    assert head.title(_status()).plain == f"numaudit top  {at}, every 5 s  node-1"
-    assert head.title(_status(paused=True)).plain == f"numaudit top  {at}, every 5 s  PAUSED  node-1"
-    assert head.title(_status(stale=True)).plain == f"numaudit top  {at}, every 5 s  STALE  node-1"
-    assert head.title(_status(taken_at=None)).plain == "numaudit top  measuring ...  node-1"
-    assert "captured; it never changes" in head.title(_status(captured=True)).plain
-    assert head.title(_status(rows="2 containers; 1 pod")).plain.endswith("  node-1  2 containers; 1 pod")
+    assert _title() == f"numaudit top  node-1{' ' * 41}{at}, every 5 s"
+    assert _title(paused=True).endswith(f"  PAUSED  {at}, every 5 s")
+    assert _title(stale=True).endswith(f"  STALE  {at}, every 5 s")
+    assert _title(reading=True).endswith(f"  reading ...  {at}, every 5 s")
+    assert _title(taken_at=None, reading=True).endswith("  reading ...  no figures yet, every 5 s")
+    assert _title(captured=True).endswith("  captured")
+    assert _title(rows="2 containers; 1 pod").startswith("numaudit top  node-1  2 containers; 1 pod  ")
+
+
+def test_a_title_without_room_loses_its_left_side() -> None:
+    said = _title(rows="2 containers; 1 pod; " + "30 slices " * 9)
+    assert len(said) == 80
+    assert said.endswith(f"…  {head.clock(1_700_000_000.0)}, every 5 s")
+
+
+def _title(**changes: object) -> str:
+    return head.title(_status(**changes), 80).plain
 
 
 def test_a_failure_says_why_and_from_when_the_figures_are() -> None:
@@ -48,7 +60,7 @@ def test_what_is_not_measured_is_named_and_explained() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
 def test_the_last_line_always_says_where_we_are(width: int) -> None:
-    line = head.foot("3 of 30", "misplaced", True, "prod", width).plain
+    line = head.foot("3 of 30", RowChoice("misplaced", reverse=True, text="prod"), width).plain
     assert line.endswith("  3 of 30")
     assert len(line) == width
 
