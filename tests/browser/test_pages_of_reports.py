@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page
@@ -143,11 +144,11 @@ def words(text: str) -> tuple[list[int], str]:
 
 
 @pytest.mark.parametrize("title", NUMBERS)
-def test_a_column_of_numbers_is_sorted_by_number_both_ways_and_what_is_not_known_comes_last(
+def test_a_column_of_amounts_is_sorted_with_the_largest_first_then_the_other_way_and_what_is_not_known_comes_last(
     open_page: OpenPage, title: str
 ) -> None:
     page = open_page(page_of(200)).page
-    for direction in ("ascending", "descending"):
+    for direction in ("descending", "ascending"):
         page.get_by_role("button", name=title, exact=True).click()
         assert sorts(page) == {title: direction}
         cells = column(page, title)
@@ -201,12 +202,88 @@ def test_the_keyboard_alone_sorts_and_stays_where_it_is(open_page: OpenPage) -> 
     while page.evaluate(focused) != "Judged":
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.keyboard.press("Enter")
     assert sorts(page) == {"Judged": "descending"}
     assert page.evaluate(focused) == "Judged"
 
 
+# Rows
+
+
+def test_the_verdict_is_in_view_on_a_phone_without_scrolling_sideways(open_page: OpenPage) -> None:
+    page = open_page(page_of(40), width=390).page
+    page.locator("#rows").scroll_into_view_if_needed()
+    for cell in page.locator("#rows tbody tr td:nth-child(2)").all()[:5]:
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] < 390
+
+
+def test_the_titles_of_the_columns_stay_in_view_while_rows_scroll(open_page: OpenPage) -> None:
+    page = open_page(page_of(200)).page
+    page.locator("#rows tbody tr").nth(150).scroll_into_view_if_needed()
+    assert page.locator("#rows thead th").first.is_visible()
+    head = page.locator("#rows thead th").first.bounding_box()
+    row = page.locator("#rows tbody tr").nth(150).bounding_box()
+    assert head is not None
+    assert row is not None
+    assert 0 <= head["y"] < row["y"] < 800
+
+
+def test_a_row_is_one_line_until_it_is_unfolded_by_keyboard_and_then_says_all(open_page: OpenPage) -> None:
+    page = open_page(page_of(40)).page
+    row = page.locator("#rows tbody tr").first
+    words = row.locator(".words")
+
+    def height() -> float:
+        box = row.bounding_box()
+        assert box is not None
+        return box["height"]
+
+    assert height() < 40
+    shown = words.evaluate("one => one.getBoundingClientRect().width")
+    row.locator("summary").press("Enter")
+    assert height() > 40
+    assert words.evaluate("one => one.getBoundingClientRect().width") > shown
+
+
+def test_a_long_name_shows_its_two_ends(open_page: OpenPage) -> None:
+    page = open_page(page_of(40)).page
+    name = page.locator("#rows .name").first
+    head, tail = name.locator("span").all()
+    assert name.text_content() == f"{head.text_content()}{tail.text_content()}"
+    box, cell = tail.bounding_box(), page.locator("#rows tbody th").first.bounding_box()
+    assert box is not None
+    assert cell is not None
+    assert box["x"] + box["width"] <= cell["x"] + cell["width"]
+
+
 # It filters
+
+
+def test_filter_and_order_are_in_the_address_and_a_link_shows_what_its_sender_saw(open_page: OpenPage) -> None:
+    page = open_page(page_of(80)).page
+    page.get_by_label("Filter by name").fill("kube")
+    page.get_by_label("Verdict").select_option("spilled")
+    page.get_by_role("button", name="Judged", exact=True).click()
+    assert page.url.endswith("?name=kube&verdict=spilled&sort=-Judged")
+    seen = column(page, "Container")
+    page.reload()
+    assert column(page, "Container") == seen
+    assert sorts(page) == {"Judged": "descending"}
+    assert page.locator("#shown").inner_text() == '10 of 80 rows shown: name with "kube", verdict spilled'
+    page.get_by_label("Filter by name").fill("")
+    page.get_by_label("Verdict").select_option("all")
+    assert page.url.endswith("?sort=-Judged")
+
+
+@pytest.mark.parametrize("choice", ["<img src=x onerror=alert(1)>", "\u202e" + "x" * 300, "nothing like that"])
+def test_an_address_of_somebody_else_is_text_and_nothing_more(open_page: OpenPage, choice: str) -> None:
+    opened = open_page(page_of(5))
+    before = opened.page.evaluate("document.querySelectorAll('main *').length")
+    opened.page.goto(f"{opened.page.url}?name={quote(choice)}&verdict={quote(choice)}&sort={quote(choice)}")
+    assert column(opened.page, "Container") == []
+    assert opened.page.evaluate("document.querySelectorAll('main *').length") == before + 1  # the chosen verdict
+    assert fits(opened)
 
 
 def test_a_name_and_a_verdict_choose_rows_together_and_the_count_is_right(open_page: OpenPage) -> None:

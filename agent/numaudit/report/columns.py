@@ -119,11 +119,11 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "QOS", lambda one: one.qos or "", needs=can_promise,
-        table=ColumnPlaces(10, 9), top=ColumnPlaces(30, 9), page=ColumnPlaces(10, heading="QoS"),
+        table=ColumnPlaces(10, 9), top=ColumnPlaces(30, 9), page=ColumnPlaces(90, heading="QoS"),
     ),
     Column(
         "VERDICT", cells.verdict, value=lambda one: severity(one.verdict), tone=cells.verdict_tone, needs=can_promise,
-        table=ColumnPlaces(200), top=ColumnPlaces(10), page=ColumnPlaces(20, heading="Verdict"),
+        table=ColumnPlaces(200), top=ColumnPlaces(10), page=ColumnPlaces(10, heading="Verdict"),
     ),
     Column(
         "WHY", cells.why, "the evidence for the verdict, in a few words",
@@ -136,7 +136,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "ALLOWED", lambda one: node_list(one.allowed_memory_nodes), "nodes that its memory may be on",
-        table=ColumnPlaces(30, 5), top=ColumnPlaces(40, 6, 1), page=ColumnPlaces(40, heading="Allowed"),
+        table=ColumnPlaces(30, 5), top=ColumnPlaces(40, 6, 1), page=ColumnPlaces(100, heading="Allowed"),
     ),
     Column(
         "CPU NODES", lambda one: node_list(one.allowed_cpu_nodes), "nodes of the CPUs that it may use",
@@ -149,7 +149,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "BY NODE", cells.by_node, value=cells.home, of_node=cells.on_node,
-        table=ColumnPlaces(60), top=ColumnPlaces(140, 8), page=ColumnPlaces(70, heading="By node"),
+        table=ColumnPlaces(60), top=ColumnPlaces(140, 8), page=ColumnPlaces(20, heading="By node"),
     ),
     Column("ANON", partial(cells.type_size, "anon"), is_number=True, table=ColumnPlaces(70, wide_only=True)),
     Column("SHMEM", partial(cells.type_size, "shmem"), is_number=True, table=ColumnPlaces(71, wide_only=True)),
@@ -158,7 +158,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         "MISPLACED", cells.misplaced, "judged bytes on nodes that were not promised",
         value=lambda one: one.misplaced_bytes, sort="misplaced",
         tone=lambda one: "bad" if one.misplaced_bytes else None, is_number=True, needs=can_promise,
-        table=ColumnPlaces(90, wide_only=True), top=ColumnPlaces(70, 1),
+        table=ColumnPlaces(90, wide_only=True), top=ColumnPlaces(70, 1), page=ColumnPlaces(70, heading="Misplaced"),
     ),
     Column(
         "REMOTE", lambda one: size(one.remote_bytes), "judged bytes on nodes that have none of the allowed CPUs",
@@ -171,7 +171,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "REMOTE, REMOTE%", cells.remote_with_share, "judged bytes on nodes that have none of the allowed CPUs",
-        value=lambda one: one.remote_bytes, is_number=True,
+        value=lambda one: one.remote_bytes, tone=_remote_tone, is_number=True,
         page=ColumnPlaces(80, heading="Remote"),
     ),
     Column(
@@ -225,7 +225,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "ACCESSES", cells.measured, value=lambda one: None if one.measured is None else one.measured.lower,
-        page=ColumnPlaces(90, heading="Accesses"),
+        page=ColumnPlaces(85, heading="Accesses"),
     ),
     Column(
         "OTHERS' SHARED", cells.shared_of_others,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
+from numaudit.report import cells
 from numaudit.report.cells import Tone, verdict
 from numaudit.report.columns import Column, columns_of
+from numaudit.report.names import display_name
 from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.addresses import key
-from numaudit.views.page.drawings.lanes import lanes
+from numaudit.views.page.drawings.lanes import lanes, lanes_width
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import box
@@ -19,8 +22,14 @@ _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISAL
 """Signs that repeat the colour of a verdict, for readers who do not see colours."""
 _TONES: dict[Tone, str] = {"good": "aligned", "bad": "bad", "unknown": "unknown"}
 """Classes of the style sheet."""
-_LONGEST = 12
-"""Characters of a cell that is not broken into lines."""
+_LETTER, _SIGN, _PADDING = 8, 10, 17
+"""Pixels of a letter of a heading, of the sign that rows are sorted by it, and beside the text of a cell."""
+_NARROWEST, _WIDEST_WORD, _WIDEST_TONED, _WIDEST_SHARE, _WIDEST_WORDS = 60, 88, 108, 128, 122
+"""Pixels of an amount, a word, a verdict, an amount with its share, and the first words of a sentence."""
+_SPLIT, _TAIL = 30, 18
+"""Of a name that is longer than this the tail is always shown, where names of a workload differ."""
+_UNFOLD = element("details", element("summary", aria_label="Whole row"))
+"""What its row leaves out is shown while it is open, by the style sheet alone."""
 
 
 def containers_part(report: Report) -> PageSection:
@@ -29,8 +38,8 @@ def containers_part(report: Report) -> PageSection:
     rows = [one for one in report.containers if not is_small_remainder(one)]
     left_out = len(report.containers) - len(rows)
     content = (
-        element("p", " ".join(_explained())),
         _legend(),
+        element("details", element("summary", "What the columns mean"), element("p", " ".join(_explained()))),
         _controls(rows),
         _not_asked_for(report),
         box(_table(rows, nodes), aria_labelledby="containers"),
@@ -58,46 +67,76 @@ def _explained() -> Iterator[str]:
 
 def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
     columns = columns_of("page")
-    heads = (element("th", column.heading(place), scope="col") for column, place in columns)
+    heads = (_head(column, column.heading(place)) for column, place in columns)
+    widths = (_column(column, column.heading(place), len(nodes)) for column, place in columns)
     return element(
         "table",
         element("caption", "Memory of each container, service and cgroup"),
+        element("colgroup", widths),
         element("thead", element("tr", heads)),
         element("tbody", (_row(one, [column for column, _ in columns], nodes) for one in rows)),
         id="rows",
     )
 
 
+def _head(column: Column[ContainerReport], title: str) -> Markup:
+    """The script sorts amounts with the largest first."""
+    first = "descending" if _is_amount(column) else None
+    kind = "who" if column.text is display_name else "n" if column.is_number else None
+    return element("th", title, scope="col", class_=kind, data_first=first)
+
+
+def _column(column: Column[ContainerReport], title: str, nodes: int) -> Markup:
+    """Its width in pixels; names have what the others leave."""
+    if column.text is display_name:
+        return element("col", class_="who")
+    if column.of_node is not None:
+        return element("col", width=lanes_width(nodes) + _PADDING)
+    room = _NARROWEST if column.is_number else _WIDEST_WORD
+    if column.text is cells.remote_with_share:
+        room = _WIDEST_SHARE
+    elif not column.is_number and column.value is not None:
+        room = _WIDEST_WORDS if column.tone is None else _WIDEST_TONED
+    return element("col", width=max(room, _LETTER * len(title) + _SIGN) + _PADDING)
+
+
+def _is_amount(column: Column[ContainerReport]) -> bool:
+    return column.value is not None and (column.is_number or (column.tone is None and column.of_node is None))
+
+
 def _row(one: ContainerReport, columns: Sequence[Column[ContainerReport]], nodes: Sequence[int]) -> Markup:
-    """Its name is the head of the row; the script filters by name and verdict."""
+    """One line, until its details are opened. Its name is its head; the script filters by name and verdict."""
     name, *others = columns
-    head = element("th", short(name.text(one)), scope="row", class_="long")
+    head = element("th", _UNFOLD, _name(short(name.text(one))), scope="row", class_="who")
     return element(
         "tr", head, (_cell(column, one, nodes) for column in others), id=f"row-{key(one)}", data_verdict=verdict(one)
     )
 
 
+def _name(name: str) -> Markup:
+    """In a narrow column a long name loses its middle."""
+    tail = _TAIL if len(name) > _SPLIT else 0
+    head = len(name) - tail
+    return element("span", element("span", name[:head]), element("span", name[head:]), class_="name")
+
+
 def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence[int]) -> Markup:
     text = column.text(one)
-    tone = None if column.tone is None else column.tone(one)
-    sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if column.tone is not None and text in _SIGNS else ""
-    drawn = (lanes(one, nodes), " ") if column.of_node is not None else ""
-    kind = _class(column, tone, text)
-    if column.value is None:
-        return element("td", drawn, sign, text, class_=kind)
-    value = column.value(one)
-    return element("td", drawn, sign, text, class_=kind, data_v="" if value is None else repr(value))
-
-
-def _class(column: Column[ContainerReport], tone: Tone | None, text: str) -> str | None:
-    """Of the style sheet; None = it needs none."""
+    value = None if column.value is None else column.value(one)
+    sorted_by = None if column.value is None else "" if value is None else repr(value)
     if column.of_node is not None:
-        return "nodes"
-    if column.is_number:
-        return "n"
-    if tone is not None:
-        return _TONES[tone]
-    return "long" if len(text) > _LONGEST else None
+        words = element("span", text, class_="words")
+        return element("td", lanes(one, nodes), " ", words, class_="nodes", data_v=sorted_by)
+    tone = None if column.tone is None else column.tone(one)
+    return _plain_cell(text, tone, column.is_number, sorted_by)
+
+
+@lru_cache(2048)
+def _plain_cell(text: str, tone: Tone | None, is_number: bool, sorted_by: str | None) -> Markup:
+    """Many containers have the same."""
+    sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if tone and text in _SIGNS else ""
+    kinds = " ".join(filter(None, ("n" if is_number else None, None if tone is None else _TONES[tone])))
+    return element("td", sign, text, class_=kinds or None, data_v=sorted_by)
 
 
 def _legend() -> Markup:

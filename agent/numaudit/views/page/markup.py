@@ -9,7 +9,7 @@ from html import escape
 
 from numaudit.errors import printable
 
-_VOID = frozenset({"br", "input", "meta"})
+_VOID = frozenset({"br", "col", "input", "meta"})
 """HTML elements that have no end tag."""
 _DRAWN = frozenset({"circle", "line", "path", "rect"})
 """SVG elements without content, which close themselves."""

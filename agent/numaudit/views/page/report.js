@@ -16,8 +16,10 @@
 
   // A verdict that no container has any more stays chosen: nothing else would be filtered for instead.
   function keepChoice(page) {
-    const chosen = wanted("verdict");
-    const choices = page.getElementById("verdict");
+    addChoice(page, page.getElementById("verdict"), wanted("verdict"));
+  }
+
+  function addChoice(page, choices, chosen) {
     if (Array.from(choices.options).some((option) => option.value === chosen)) return;
     const option = page.createElement("option");
     option.textContent = chosen;
@@ -81,18 +83,52 @@
     page.getElementById("shown").textContent = [whole, by.join(", ")].filter(Boolean).join(": ");
   }
 
+  // Of amounts the largest first; a second click turns the order round.
   function click(event) {
     const head = event.target.closest("#rows thead th");
     if (head === null || event.target.closest("button") === null) return;
     const column = head.cellIndex;
-    order = { column, descends: order !== null && order.column === column && !order.descends };
+    const again = order !== null && order.column === column;
+    order = { column, descends: again ? !order.descends : head.dataset.first === "descending" };
     present(document);
+    remember();
   }
 
+  // The choice is in the address, so that a link shows what its sender saw.
+  function remember() {
+    const address = new URL(location.href);
+    const title = order === null ? "" : document.querySelectorAll("#rows thead th")[order.column].textContent;
+    const sort = order === null ? "" : `${order.descends ? "-" : ""}${title}`;
+    const chosen = { name: wanted("name").trim(), verdict: wanted("verdict"), sort };
+    for (const [key, value] of Object.entries(chosen)) {
+      if (value === "") address.searchParams.delete(key);
+      else address.searchParams.set(key, value);
+    }
+    if (address.href !== location.href) history.replaceState(history.state, "", address);
+  }
+
+  function recall() {
+    const chosen = new URLSearchParams(location.search);
+    const table = document.getElementById("rows");
+    if (table === null) return;
+    document.getElementById("name").value = chosen.get("name") ?? "";
+    const choices = document.getElementById("verdict");
+    addChoice(document, choices, chosen.get("verdict") ?? "");
+    choices.value = chosen.get("verdict") ?? "";
+    const sort = chosen.get("sort") ?? "";
+    const title = sort.replace(/^-/, "");
+    const column = Array.from(table.tHead.rows[0].cells).findIndex((head) => head.textContent === title);
+    if (column >= 0) order = { column, descends: sort.startsWith("-") };
+  }
+
+  recall();
   present(document);
   document.addEventListener("click", click);
   document.addEventListener("input", (event) => {
     if (event.target.closest("#controls") !== null) filter(document);
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.closest("#controls") !== null) remember();
   });
   document.addEventListener("newer", (event) => present(event.detail));
 })();

@@ -81,15 +81,16 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
     of = _with(report(container(), anon={0: 1 << 20, 1: 3 << 20}), _verdict("spilled"))
     assert _row(report_page(of), "prod/db-0/db") == {
         "Container": "prod/db-0/db",
-        "QoS": "Guaranteed",
         "Verdict": "! spilled",
+        "By node": "N0:1Mi N1:3Mi",
         "Promised": "0",
-        "Allowed": "0",
         "CPU nodes": "0",
         "Judged": "4Mi",
-        "By node": "N0:1Mi N1:3Mi",
+        "Misplaced": "?",
         "Remote": "3Mi (75.0%)",
         "Accesses": "not measured",
+        "QoS": "Guaranteed",
+        "Allowed": "0",
     }
 
 

@@ -23,8 +23,7 @@ _PROMISED, _CPUS, _BYTES = (1, 4), (8, 4), (15, 6)
 def lanes(container: ContainerReport, nodes: Sequence[int]) -> Markup:
     """The drawing; who cannot see it reads the other cells."""
     here = tuple(nodes)
-    wide = _node_width(len(here))
-    width = wide * len(here) + 1
+    wide, width = _node_width(len(here)), lanes_width(len(here))
     promised = promised_nodes(container)
     wrong = container.verdict is not None and container.verdict.name in MISALIGNED
     cpus = tuple(container.allowed_cpu_nodes or ())
@@ -41,6 +40,11 @@ def lanes(container: ContainerReport, nodes: Sequence[int]) -> Markup:
         height=HEIGHT,
         aria_hidden="true",
     )
+
+
+def lanes_width(nodes: int) -> int:
+    """Pixels of the drawing."""
+    return _node_width(nodes) * nodes + 1
 
 
 def promised_nodes(container: ContainerReport) -> tuple[int, ...]:
