@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from urllib.parse import parse_qs
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from kubelet_http import replies
 from numaudit.containermanager.memory.headroom import headroom_of
 from numaudit.containermanager.memory.state import Block, MachineState
 from numaudit.exporters.exposition import evaluate_containers, evaluate_live, evaluate_tick
@@ -189,3 +192,16 @@ def recorded(file: Path, scope: Scope, top: int) -> Answering:
     (details,) = queries.details(scope, names)
     known[details] = read_vector(bodies["details"].encode()).samples
     return Answering(known)
+
+
+class Answered:
+    """A server that gives a recorded server's answers, and none to other questions."""
+
+    def __init__(self, server: Answering, *warnings: str) -> None:
+        self.server, self.warnings = server, list(warnings)
+
+    def __call__(self, request: BaseHTTPRequestHandler) -> None:
+        (query,) = parse_qs(request.rfile.read(int(request.headers["Content-Length"])).decode())["query"]
+        rows = [{"metric": one.labels, "value": one.stamped} for one in self.server.known.get(query, ())]
+        at = [{"metric": {}, "value": [self.server.at, str(self.server.at)]}]
+        replies(vector(at if query == "time()" else rows, warnings=self.warnings))(request)

@@ -621,7 +621,7 @@ def test_the_pods_that_keep_a_group_together_are_named(capsys: Capture) -> None:
     (wide,) = [uid for uid, own in held.items() for (block,) in own.values() if len(block["numaAffinity"]) > 1]
     assert line.startswith("group 0-1 is kept together by ")
     assert wide in line
-    assert "largest Guaranteed container: unknown, because the Topology Manager's policy is unknown" in text
+    assert "Largest Guaranteed container: unknown, because the Topology Manager's policy is unknown" in text
 
 
 def test_the_headroom_of_a_node_adds_up_to_its_memory_map(capsys: Capture) -> None:

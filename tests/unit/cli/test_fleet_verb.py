@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
-from fleet_nodes import Answering, page, recorded, samples, vector
+from fleet_nodes import Answered, page, recorded, samples, vector
 from kubelet_http import replies, serving
 from numaudit.cli.main import call
 from numaudit.fleet import queries
@@ -93,19 +93,6 @@ def test_a_server_that_cannot_answer_is_exit_code_3(capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"numaudit: {url}: the answer is not that of Prometheus' HTTP API but a web page")
-
-
-class Answered:
-    """A server that gives a recorded server's answers, and none to other questions."""
-
-    def __init__(self, server: Answering, *warnings: str) -> None:
-        self.server, self.warnings = server, list(warnings)
-
-    def __call__(self, request: BaseHTTPRequestHandler) -> None:
-        (query,) = parse_qs(request.rfile.read(int(request.headers["Content-Length"])).decode())["query"]
-        rows = [{"metric": one.labels, "value": one.stamped} for one in self.server.known.get(query, ())]
-        at = [{"metric": {}, "value": [self.server.at, str(self.server.at)]}]
-        replies(vector(at if query == "time()" else rows, warnings=self.warnings))(request)
 
 
 def test_a_namespace_that_nobody_has_is_refused(fixtures: Path, capsys: Capture) -> None:

@@ -86,7 +86,7 @@ def test_each_tick_is_judged_by_the_one_before_it(node: Path, between: Between, 
     stat.write_text(anon.replace("N0=", "N9=").replace("N1=", "N0=").replace("N9=", "N1=") + "\n" + rest)
     between(_nothing)
     assert call(["report", "gu-two-numanode/a", "--watch"]) == 130
-    first, second = re.findall(r"(?m)^default/gu-two-numanode/a .* (\S+)$", capsys.readouterr().out)
+    first, second = re.findall(r"(?m)^VERDICT (\S+)", capsys.readouterr().out)
     assert (first, second) == ("unknown", "spilled")
 
 

@@ -143,7 +143,7 @@ def test_keys_that_come_at_once_are_taken_in_their_order(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         for key in ("slash", "s", "i", "d", "e", "enter", "enter"):
             shown.top.post_message(Key(key, key if len(key) == 1 else None))
-        await shown.shows("default/gu-sidecar-numanode/app", "allowed by its cpuset")
+        await shown.shows("default/gu-sidecar-numanode/app", "  QoS ")
 
     _on(node, steps)
 
@@ -183,7 +183,7 @@ def test_the_mouse_chooses_opens_scrolls_and_sorts(node: Path) -> None:
         assert "ALLOWED▼" in shown.text()
         assert shown.rows()[-1] == " default/gu-sidecar-numanode/side", "node 3, by letter"
         await shown.click(5, CPU_REMOTE, times=2)
-        await shown.shows("allowed by its cpuset", f"{CPU_REMOTE}: cpu-remote")
+        await shown.shows("  QoS ", f"{CPU_REMOTE}: cpu-remote")
 
     _on(node, steps)
 
@@ -204,7 +204,7 @@ def test_the_column_that_sorts_is_marked_and_never_left_out(node: Path) -> None:
 def test_keys_scroll_a_page_and_go_back(node: Path, key: str) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("enter")
-        await shown.shows("allowed by its cpuset")
+        await shown.shows("  QoS ")
         first = shown.lines()[1]
         for down, up in (("j", "k"), ("down", "up"), ("pagedown", "pageup"), ("G", "g"), ("end", "home")):
             await shown.press(down)
@@ -268,7 +268,7 @@ def test_a_container_is_opened_and_closed(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("down", "enter")
         await shown.shows(
-            CPU_REMOTE, "allowed by its cpuset", "log and the derivation agree", "cpu-remote", "  100% of the"
+            CPU_REMOTE, "  QoS ", "log and the derivation agree", "cpu-remote", "  cpu-remote: 100% of the"
         )
         await shown.press("down", "down")
         assert not shown.lines()[1].startswith(CPU_REMOTE)
@@ -283,7 +283,7 @@ def test_a_container_is_opened_and_closed(node: Path) -> None:
 def test_the_help_names_every_key_and_column(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("enter", "h", "escape")
-        await shown.shows("allowed by its cpuset")  # the page from before
+        await shown.shows("  QoS ")  # the page from before
         await shown.press("escape")
         for key in ("h", "question_mark"):
             await shown.press(key)
@@ -360,7 +360,7 @@ def test_a_hostile_name_steers_nothing_and_breaks_no_line(name: str) -> None:
             await shown.shows("CONTAINER", "prod/db-0/db")
             seen = [shown.lines()]
             await shown.press("enter")
-            await shown.shows("allowed by its cpuset")
+            await shown.shows("  QoS ")
             seen.append(shown.lines())
         for lines in seen:
             assert len(lines) == 24

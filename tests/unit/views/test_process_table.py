@@ -25,7 +25,7 @@ from numaudit.snapshot import (
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp
-from numaudit.views.terminal.process_table import print_processes
+from numaudit.views.terminal.one_container import print_processes
 
 MIB = 1 << 20
 DB = ContainerId(1)

@@ -30,9 +30,9 @@ Exit codes: 0 fine, 2 no such pod, 3 too little is known here.
 def command(**given: options.Given) -> None:
     """Explain what a pod of this host was promised, why, and what it got.
 
-    It prints a page on each of its containers: the promise and the reason for it, the cpuset, memory and accesses by
-    node, the verdict, the cost, and what to do. Of a pod that the kubelet refused it prints why. `numaudit fit` answers
-    for a pod that is not here yet.
+    It prints a page on each of its containers: the verdict and what to do, then the promise and the reason for it, the
+    cpuset, memory and accesses by node, and the cost. Of a pod that the kubelet refused it prints why. `numaudit fit`
+    answers for a pod that is not here yet.
     """
     from numaudit.cli.manager.explain_work import run
 

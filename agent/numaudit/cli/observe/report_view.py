@@ -48,13 +48,14 @@ class ReportSelection:
 
     def print(self, whole: Report, file: TextIO | None = None) -> Console:
         """Print the tables, on standard output if no file is given; returns the console. Raises as `subject`."""
-        from numaudit.views.terminal import process_table, report_tables, terminal
+        from numaudit.views.terminal import one_container, report_tables, terminal
 
         shown = self.rows(self.subject(whole))
         out = terminal.console(whole_lines=self.wide, file=file)
-        report_tables.print_report(shown, out, wide=self.wide, nodes=self.nodes, of=len(whole.containers))
+        of, is_named = len(whole.containers), self.which is not None
+        report_tables.print_report(shown, out, wide=self.wide, nodes=self.nodes, of=of, is_named=is_named)
         if self.which is not None:
-            process_table.print_processes(shown, out)
+            one_container.print_processes(shown, out)
         if self.matrix:
             report_tables.print_matrix(shown, out)
             report_tables.print_accesses(shown, out)

@@ -14,7 +14,7 @@ from numaudit.views.terminal.fit import Filled, filled_table, fit, left_out
 
 _NODE_COLUMNS = 8
 _TWO_NODES = len("N0:99.9M N1:99.9M")
-_STYLES: dict[Tone | None, str] = {"good": "green", "unknown": "yellow", "bad": "red", None: ""}
+STYLES: dict[Tone | None, str] = {"good": "green", "unknown": "yellow", "bad": "red", None: ""}
 
 
 def container_table(
@@ -50,7 +50,7 @@ def fill(column: Column[Row], place: ColumnPlaces, rows: Sequence[Row], rank: in
     if column.tone is None:
         return Filled(name, leaves, cells)
     tones = map(column.tone, rows)
-    return Filled(name, leaves, [Text(cell, _STYLES[tone]) for cell, tone in zip(cells, tones, strict=True)])
+    return Filled(name, leaves, [Text(cell, STYLES[tone]) for cell, tone in zip(cells, tones, strict=True)])
 
 
 def explained(report: Report, *, wide: bool) -> Iterator[str]:

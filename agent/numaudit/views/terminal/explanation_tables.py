@@ -181,7 +181,7 @@ def _print_candidates(
         alone = [] if len(sets) <= _MOST_ROWS or len(each) == 1 else [str(len(each))]
         rows.setdefault((*hinted, *kind, *(alone or each)), []).append(each)
     counts = Counter(map(len, sets))
-    table = new_table("NODES", *(printable(name).upper() for name in others), *(["MEMORY"] if memory else []))
+    table = new_table("NODES", *(printable(name).upper() for name in others), *(["~MEMORY"] if memory else []))
     for key, alike in rows.items():
         said = [_memory_in_words(memory[alike[0]], len(alike))] if memory else []
         table.add_row(_sets_of_a_row(alike, counts[len(alike[0])]), *key[: len(others)], *said)

@@ -13,9 +13,23 @@ from numaudit.errors import printable
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.sizes import at_most, plural
+from numaudit.views.terminal.fit import Filled, filled_table, fit, left_out
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _ABSENT = "-"
+_CPUS, _OTHERS = ">FREE CPUS", (">WITHOUT PROMISE", ">USES FREE", ">USES PROMISED")
+_TITLES = (
+    ("NODE", 0),
+    ("GROUP", 0),
+    (">SYSTEM", 2),
+    (">ALLOCATABLE", 1),
+    (">PROMISED", 0),
+    (">FREE", 0),
+    (">STRANDED", 0),
+    (_CPUS, 0),
+    *zip(_OTHERS, (4, 5, 3), strict=True),
+)
+"""Title, and the order in which columns leave for lack of room."""
 _COLUMNS = (
     "GROUP = nodes that serve containers together; - = the node serves none. STRANDED = free, but for no container of "
     "one node.",
@@ -30,25 +44,34 @@ _HUGE_PAGES = (
 
 
 def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = True) -> None:
-    """The memory map by node, then what it leaves. `whole` False: no legend, and holders only of groups of several."""
+    """The largest container that would be admitted, then the memory map by node, and who holds it.
+
+    `whole` False: no legend, and holders only of groups of several nodes.
+    """
+    print_note(_admissible(manager), out, "bold")
     memory = {table.numa_node: table for table in manager.tables if table.type == MEMORY}
     with_others = any(node.unpromised_bytes is not None for node in manager.nodes)
-    others = (">WITHOUT PROMISE", ">USES FREE", ">USES PROMISED") if with_others else ()
     with_cpus = any(node.free_cpus is not None for node in manager.nodes)
-    cpus = (">FREE CPUS",) if with_cpus else ()
-    table = new_table("NODE", "GROUP", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", ">STRANDED", *cpus, *others)
+    rows = []
     for node in manager.nodes:
         row = memory[node.numa_node]
         figures = [row.system_reserved, row.allocatable, row.reserved, row.free, node.stranded_bytes]
         held = [node.unpromised_bytes, node.unpromised_in_free_bytes, node.unpromised_in_reserved_bytes]
         group = _ABSENT if node.group is None else str(node.group) or UNKNOWN
-        own = [_ABSENT if node.free_cpus is None else f"{node.free_cpus} of {node.cpus}"] if with_cpus else []
-        table.add_row(str(node.numa_node), group, *map(size, figures), *own, *map(size, held if with_others else ()))
-    print_table(table, out)
+        cpus = _ABSENT if node.free_cpus is None else f"{node.free_cpus} of {node.cpus}"
+        rows.append((str(node.numa_node), group, *map(size, figures), cpus, *map(size, held)))
+    columns = [
+        Filled(title, leaves, cells)
+        for (title, leaves), cells in zip(_TITLES, zip(*rows, strict=True), strict=True)
+        if (with_cpus or title != _CPUS) and (with_others or title not in _OTHERS)
+    ]
+    kept, _ = fit(columns, out.width)
+    print_table(filled_table(kept), out)
+    if gone := left_out(columns, kept):
+        print_note(f"left out: {', '.join(gone)} (no room)", out)
     if whole:
-        for note in _COLUMNS[: 2 if with_others else 1]:
+        for note in _COLUMNS[: 2 if any(one.title in _OTHERS for one in kept) else 1]:
             print_note(note, out, "dim")
-    print_note(_admissible(manager), out)
     if manager.huge_pages:
         _print_huge_pages(manager, out, whole=whole)
     for line in _holders(manager, whole):
@@ -82,14 +105,14 @@ def _print_huge_pages(manager: MemoryManagerReport, out: Console, *, whole: bool
         if of_size.admissible is not None:
             rows = [f"{at_most(one.bytes)} on {plural(one.nodes, 'node')}" for one in of_size.admissible if one.bytes]
             said = ", ".join(rows) or "none"
-            print_note(f"largest request for {of_size.type} that would get its pages now: {said}", out)
+            print_note(f"Largest request for {of_size.type} that would get its pages now: {said}", out)
 
 
 def _admissible(manager: MemoryManagerReport) -> str:
     if manager.admissible is None:
-        return "largest Guaranteed container: unknown, because the Topology Manager's policy is unknown"
+        return "Largest Guaranteed container: unknown, because the Topology Manager's policy is unknown"
     parts = [f"{at_most(one.bytes)} on {plural(one.nodes, 'node')}" for one in manager.admissible if one.bytes]
-    text = f"largest Guaranteed container that would be admitted now: {', '.join(parts) or 'none'}"
+    text = f"Largest Guaranteed container that would be admitted now: {', '.join(parts) or 'none'}"
     if parts and manager.cpus_in_words:
         text += f" ({manager.cpus_in_words})"
     if manager.fragmentation_ratio is None:

@@ -1,4 +1,4 @@
-"""One container on one page, from top to bottom: promise, admission, cpuset, bytes, accesses, verdict, cost, remedy."""
+"""One container on one page: verdict and remedy, then the evidence from its promise to what it costs."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
         asked = ", ".join(f"{name} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
         lines = [f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}", *_at(refused.at)]
         yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
+    yield "what to do", ["Run `numaudit fit -f pod.yaml --make-room`. It says what would let the pod in now."]
     yield "why", list(_why(one.admission))
-    yield (
-        "what to do",
-        ["Run `numaudit fit -f pod.yaml --make-room`. It says what would let the pod in now."],
-    )
 
 
 def _parts(
     container: ContainerReport, placement: Placement | None, nodes: tuple[NodeReport, ...]
 ) -> Iterator[tuple[str, list[str]]]:
     promised_at, started_at = (None, None) if placement is None else (placement.promised_at, placement.started_at)
+    yield "verdict", list(_verdict(container, started_at))
+    remedy = None if container.verdict is None else container.verdict.remedy
+    yield "what to do", [remedy or "Nothing has to be done."]
     at = [] if promised_at is None else [f"its pod has been here since {_time(promised_at)}"]
     yield "promised", [*_promised(container), *at]
     if placement is not None:
@@ -78,10 +78,7 @@ def _parts(
     yield "allowed by its cpuset", list(_allowed(container))
     yield "resident", list(_bytes(container, nodes))
     yield "accessed", list(_accesses(container))
-    yield "verdict", list(_verdict(container, started_at))
     yield "cost", list(_cost(container))
-    remedy = None if container.verdict is None else container.verdict.remedy
-    yield "what to do", [remedy or "Nothing has to be done."]
 
 
 def _promised(one: ContainerReport) -> Iterator[str]:

@@ -22,6 +22,7 @@ from numaudit.views.terminal import fit as fitting
 from numaudit.views.terminal.container_table import container_table, explained, fill
 from numaudit.views.terminal.fit import filled_table, fit
 from numaudit.views.terminal.headroom_tables import print_headroom
+from numaudit.views.terminal.one_container import print_one_container
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _RESIDUAL = (
@@ -32,11 +33,18 @@ _LINE = 120
 
 
 def print_report(
-    report: Report, out: Console, *, wide: bool = False, nodes: bool = False, of: int | None = None
+    report: Report,
+    out: Console,
+    *,
+    wide: bool = False,
+    nodes: bool = False,
+    of: int | None = None,
+    is_named: bool = False,
 ) -> None:
     """The summary, what is wrong and what to do, the containers, the nodes, and what is not known.
 
-    `nodes`: with the tables of nodes, as `wide` has them too. `of`: containers before any were left out.
+    `nodes`: with the tables of nodes, as `wide` has them too. `of`: containers before any were left out. `is_named`:
+    somebody asked for these containers by name; of a single one the report shows all figures.
     """
     print_note(report.summary.text, out, "bold")
     print_note(kinds_in_words(report.summary.kinds), out)
@@ -44,16 +52,22 @@ def print_report(
     out.print()
     if print_what_to_do(report, shown, out, whole=wide):
         out.print()
-    table, columns = container_table(report, shown, wide, out.width)
-    print_table(table, out)
-    if of is not None and len(report.containers) < of:
-        print_note(shown_of(len(shown), of), out)
-    _print_left_out(columns, len(report.containers) - len(shown), out)
+    alone = is_named and not wide and len(shown) == 1
+    if alone:
+        print_one_container(shown[0], report, out)
+    else:
+        table, columns = container_table(report, shown, wide, out.width)
+        print_table(table, out)
+        if of is not None and len(report.containers) < of:
+            print_note(shown_of(len(shown), of), out)
+        _print_left_out(columns, len(report.containers) - len(shown), out)
     if wide or nodes:
         _print_nodes(report, out)
     out.print()
     _print_notes(report, shown, out, wide)
-    if not wide and not nodes and out.is_terminal:
+    if alone and out.is_terminal:
+        print_note("`numaudit explain` says why it was promised there; -o wide shows its cgroups.", out, "dim")
+    elif not wide and not nodes and out.is_terminal:
         print_note("--nodes shows the nodes, -o wide also every cgroup and the meaning of the columns.", out, "dim")
 
 

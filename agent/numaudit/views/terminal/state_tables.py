@@ -27,14 +27,24 @@ Pods = Mapping[str, PodName]
 """UID -> name."""
 _NO_NAMES: Pods = {}
 _MIB = 1 << 20
+_INDENT = 24
+"""Columns before a fact's value."""
 
 
 def print_verification(verification: StateVerification, out: Console) -> None:
     """The file's format and checksum, what the kubelet makes of it, then each finding with its remedy."""
     _line(out, Text(printable(verification.file), "bold"))
     for name, value in _facts(verification):
-        _line(out, Text(f"  {name:<22}"), Text(printable(value), _STYLE.get(value, "")))
+        _print_fact(name, Text(printable(value), _STYLE.get(value, "")), out)
     _print_findings(verification, out)
+
+
+def _print_fact(name: str, value: Text, out: Console) -> None:
+    """A value that is too long for the line goes on below itself."""
+    lines = [value] if value.cell_len <= out.width - _INDENT else value.wrap(out, max(out.width - _INDENT, _INDENT))
+    for number, line in enumerate(lines):
+        line.rstrip()
+        _line(out, Text(" " * _INDENT if number else f"  {name:<{_INDENT - 2}}"), line)
 
 
 def print_content(checkpoint: Checkpoint, out: Console, pods: Pods = _NO_NAMES) -> None:

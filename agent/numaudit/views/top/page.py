@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.api.selection import only
-from numaudit.errors import printable
 from numaudit.report.cells import Tone, verdict_tone
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import ContainerId
 from numaudit.views.judgement_notes import print_findings
+from numaudit.views.terminal.one_container import print_processes
 from numaudit.views.terminal.placement_page import print_container
-from numaudit.views.terminal.process_table import print_processes
 from numaudit.views.terminal.terminal import print_note
 from numaudit.views.top.news import RowKey, TickFigures, find
 from numaudit.views.top.trends import Trends, drawn
@@ -35,7 +34,7 @@ def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) 
     opened = news.opened if news.opened is not None and news.opened.key == key else None
 
     def put(out: Console) -> None:
-        _print_verdict(one, out)
+        _print_title(one, out)
         _print_trend(trends.shares(key), trends.of_what, out)
         out.print()
         print_container(one, None if opened is None else opened.placement, news.report.nodes, out)
@@ -51,15 +50,12 @@ def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) 
     return _drawn(put, width)
 
 
-def _print_verdict(one: ContainerReport, out: Console) -> None:
+def _print_title(one: ContainerReport, out: Console) -> None:
     verdict = one.verdict
     if verdict is None:
         print_note(display_name(one), out, "bold")
         return
     print_note(f"{display_name(one)}: {verdict.name}", out, _STYLES.get(verdict_tone(one), "bold"))
-    print_note(f"  {printable(verdict.reason)}", out)
-    if verdict.remedy is not None:
-        print_note(f"  -> {verdict.remedy}", out, "dim")
 
 
 def _print_trend(shares: Sequence[int | None], of_what: str, out: Console) -> None:

@@ -1,0 +1,140 @@
+"""One container of a report in full: its figures by node, all the others, and its processes with memory elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.report import cells
+from numaudit.report.columns import columns_of
+from numaudit.report.names import display_name
+from numaudit.report.values import ContainerReport, NodeReport, Report
+from numaudit.report.words import UNKNOWN, size
+from numaudit.snapshot import ProcessMapping
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.terminal.container_table import STYLES
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
+
+_MOST_NODES = 8
+"""On a larger machine, nodes that have nothing to do with the container are left out."""
+_BY_NODE = ("CONTAINER", "PROMISED", "ALLOWED", "CPU NODES", "BY NODE", "FILE")
+"""Columns of the table of containers that the table of nodes shows."""
+_GAP = "   "
+_NONE = "-"
+
+
+def print_one_container(one: ContainerReport, report: Report, out: Console) -> None:
+    """A column for each node: promised, allowed, CPUs and bytes; below it the other figures of its row."""
+    nodes = _nodes(one, report.nodes)
+    table = new_table(display_name(one), *(f">N{node.numa_node}" for node in nodes))
+    intended = one.intended
+    table.add_row("promised memory", *_marks(nodes, None if intended is None else intended.memory_nodes or NodeSet()))
+    table.add_row("allowed memory", *_marks(nodes, one.allowed_memory_nodes))
+    table.add_row("promised CPUs", *_counts(nodes, None if intended is None else intended.cpus))
+    table.add_row("allowed CPUs", *_counts(nodes, one.allowed_cpus))
+    table.add_row("judged bytes", *(cells.on_node(node.numa_node, one) for node in nodes))
+    table.add_row("page cache", *(_file(node.numa_node, one) for node in nodes))
+    print_table(table, out)
+    for line in _lines(list(_figures(one, report)), out.width):
+        out.print(Text(_GAP).join(line))
+    if len(nodes) < len(report.nodes):
+        print_note(f"{len(nodes)} of {len(report.nodes)} nodes shown; on the others it has and may use nothing", out)
+
+
+def _nodes(one: ContainerReport, nodes: Sequence[NodeReport]) -> Sequence[NodeReport]:
+    if len(nodes) <= _MOST_NODES:
+        return nodes
+    promised = None if one.intended is None else one.intended.memory_nodes
+    with_memory = {row.numa_node for row in one.resident or () if row.judged or row.file}
+    wanted = with_memory.union(promised or (), one.allowed_cpu_nodes or ())
+    return [node for node in nodes if node.numa_node in wanted] or nodes
+
+
+def _marks(nodes: Sequence[NodeReport], wanted: NodeSet | None) -> Iterator[str]:
+    for node in nodes:
+        yield UNKNOWN if wanted is None else "yes" if node.numa_node in wanted else _NONE
+
+
+def _counts(nodes: Sequence[NodeReport], cpus: CpuSet | None) -> Iterator[str]:
+    """The number of them that each node has."""
+    for node in nodes:
+        here = None if cpus is None else cpus & node.cpus
+        yield UNKNOWN if here is None else _NONE if not here else f"{len(here)}"
+
+
+def _file(node: int, one: ContainerReport) -> str:
+    row = next((row for row in one.resident or () if row.numa_node == node), None)
+    return size(None if row is None else row.file)
+
+
+def _figures(one: ContainerReport, report: Report) -> Iterator[Text]:
+    """TITLE value, of every other column that has one; the verdict comes first."""
+    columns = columns_of("table", report)
+    for column, place in sorted(columns, key=lambda pair: pair[0].title != "VERDICT"):
+        text = column.text(one)
+        if column.title not in _BY_NODE and text:
+            tone = None if column.tone is None else column.tone(one)
+            yield Text.assemble((f"{column.heading(place)} ", "bold"), (text, STYLES[tone]))
+
+
+def _lines(figures: Sequence[Text], width: int) -> Iterator[list[Text]]:
+    """As many figures in a line as there is room for."""
+    line: list[Text] = []
+    for one in figures:
+        taken = sum(each.cell_len for each in line) + len(_GAP) * len(line)
+        if line and taken + one.cell_len > min(width, 120):
+            yield line
+            line = []
+        line.append(one)
+    yield line
+
+
+def print_processes(report: Report, out: Console) -> None:
+    """For each container the mappings with the most bytes on other nodes than it should use, and what is known now."""
+    for one in report.containers:
+        if one.elsewhere:
+            wanted = _wanted(one)
+            out.print()
+            out.print(Text(f"{display_name(one)}: on other nodes than {wanted or 'none'}, by process", "bold"))
+            nodes = sorted({node for row in one.elsewhere for node in row.bytes_by_node})
+            table = new_table(
+                ">PID", "PROCESS", "STARTED (UTC)", "KIND", "POLICY", *(f">N{node}" for node in nodes), "SHARED FILE"
+            )
+            for row in one.elsewhere:
+                sizes = [size(row.bytes_by_node.get(node, 0)) for node in nodes]
+                table.add_row(
+                    str(row.pid), row.process or UNKNOWN, _time(row), row.kind, row.policy, *sizes, row.file or ""
+                )
+            print_table(table, out)
+            for note in _now(one, report):
+                print_note(note, out, "dim")
+
+
+def _wanted(one: ContainerReport) -> NodeSet:
+    promised = None if one.intended is None else one.intended.memory_nodes
+    return promised or one.allowed_cpu_nodes or NodeSet()
+
+
+def _time(row: ProcessMapping) -> str:
+    if row.started_at is None:
+        return UNKNOWN
+    return datetime.fromtimestamp(row.started_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _now(one: ContainerReport, report: Report) -> Iterator[str]:
+    """Facts that may explain where new pages go; the kernel says nothing of the time when the old ones came there."""
+    free = [
+        f"node {node.numa_node} has {size(node.free_bytes)} of {size(node.total_bytes)} free"
+        for node in report.nodes
+        if node.numa_node in _wanted(one)
+    ]
+    allowed = one.allowed_memory_nodes
+    may_use = (
+        "the nodes that it may use are not known" if allowed is None else f"it may use memory of {allowed.in_words}"
+    )
+    yield f"now: {', '.join([*free, may_use])}"
+    if one.mappings is not None and one.mappings.processes_read < one.mappings.processes:
+        yield f"{one.mappings.processes_read} of its {one.mappings.processes} processes were read"

@@ -1,0 +1,98 @@
+"""The first screen of each verb, 80 columns by 24 lines, word for word. `make golden` rewrites the expected files."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fleet_nodes import Answered, recorded
+from kubelet_http import serving
+from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.main import call
+from numaudit.fleet.scope import Scope
+from pages import TOP
+
+COLUMNS, LINES = 80, 24
+MISALIGNED, EIGHT_NODES = "misaligned-node", "eight-nodes"
+SCREENS = {
+    "report": (MISALIGNED, ("report",)),
+    "report-of-nothing-misaligned": ("kubernetes-four-nodes", ("report",)),
+    "report-of-a-pod": (MISALIGNED, ("report", "default/gu-init-numanode")),
+    "report-of-a-pod-on-eight-nodes": (EIGHT_NODES, ("report", "prod/cache-7d9f")),
+    "explain": (MISALIGNED, ("explain", "default/gu-init-numanode")),
+    "explain-a-refused-pod": (MISALIGNED, ("explain", "default/gu-toobig-numanode")),
+    "headroom": (MISALIGNED, ("headroom",)),
+    "forecast": (MISALIGNED, ("forecast",)),
+    "doctor": (MISALIGNED, ("doctor",)),
+    "topology": (MISALIGNED, ("topology",)),
+    "topology-of-eight-nodes": (EIGHT_NODES, ("topology",)),
+    "state-show": (MISALIGNED, ("state", "show")),
+}
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+POD = """
+metadata: {name: large}
+spec:
+  containers:
+  - {name: app, resources: {limits: {cpu: 500m, memory: 900Mi}}}
+"""
+
+MatchesGolden = Callable[[str, str], None]
+
+
+class Terminal(io.StringIO):
+    """Standard output, as a terminal of this size."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def first_screen(*words: str, folder: Path | None = None) -> str:
+    """What a terminal of this size shows of a verb before somebody scrolls."""
+    terminal = Terminal()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("COLUMNS", str(COLUMNS)), ("LINES", str(LINES)), ("TERM", "xterm")):
+            patch.setenv(name, value)
+        patch.setattr(sys, "stdout", terminal)
+        assert call(list(words)) in (0, EXIT_FINDINGS)
+    text = STYLE.sub("", terminal.getvalue())
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert max(map(len, lines)) <= COLUMNS
+    shown = "".join(f"{line}\n" for line in lines[: LINES - 1])
+    return shown if folder is None else shown.replace(str(folder), "ROOT")
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_first_screen_about_a_captured_host_is_known(
+    name: str, fixtures: Path, matches_golden: MatchesGolden
+) -> None:
+    host, words = SCREENS[name]
+    screen = first_screen(*words, "--root", str(fixtures / host), folder=fixtures / host)
+    matches_golden(f"tests/golden/first-screens/{name}.txt", screen)
+
+
+def test_the_first_screen_of_fit_is_known(fixtures: Path, matches_golden: MatchesGolden, tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    screen = first_screen("fit", "-f", str(tmp_path / "pod.yaml"), "--root", str(fixtures / MISALIGNED))
+    matches_golden("tests/golden/first-screens/fit.txt", screen)
+
+
+def test_the_first_screen_of_a_simulation_is_known(matches_golden: MatchesGolden) -> None:
+    screen = first_screen("simulate", str(TOP / "docs/examples/walk-through.yaml"))
+    matches_golden("tests/golden/first-screens/simulate.txt", screen)
+
+
+def test_the_first_screen_of_a_fleet_is_known(fixtures: Path, matches_golden: MatchesGolden) -> None:
+    with serving(Answered(recorded(fixtures / "fleet/prometheus.json", Scope(), 10))) as url:
+        screen = first_screen("fleet", "--prometheus", url)
+    matches_golden("tests/golden/first-screens/fleet.txt", screen)
+
+
+def test_the_first_screen_of_a_report_has_the_misaligned_containers_and_what_to_do(fixtures: Path) -> None:
+    shown = " ".join(first_screen("report", "--root", str(fixtures / MISALIGNED)).split())
+    assert "default/gu-init-numanode/app: drifted" in shown and "default/gu-small-numanode/app: cpu-remote" in shown
+    assert shown.count("-> Find out who wrote to its cpuset") == 2
