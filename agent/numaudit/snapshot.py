@@ -227,6 +227,8 @@ class Snapshot:
     nodes: tuple[NodeMemory, ...] = ()
     huge_page_pools: tuple[HugePagePool, ...] = ()
     """By page size, of the machine as a whole; empty = the kernel shows none."""
+    interleave_weights: Mapping[int, int] | None = None
+    """By node; None = not read, or the kernel knows no weighted interleave."""
     unattributed: Resident | None = None
     """Memory of no container, read from the root cgroup and the processes in it."""
     intent: Intent | None = None

@@ -27,6 +27,10 @@ def hugepages_short(captured: Path, target: Path) -> None:
         names = ("nr_hugepages", "resv_hugepages", "surplus_hugepages", "nr_overcommit_hugepages")
         for name, pages in zip(names, files, strict=True):
             (folder / name).write_text(f"{pages}\n")
+    weights = target / "sys/kernel/mm/mempolicy/weighted_interleave"
+    weights.mkdir(parents=True)
+    for node in range(4):
+        (weights / f"node{node}").write_text("3\n" if node == 0 else "1\n")
     own = target / _BURSTABLE / _CONTAINER
     for group in (own, own.parent, own.parent.parent):
         (group / "hugetlb.2MB.numa_stat").write_text(f"total={_EATEN} N0=0 N1={_EATEN} N2=0 N3=0\n")

@@ -175,6 +175,7 @@ def _files(host: Host) -> Iterator[Path]:
     yield tiers.demotion_file(host)
     for pool in sorted(host.sys.glob("kernel/mm/hugepages/hugepages-*")):
         yield from (pool / name for name in _HUGE_PAGES)
+    yield from sorted(host.sys.glob("kernel/mm/mempolicy/weighted_interleave/node[0-9]*"))
     yield host.cpus / "online"
     for cpu in sorted(host.cpus.glob("cpu[0-9]*")):
         for pattern in _CPU:

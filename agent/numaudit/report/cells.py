@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
+from numaudit.evaluation.room.policies import policy_nodes
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.mappings import is_weighted
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import UNKNOWN, node_list, percent, share, size
 from numaudit.topology.nodeset import NodeSet
@@ -75,6 +78,31 @@ def misplaced(one: ContainerReport) -> str:
     if one.misplaced_bytes is None:
         return UNKNOWN if one.intended is not None and one.intended.memory_nodes else "-"
     return size(one.misplaced_bytes)
+
+
+def policy(one: ContainerReport) -> str:
+    """The memory policies other than the default, those with the most bytes first: bind:1, weighted interleave:0-1 3:1.
+
+    `default` where all its memory has that; `-` where it has no process.
+    """
+    mappings = one.mappings
+    if mappings is None or (mappings.processes_read < mappings.processes and not mappings.policies):
+        return UNKNOWN
+    if not mappings.processes:
+        return "-"
+    sums: dict[str, int] = {}
+    for row in mappings.policies:
+        if row.name != "default":
+            sums[row.name] = sums.get(row.name, 0) + row.bytes
+    named = sorted(sums, key=lambda name: (-sums[name], name))
+    return ", ".join(_with_weights(name, mappings.interleave_weights) for name in named) or "default"
+
+
+def _with_weights(name: str, weights: Mapping[int, int] | None) -> str:
+    if not weights or not is_weighted(name):
+        return name
+    nodes = policy_nodes(name)
+    return name if nodes is None else f"{name} {':'.join(str(weights.get(node, '?')) for node in nodes)}"
 
 
 def remote_with_share(one: ContainerReport) -> str:

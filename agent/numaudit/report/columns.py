@@ -104,6 +104,10 @@ def _has_sampled_pages(report: Report) -> bool:
     return any(access.of == "pages" for one in report.containers for access in one.accesses)
 
 
+def _has_mappings(report: Report) -> bool:
+    return any(one.mappings is not None for one in report.containers)
+
+
 def _has_shared_of_others(report: Report) -> bool:
     return any(one.mappings is not None and one.mappings.shared_of_others for one in report.containers)
 
@@ -154,6 +158,10 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column("ANON", partial(cells.type_size, "anon"), is_number=True, table=ColumnPlaces(70, wide_only=True)),
     Column("SHMEM", partial(cells.type_size, "shmem"), is_number=True, table=ColumnPlaces(71, wide_only=True)),
     Column("HUGETLB", partial(cells.type_size, "hugetlb"), is_number=True, table=ColumnPlaces(72, wide_only=True)),
+    Column(
+        "POLICY", cells.policy, "memory policies of its processes, those with the most bytes first",
+        needs=_has_mappings, table=ColumnPlaces(73, wide_only=True),
+    ),
     Column(
         "MISPLACED", cells.misplaced, "judged bytes on nodes that were not promised",
         value=lambda one: one.misplaced_bytes, sort="misplaced",

@@ -107,7 +107,7 @@ class ContainerReports:
             remote_stall=remote_stall(snapshot, id_, self.before),
             mappings=None
             if mappings is None or resident is None
-            else mappings_report(mappings, charged_to_others(id_, mappings, resident)),
+            else mappings_report(mappings, charged_to_others(id_, mappings, resident), snapshot.interleave_weights),
             elsewhere=None if mappings is None else self._elsewhere(mappings, intended, allowed),
             unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
             **self._counters.of(id_),

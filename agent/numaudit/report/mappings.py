@@ -49,10 +49,15 @@ class MappingsReport(Value, frozen=True):
     """Bytes that NUMA balancing never samples, so nobody sees from where they are used: huge pages of the pool
     (`huge-pages`), memory under a policy without the balancing flag (`policy`), and files unless they are mapped for
     writing (`file`)."""
+    interleave_weights: Mapping[int, int] | None = None
+    """Weights by node of the policy weighted interleave, where it is one of the policies; null = it is not, or the
+    kernel does not show them."""
 
 
-def mappings_report(mappings: Mappings, of_others: BytesByNode) -> MappingsReport:
-    """`of_others`: shared memory that is charged to others, by node."""
+def mappings_report(
+    mappings: Mappings, of_others: BytesByNode, weights: Mapping[int, int] | None = None
+) -> MappingsReport:
+    """`of_others`: shared memory that is charged to others, by node. `weights`: of weighted interleave, by node."""
     shared = mappings.shared
     return MappingsReport(
         kinds=_flat(mappings.by_kind),
@@ -63,7 +68,13 @@ def mappings_report(mappings: Mappings, of_others: BytesByNode) -> MappingsRepor
         shared=None if shared is None else shared[:_LARGEST],
         shared_of_others=None if shared is None else of_others,
         unsampled=mappings.unsampled,
+        interleave_weights=weights if any(map(is_weighted, mappings.by_policy)) else None,
     )
+
+
+def is_weighted(policy: str) -> bool:
+    """Is it weighted interleave, as the kernel prints it?"""
+    return policy.startswith("weighted interleave")
 
 
 def elsewhere(mappings: Mappings, wanted: NodeSet) -> tuple[ProcessMapping, ...]:

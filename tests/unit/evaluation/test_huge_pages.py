@@ -150,3 +150,28 @@ def test_nobody_elses_pages_are_those_that_no_promise_of_their_size_covers() -> 
     there = snapshot(free=2, promised=8, held=4, eaten=10)
     (of_size,) = huge_pages_of(there)
     assert others(of_size, 1, there) == 20 * MIB
+
+
+def risks(of: Snapshot) -> list[Finding]:
+    return [one for one in find(of) if one.name == "oom-risk"]
+
+
+def test_promised_huge_pages_that_the_pool_does_not_have_are_an_oom_risk() -> None:
+    (found,) = risks(snapshot(free=2, promised=8, held=2, eaten=12))
+    assert (found.pod, found.container, found.numa_nodes) == ("db", "app", NodeSet.of(1))
+    assert found.message == (
+        "12Mi of its promised hugepages-2Mi are not used yet; all promises on node 1 may still claim 12Mi, but only "
+        "4Mi are free in the kernel's pool there: its mmap(2) or first touch would fail"
+    )
+
+
+def test_promised_huge_pages_that_the_pool_has_or_whose_use_is_not_known_are_no_oom_risk() -> None:
+    assert risks(snapshot(free=6, promised=8, held=2, eaten=8)) == []
+    assert risks(snapshot(free=0, promised=8, held=8, eaten=8)) == []
+    assert risks(snapshot(free=2, promised=8, resident=Resident(anon={1: 5}))) == []
+    assert risks(snapshot(free=None, promised=8)) == []
+
+
+def test_huge_pages_of_another_size_do_not_keep_a_promise() -> None:
+    (found,) = risks(snapshot(free=7, promised=8, resident=_resident(1, GIB)))
+    assert "16Mi of its promised hugepages-2Mi are not used yet" in found.message

@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,72 @@ def manifest(name: str, uid: str, memory: str, container_name: str = "app") -> J
         "metadata": {"name": name, "namespace": "lab", "uid": uid},
         "spec": {"containers": [{"name": container_name, "resources": {"requests": resources, "limits": resources}}]},
     }
+
+
+POOL = Path("/sys/devices/system/node/node1/hugepages/hugepages-2048kB")
+ASK = """
+import ctypes, mmap, sys
+size, flags = int(sys.argv[1]), int(sys.argv[2], 16)
+pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000 | flags)
+print("mapped", flush=True)
+ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(pages)), 1, size)
+print("filled", flush=True)
+"""
+"""Huge pages of the pool, and flags of mmap(2) beside those: 4000 = MAP_NORESERVE."""
+NO_RESERVE = "4000"
+
+
+def asks(lab: Lab, mebibytes: int, flags: str = "0") -> tuple[int, str]:
+    """A command that was promised so much in huge pages, and uses it."""
+    command = (sys.executable, "-I", "-S", "-c", ASK, str(mebibytes * MIB), flags)
+    return lab.run(50, *command, options=("--hugepages-2Mi", f"{mebibytes}Mi"))
+
+
+def short_of(capsys: Capture, pod: Path, mebibytes: int) -> list[Json] | None:
+    """`fit -f`: the huge pages that a pod with so much of them would lack."""
+    amounts = {"cpu": "100m", "memory": "50Mi", "hugepages-2Mi": f"{mebibytes}Mi"}
+    containers = [{"name": "app", "image": "app", "resources": {"requests": amounts, "limits": amounts}}]
+    spec = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"}, "spec": {"containers": containers}}
+    pod.write_text(json.dumps(spec))
+    assert call(["fit", "-f", str(pod), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["admitted"] is True
+    short: list[Json] | None = found["hugepagesShort"]
+    return short
+
+
+def test_huge_pages_that_a_burstable_group_took_are_missing_as_foretold(
+    lab: Lab, node: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """The promise is made by the map, the kernel has the rest: mmap(2) fails, or the first touch does."""
+    (POOL / "nr_hugepages").write_text("16")
+    try:
+        with ending(*holding(lab, 50).values()), cgroup("numaudit-lab/burstable", cpus="1", mems="1") as eater:
+            (node / "memory_manager_state").write_bytes((lab.state / "memory_manager_state").read_bytes())
+            pod = tmp_path / "pod.yaml"
+            assert short_of(capsys, pod, 8) == []
+            with worker(eater, 28 * MIB, kind="hugetlb"):
+                assert (POOL / "free_hugepages").read_text() == "2\n"
+                short, *_ = short_of(capsys, pod, 8) or [{}]
+                assert {
+                    name: short[name] for name in ("numaNodes", "mapFreeBytes", "kernelFreeBytes", "leftBytes")
+                } == {
+                    "numaNodes": [1],
+                    "mapFreeBytes": 32 * MIB,
+                    "kernelFreeBytes": 4 * MIB,
+                    "leftBytes": 4 * MIB,
+                }
+                code, text = asks(lab, 8)
+                assert code == 1 and "Cannot allocate memory" in text and "mapped" not in text
+                code, text = asks(lab, 8, NO_RESERVE)
+                assert code == 128 + signal.SIGBUS and text.endswith("mapped\n")
+                assert short_of(capsys, pod, 4) == []
+                assert asks(lab, 4) == (0, "mapped\nfilled\n")
+                assert call(["report", "-o", "json"]) == 0
+                found = json.loads(capsys.readouterr().out)["findings"]
+                (said,) = [one["message"] for one in found if one["name"] == "hugepages-short"]
+                assert "used without a promise by" in said and "burstable (28Mi)" in said
+            assert short_of(capsys, pod, 8) == []
+            assert asks(lab, 8) == (0, "mapped\nfilled\n")
+    finally:
+        (POOL / "nr_hugepages").write_text("0")

@@ -36,7 +36,7 @@ def _shortage(of_size: HugePagesOfSize, machine: MachineState, nodes: NodeSet, s
     if left is None or free is None or unclaimed is None or left >= by_map:
         return None
     text = (
-        f"the memory map would admit {in_units(by_map)} more of {name} on node {nodes}, but the kernel can give "
+        f"the memory map would admit {in_units(by_map)} more of {name} on {nodes.in_words}, but the kernel can give "
         f"{in_units(left)}: {in_units(free)} are free there"
     )
     if unclaimed:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
+from numaudit.evaluation.room.huge_pages import huge_pages_of
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, NodeMemory
 from numaudit.topology.nodeset import NodeSet
@@ -77,6 +78,7 @@ def _oom_risk(evidence: TickEvidence) -> Iterator[RuleResult]:
     """
     outstanding = _outstanding(evidence)
     sums: Counter[NodeSet] = Counter()
+    yield from _oom_risk_of_huge_pages(evidence)
     for _, nodes, size in outstanding:
         sums[nodes] += size
     for nodes in sums:
@@ -91,6 +93,28 @@ def _oom_risk(evidence: TickEvidence) -> Iterator[RuleResult]:
                     f"still claim {in_units(wanted)}, but only {in_units(available)} are free or reclaimable there"
                 )
                 yield _of(one, text, nodes)
+
+
+def _oom_risk_of_huge_pages(evidence: TickEvidence) -> Iterator[RuleResult]:
+    """Promised huge pages that are not used yet, and that the pools of their nodes do not have.
+
+    Nothing else makes room for them: pages of a pool are neither reclaimed nor swapped nor demoted.
+    """
+    for of_size in huge_pages_of(evidence.snapshot):
+        for nodes in of_size.room.unclaimed:
+            within = [one for one in of_size.claims if one.nodes <= nodes]
+            sizes, free = [one.unclaimed for one in within], of_size.room.free_on(nodes)
+            wanted = sum(filter(None, sizes))
+            if free is None or None in sizes or wanted <= free:
+                continue
+            for one in within:
+                if one.nodes == nodes and one.unclaimed:
+                    text = (
+                        f"{in_units(one.unclaimed)} of its promised {of_size.type} are not used yet; all promises on "
+                        f"{nodes.in_words} may still claim {in_units(wanted)}, but only {in_units(free)} are "
+                        "free in the kernel's pool there: its mmap(2) or first touch would fail"
+                    )
+                    yield _of(one.container, text, nodes)
 
 
 def _outstanding(evidence: TickEvidence) -> list[tuple[ContainerIntent, NodeSet, int]]:

@@ -17,7 +17,7 @@ from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory import numa_maps
+from numaudit.kernel.memory import interleave_weights, numa_maps
 from numaudit.snapshot import BytesByNode, ContainerId, Mappings, NodeMemory, Snapshot
 
 _HIDDEN = (
@@ -37,7 +37,8 @@ class NumaMapsCollector(Collector):
         if tick.mappings_of is not None:
             judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ == tick.mappings_of}
         order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
-        return replace(snapshot, numa_maps=_of(tick).collect(tick.census, order, skipped))
+        found, weights = _of(tick).collect(tick.census, order, skipped), interleave_weights.read(tick.host)
+        return replace(snapshot, numa_maps=found, interleave_weights=weights)
 
 
 class RootNumaMapsCollector(Collector):
