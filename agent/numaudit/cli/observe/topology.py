@@ -34,9 +34,12 @@ def command(output: str, root: Path | None) -> None:
         json_output.of_host("Topology", topology, host)
         return
     if output == "svg":
-        from numaudit.views.page.machine import topology_file
+        from numaudit.engine.engine import Engine
+        from numaudit.engine.observer import Observer
+        from numaudit.views.machine.file import topology_file
 
-        sys.stdout.buffer.write(topology_file(topology).encode())
+        report = Engine(Observer.of(host), thresholds=options.thresholds()).tick().report
+        sys.stdout.buffer.write(topology_file(topology, report if report.containers else None).encode())
         return
     from numaudit.cli import table
     from numaudit.views.terminal import machine_tables

@@ -9,7 +9,7 @@ from typing import Self
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
 from numaudit.report.sums.remainders import is_small_remainder
-from numaudit.report.values import Report
+from numaudit.report.values import ContainerReport, Report
 
 _NAMED = 6
 
@@ -22,6 +22,8 @@ class Occupant:
     bytes: int
     mark: str | None = None
     """A word for what is wrong with it."""
+    outside: bool | None = None
+    """Is the node outside the promised ones? None = nothing was promised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +36,44 @@ class Occupants:
     bytes_of_others: int
     bytes: int
     """Of all together."""
+    promised: int = 0
+    """Of those that were promised this node."""
+    outside: int = 0
+    """Of those that were promised others."""
 
     @classmethod
     def of(cls, all_of: Iterable[Occupant]) -> Self:
-        largest = sorted(all_of, key=lambda one: (-one.bytes, one.name))
+        """Those outside their promise first, of these and of the others the largest."""
+        largest = sorted(all_of, key=lambda one: (not one.outside, -one.bytes, one.name))
         rest = largest[_NAMED:]
-        whole = sum(one.bytes for one in largest)
-        return cls(tuple(largest[:_NAMED]), len(rest), sum(one.bytes for one in rest), whole)
+        return cls(
+            tuple(largest[:_NAMED]),
+            len(rest),
+            sum(one.bytes for one in rest),
+            sum(one.bytes for one in largest),
+            sum(one.bytes for one in largest if one.outside is False),
+            sum(one.bytes for one in largest if one.outside),
+        )
+
+    @property
+    def unpromised(self) -> int:
+        """Of those that nothing was promised to."""
+        return self.bytes - self.promised - self.outside
 
 
 def occupants(report: Report, node: int) -> Occupants:
     """By their judged bytes on the node."""
     return Occupants.of(
-        Occupant(display_name(one), row.judged, _mark(one.verdict.name if one.verdict else ""))
+        Occupant(display_name(one), row.judged, _mark(one.verdict.name if one.verdict else ""), _outside(one, node))
         for one in report.containers
         for row in one.resident or ()
         if row.numa_node == node and row.judged and not is_small_remainder(one)
     )
+
+
+def _outside(one: ContainerReport, node: int) -> bool | None:
+    promised = None if one.intended is None else one.intended.memory_nodes
+    return node not in promised if promised else None
 
 
 def _mark(verdict: str) -> str | None:

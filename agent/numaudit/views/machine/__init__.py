@@ -1,0 +1,1 @@
+"""`numaudit topology -o svg`: the machine as one drawing."""

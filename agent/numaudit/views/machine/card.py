@@ -1,0 +1,170 @@
+"""One node of the machine as a card: its memory, its CPUs, its huge pages and who is on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaudit.api.document import TopologyHugePages, TopologyMemorySpeed, TopologyNode
+from numaudit.report.sums.occupants import Occupant, Occupants
+from numaudit.report.words import UNKNOWN, size
+from numaudit.topology.nodeset import CpuSet
+from numaudit.topology.sizes import in_units, plural
+from numaudit.views.machine.cpus import cpu_grid
+from numaudit.views.machine.ink import CARD, EDGE, LINE, bar, empty, words
+from numaudit.views.page.markup import Markup, element, join, short
+
+WIDE = 316
+_PAD = 14
+_ROOM = WIDE - 2 * _PAD
+_NAME, _TEXT = 28, 38
+"""Characters of a name beside its amount, and of a line: what is longer loses its middle."""
+_BAR = 14
+_DISTANCES = 32
+"""Of one node, in words."""
+Block = tuple[int, Markup]
+"""Height and drawing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One node, and what the report knows of it."""
+
+    node: TopologyNode
+    cores: Sequence[CpuSet]
+    free_bytes: int | None = None
+    occupants: Occupants | None = None
+    """None = the containers are not known."""
+    owners: Mapping[int, str] | None = None
+    """Exclusive CPU -> name of the container."""
+    demotes: bool | None = None
+    """Does the kernel move cold pages to slower tiers?"""
+
+
+def card_high(card: Card) -> int:
+    return 2 * _PAD + sum(high for high, _ in _blocks(card))
+
+
+def drawn_card(card: Card, high: int) -> Markup:
+    """At the origin, as high as its neighbours."""
+    parts, y = [element("rect", width=WIDE, height=high, rx=8, fill=CARD, stroke=EDGE, class_="box")], _PAD
+    for block, markup in _blocks(card):
+        parts.append(element("g", markup, transform=f"translate({_PAD} {y})"))
+        y += block
+    return element("g", parts)
+
+
+def in_words(card: Card) -> str:
+    """The card for who cannot see it."""
+    node = card.node
+    parts = [f"memory {size(node.memory_bytes)}", _cpus(node)]
+    parts += [] if card.free_bytes is None else [f"{in_units(card.free_bytes)} free"]
+    parts += [] if node.memory_tier is None else [f"memory tier {node.memory_tier}"]
+    parts += [_pages(one) for one in node.huge_pages if one.total]
+    if card.occupants is not None:
+        held = [
+            f"{'outside its promise ' if one.outside else ''}{one.name} {in_units(one.bytes)}"
+            for one in card.occupants.largest
+        ]
+        parts += [f"holds {', '.join(held)}"] if held else []
+    away = [f"{distance} to node {to}" for to, distance in node.distances.items() if to != node.numa_node]
+    more = f" and {len(away) - _DISTANCES} more" if len(away) > _DISTANCES else ""
+    parts += [f"distances {', '.join(away[:_DISTANCES])}{more}"] if away else []
+    return f"Node {node.numa_node}: {'; '.join(parts)}."
+
+
+def _blocks(card: Card) -> Iterator[Block]:
+    node = card.node
+    yield 26, _heading(node)
+    yield from _memory(card)
+    yield 6, Markup("")
+    yield from _lines(_cpus(node))
+    if node.cpus:
+        high, grid = cpu_grid(node.cpus, card.cores, card.owners or {}, _ROOM)
+        yield high + 10, grid
+    for pages in node.huge_pages:
+        if pages.total:
+            yield from _huge_pages(pages)
+    if node.demotion_targets and card.demotes:
+        yield from _lines(f"cold pages move to node {node.demotion_targets}", "pale")
+    if node.memory_speed is not None:
+        yield from _lines(_speed(node.memory_speed), "pale")
+    if card.occupants is not None:
+        yield 8, Markup("")
+        yield from _occupants(card.occupants)
+
+
+def _heading(node: TopologyNode) -> Markup:
+    tier = () if node.memory_tier is None else (f"tier {node.memory_tier}",)
+    kind = () if node.cpus else ("memory only",) if node.memory_bytes else ("empty",)
+    said = ", ".join((*kind, *tier))
+    beside = [words(_ROOM, 14, said, "pale", anchor="end")] if said else []
+    return join((words(0, 14, f"Node {node.numa_node}", size=16, bold=True), *beside))
+
+
+def _memory(card: Card) -> Iterator[Block]:
+    total, free = card.node.memory_bytes, card.free_bytes
+    if not total or free is None:
+        yield from _lines(f"memory {size(total)}")
+        return
+    used = min(max(total - free, 0), total)
+    parts, x = [empty(0, 0, _ROOM, _BAR), bar(0, 0, _ROOM * used / total, _BAR, "used")], 0.0
+    held = card.occupants
+    amounts = () if held is None else (("held", held.promised), ("wrong", held.outside), ("loose", held.unpromised))
+    for name, amount in amounts:
+        wide = min(_ROOM * amount / total, _ROOM * used / total - x)
+        if wide > 0:
+            parts.append(bar(x, 0, max(wide, 1), _BAR, name))
+            x += wide
+    yield _BAR + 4, join(parts)
+    yield from _lines(f"{in_units(free)} free of {in_units(total)}")
+
+
+def _huge_pages(pages: TopologyHugePages) -> Iterator[Block]:
+    yield from _lines(_pages(pages))
+    if pages.total and pages.free is not None:
+        used = _ROOM * min(max(pages.total - pages.free, 0), pages.total) / pages.total
+        parts = [empty(0, 0, _ROOM, 6), *([bar(0, 0, used, 6, "loose")] if used else [])]
+        yield 12, join(parts)
+
+
+def _pages(pages: TopologyHugePages) -> str:
+    free = UNKNOWN if pages.free is None else pages.free
+    return f"{in_units(pages.page_size_bytes)} pages: {free} free of {pages.total}"
+
+
+def _speed(speed: TopologyMemorySpeed) -> str:
+    latency, bandwidth = speed.read_latency_nanoseconds, speed.read_bytes_per_second
+    figures = [] if latency is None else [f"{latency} ns"]
+    figures += [] if bandwidth is None else [f"{in_units(bandwidth)}/s"]
+    return f"reads by the firmware: {', '.join(figures)}" if figures else "no figures of reads by the firmware"
+
+
+def _occupants(held: Occupants) -> Iterator[Block]:
+    if not held.largest:
+        yield from _lines("no memory of containers", "pale")
+    for one in held.largest:
+        yield LINE, _occupant(one)
+    if held.others:
+        yield from _lines(f"{held.others} more: {in_units(held.bytes_of_others)}", "pale")
+
+
+def _occupant(one: Occupant) -> Markup:
+    """The whole name shows when it is pointed at. A sign marks what is misaligned or outside its promise."""
+    kind = "loose" if one.outside is None else "wrong" if one.outside else "held"
+    wrong = one.outside or one.mark is not None
+    text = words(16, 12, short(f"! {one.name}" if wrong else one.name, _NAME), "wrong" if wrong else "ink")
+    amount = words(_ROOM, 12, in_units(one.bytes), anchor="end")
+    title = short(one.name) if one.mark is None else f"{short(one.name)}: {one.mark}"
+    return join((element("title", title), bar(0, 2, 10, 10, kind), text, amount))
+
+
+def _lines(text: str, name: str = "ink") -> Iterator[Block]:
+    yield LINE, words(0, 12, short(text, _TEXT), name)
+
+
+def _cpus(node: TopologyNode) -> str:
+    if not node.cpus:
+        return "no CPUs"
+    cores = f" ({plural(node.cores, 'core')})" if node.cores and node.cores != len(node.cpus) else ""
+    return f"CPUs {node.cpus}{cores}"

@@ -1,0 +1,190 @@
+"""The file: packages with the cards of their nodes, then the distances and a legend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from numaudit.api.document import Topology, TopologyNode
+from numaudit.report.names import display_name
+from numaudit.report.sums.occupants import occupants
+from numaudit.report.values import Report
+from numaudit.topology.sizes import in_units, plural
+from numaudit.views.machine.card import WIDE, Card, card_high, drawn_card, in_words
+from numaudit.views.machine.distances import matrix
+from numaudit.views.machine.ink import EDGE, FONT, PAPER, STYLE, bar, empty, patterns, words
+from numaudit.views.page.markup import Markup, element, raw
+
+_ACROSS = 4
+"""Cards side by side."""
+_MOST = 64
+"""Nodes; more are not drawn."""
+_GAP, _PAD, _HEAD, _MARGIN = 14, 12, 30, 16
+_NARROWEST = 760
+"""Pixels, which the legend needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """Nodes in one frame."""
+
+    title: str
+    cards: Sequence[Card]
+
+    @property
+    def across(self) -> int:
+        return min(_ACROSS, len(self.cards))
+
+    @property
+    def wide(self) -> int:
+        return self.across * (WIDE + _GAP) - _GAP + 2 * _PAD
+
+    @property
+    def rows(self) -> list[Sequence[Card]]:
+        return [self.cards[at : at + self.across] for at in range(0, len(self.cards), self.across)]
+
+    @property
+    def high(self) -> int:
+        return _HEAD + _PAD + sum(max(map(card_high, row)) + _GAP for row in self.rows) - _GAP
+
+
+def topology_file(topology: Topology, report: Report | None = None) -> str:
+    """`numaudit topology -o svg`. With a report it also shows who is where."""
+    packages = _packages(topology, report)
+    frames, wide, y = _frames(packages)
+    left = len(topology.nodes) - _MOST
+    if left > 0:
+        frames.append(words(_MARGIN, y + 14, f"and {left} more nodes", "pale"))
+        y += 24
+    matrix_wide, matrix_high, distances = matrix({one.numa_node: one.distances for one in topology.nodes})
+    frames.append(_at(_MARGIN, y + 8, distances))
+    y += 8 + matrix_high
+    if report is not None:
+        frames.append(_at(_MARGIN, y + 14, _legend()))
+        y += 14 + 40
+    wide = max(wide, matrix_wide + 2 * _MARGIN, _NARROWEST)
+    return _document(frames, wide, y + _MARGIN, _title(topology), [one for box in packages for one in box.cards])
+
+
+def _document(parts: Iterable[Markup], wide: int, high: int, title: str, cards: Iterable[Card]) -> str:
+    drawing = element(
+        "svg",
+        element("title", title),
+        element("desc", " ".join(map(in_words, cards))),
+        element("style", raw(STYLE)),
+        patterns(),
+        element("rect", width=wide, height=high, fill=PAPER, class_="paper"),
+        words(_MARGIN, 30, title, size=18, bold=True),
+        parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {wide} {high}",
+        width=wide,
+        height=high,
+        role="img",
+        font_family=FONT,
+        font_size=13,
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{drawing}\n'
+
+
+def _title(topology: Topology) -> str:
+    cpus = sum(len(one.cpus) for one in topology.nodes)
+    known = [one.memory_bytes for one in topology.nodes if one.memory_bytes is not None]
+    memory = f", {in_units(sum(known))}" if known else ""
+    return f"A machine with {plural(len(topology.nodes), 'NUMA node')}, {plural(cpus, 'CPU')}{memory}"
+
+
+def _packages(topology: Topology, report: Report | None) -> list[Package]:
+    """Nodes of one socket together, then those without CPUs."""
+    nodes = topology.nodes[:_MOST]
+    by_socket = groupby((one for one in nodes if one.cpus), key=lambda one: one.sockets)
+    groups = [(_socket(sockets), list(members)) for sockets, members in by_socket]
+    without = [one for one in nodes if not one.cpus]
+    groups += [("Without CPUs", without)] if without else []
+    facts = _Facts.of(report)
+    return [Package(title, [facts.card(one, topology) for one in members]) for title, members in groups]
+
+
+def _socket(sockets: Sequence[int]) -> str:
+    if not sockets:
+        return "Socket not known"
+    return f"{'Socket' if len(sockets) == 1 else 'Sockets'} {', '.join(map(str, sockets))}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Facts of a report, by node and CPU."""
+
+    report: Report | None
+    free: Mapping[int, int | None]
+    owners: Mapping[int, str]
+
+    @classmethod
+    def of(cls, report: Report | None) -> _Facts:
+        if report is None:
+            return cls(None, {}, {})
+        owners = {
+            cpu: display_name(one)
+            for one in report.containers
+            if one.intended is not None
+            for cpu in one.intended.cpus or ()
+        }
+        return cls(report, {one.numa_node: one.free_bytes for one in report.nodes}, owners)
+
+    def card(self, node: TopologyNode, topology: Topology) -> Card:
+        held = None if self.report is None else occupants(self.report, node.numa_node)
+        free, demotes = self.free.get(node.numa_node), topology.demotion_enabled
+        return Card(node, topology.cores, free, held, self.owners, demotes)
+
+
+def _frames(packages: Sequence[Package]) -> tuple[list[Markup], int, int]:
+    """Frames side by side while there is room for four cards; their right and lower end."""
+    most = _ACROSS * (WIDE + 2 * _PAD + _GAP)
+    frames: list[Markup] = []
+    x, y, row, right = _MARGIN, 46, 0, 0
+    for package in packages:
+        if x > _MARGIN and x + package.wide > _MARGIN + most:
+            x, y, row = _MARGIN, y + row + _GAP, 0
+        frames.append(_at(x, y, _frame(package)))
+        x += package.wide + _GAP
+        right, row = max(right, x), max(row, package.high)
+    return frames, right - _GAP + _MARGIN, y + row + _GAP
+
+
+def _frame(package: Package) -> Markup:
+    parts = [
+        element(
+            "rect", width=package.wide, height=package.high, rx=10, fill="none", stroke=EDGE,
+            stroke_dasharray="5 4", class_="frame",
+        ),
+        words(_PAD, 20, package.title, "pale", bold=True),
+    ]  # fmt: skip
+    y = _HEAD
+    for row in package.rows:
+        high = max(map(card_high, row))
+        parts += [_at(_PAD + at * (WIDE + _GAP), y, drawn_card(card, high)) for at, card in enumerate(row)]
+        y += high + _GAP
+    return element("g", parts)
+
+
+def _legend() -> Markup:
+    """Two rows of three."""
+    said = (
+        ("held", "promised here, or an exclusive CPU"),
+        ("wrong", "promised elsewhere"),
+        ("loose", "of containers without a promise"),
+        ("used", "all else in use, such as page cache"),
+        ("", "free; ! = misaligned"),
+    )
+    parts: list[Markup] = []
+    for number, (name, text) in enumerate(said):
+        x, y = (0, 300, 490)[number % 3], number // 3 * 22
+        parts.append(empty(x, y, 12, 12))
+        parts += [bar(x, y, 12, 12, name)] if name else []
+        parts.append(words(x + 18, y + 11, text, "pale"))
+    return element("g", parts)
+
+
+def _at(x: float, y: float, markup: Markup) -> Markup:
+    return element("g", markup, transform=f"translate({x} {y})")
