@@ -294,6 +294,21 @@ def test_while_there_is_no_newer_tick_answers_have_no_body(site: Site, open_page
         assert (answer.value.status, answer.value.request.method) == (304, "HEAD")
 
 
+def test_the_page_of_one_container_stays_with_it_and_says_when_it_is_gone(site: Site, open_page: OpenPage) -> None:
+    web = msgspec.structs.replace(_one("web", 9), id=77)
+    site.tick([web, _one("db", 1)])
+    opened = open_page(site.address)
+    page = opened.page
+    _row(page, "db").get_by_role("link").click()
+    expect(page.locator("main h2")).to_have_text("ns/db/c")
+    site.tick([web, _one("db", 3)])
+    expect(page.locator("main figcaption")).to_contain_text("3Mi on node 0")
+    expect(page.locator("main h2")).to_have_text("ns/db/c")
+    site.tick([web])
+    expect(page.locator("#trouble")).to_have_text("The newest tick does not have this container any more.")
+    assert _forget_failed_loads(opened) >= 1
+
+
 # Figures that are old
 
 

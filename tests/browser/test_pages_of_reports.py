@@ -118,7 +118,7 @@ def test_what_matters_most_is_on_the_first_screen(open_page: OpenPage) -> None:
 def test_every_part_can_be_reached_from_the_top_however_many_containers_there_are(open_page: OpenPage) -> None:
     page = open_page(page_of(1000)).page
     links = page.locator("nav a").all()
-    titles = page.locator("main h2").all_inner_texts()
+    titles = page.locator("main > section:not(.own) > h2").all_inner_texts()
     assert [link.inner_text() for link in links] == titles
     for link in links:
         link.click()
@@ -257,6 +257,36 @@ def test_a_long_name_shows_its_two_ends(open_page: OpenPage) -> None:
     assert box["x"] + box["width"] <= cell["x"] + cell["width"]
 
 
+# A container's own page
+
+
+def test_a_name_leads_to_a_page_about_that_container_alone_and_back(open_page: OpenPage) -> None:
+    opened = open_page(page_of(20))
+    page = opened.page
+    name = page.locator("#rows a.name").first
+    words = name.text_content()
+    name.press("Enter")
+    assert page.locator("main h2:visible").all_inner_texts() == [words]
+    assert hides(page, "#rows, nav, .tiles, .map")
+    assert page.locator(".own:target .flow").is_visible()
+    assert opened.violations() == []
+    assert fits(opened)
+    page.emulate_media(media="print")
+    assert page.locator("main h2:visible").all_inner_texts() == [words]
+    page.emulate_media(media="screen")
+    page.get_by_role("link", name="All containers").press("Enter")
+    assert page.locator("#rows").is_visible()
+    assert hides(page, ".own")
+
+
+def test_an_arc_in_the_map_leads_to_its_container_without_script(open_page: OpenPage) -> None:
+    page = open_page(page_of(20), script=False).page
+    arc = page.locator(".away a").first
+    words = arc.inner_text()
+    arc.click()
+    assert page.locator("main h2:visible").all_inner_texts() == [words]
+
+
 # It filters
 
 
@@ -346,7 +376,7 @@ def test_without_script_everything_can_be_read_and_nothing_pretends_to_work(open
     page = open_page(page_of(80), script=False).page
     assert page.locator("#rows tbody tr:visible").count() == 80
     assert hides(page, "input, select, button")
-    assert page.locator("main h2:visible").count() == page.locator("main h2").count()
+    assert page.locator("main h2:visible").count() == page.locator("main > section:not(.own) h2").count()
 
 
 # Names from outside

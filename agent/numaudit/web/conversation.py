@@ -115,8 +115,8 @@ class Conversation:
         if event.http_version not in _VERSIONS:
             raise _Refused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
         headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
-        path = event.target.decode().partition("?")[0]
-        return Request(path, headers, event.method.decode(), self.slot.client)
+        path, _, query = event.target.decode().partition("?")
+        return Request(path, headers, event.method.decode(), self.slot.client, query)
 
     def _answer(self, request: Request) -> Response:
         if not self.connections.answers(self.slot, 2 * self.patience, self.site.is_urgent(request.path)):

@@ -32,6 +32,14 @@ class Request:
     method: str = "GET"
     client: str = ""
     """The address it came from."""
+    query: str = ""
+    """Of the address, without its question mark."""
+
+    @property
+    def container(self) -> str | None:
+        """The container that the query names by its key; None = none. No key has a letter that must be escaped."""
+        fields = (part.partition("=") for part in self.query.split("&"))
+        return next((value for name, _, value in fields if name == "container"), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +139,17 @@ class AgentSite:
         newest = self.newest()
         if newest is None:
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (_waiting_page(),), _PAGE_HEADERS)
-        if self.is_current():
-            return _document(request, newest, newest.page, _HTML, *_PAGE_HEADERS)
-        body = newest.stale_page.get(gzip=False)
+        is_current, page = self.is_current(), newest.page
+        if not is_current:
+            page = newest.stale_page
+        if request.container is not None:
+            made = newest.container_page(request.container, not is_current)
+            if made is None:
+                return _NO_CONTAINER
+            page = TickDocument(lambda: made)
+        if is_current:
+            return _document(request, newest, page, _HTML, *_PAGE_HEADERS)
+        body = page.get(gzip=False)
         return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (body,), _PAGE_HEADERS)
 
 
@@ -152,6 +168,7 @@ def _health(health: Health) -> Response:
 
 
 _NO_TICK = plain(HTTPStatus.SERVICE_UNAVAILABLE, "no snapshot to serve; see /-/ready\n")
+_NO_CONTAINER = plain(HTTPStatus.NOT_FOUND, "the newest report has no such container; see /\n")
 _CHALLENGE = plain(
     HTTPStatus.UNAUTHORIZED, "a user and password are needed\n", ("WWW-Authenticate", 'Basic realm="numaudit"')
 )

@@ -13,7 +13,8 @@ from uuid import uuid4
 from numaudit.api import document
 from numaudit.report.values import Report
 from numaudit.value import Origin
-from numaudit.views.page.live_page import live_page
+from numaudit.views.page.live_page import live_container_page, live_page
+from numaudit.views.page.own_page import find
 
 
 @dataclass(slots=True)
@@ -52,6 +53,8 @@ class TickDocuments:
     page: TickDocument
     stale_page: TickDocument
     """The page while the ticks after this one fail or are late."""
+    container_page: Callable[[str, bool], bytes | None]
+    """Page of the container with this key, and whether it is stale; None = there is no such container."""
 
     @classmethod
     def of(
@@ -63,6 +66,10 @@ class TickDocuments:
         def page(stale: bool) -> bytes:
             return live_page(report, tag, links, stale).encode()
 
+        def container_page(name: str, stale: bool) -> bytes | None:
+            one = find(report, name)
+            return None if one is None else live_container_page(report, one, tag, links, stale).encode()
+
         return cls(
             tag,
             observed_at,
@@ -70,6 +77,7 @@ class TickDocuments:
             TickDocument(partial(document.encode, "Report", report, Origin(host, report.taken_at))),
             TickDocument(partial(page, stale=False)),
             TickDocument(partial(page, stale=True)),
+            container_page,
         )
 
     @property

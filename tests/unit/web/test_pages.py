@@ -129,13 +129,46 @@ def _body(response: Response) -> str:
 @pytest.mark.parametrize("site", [_site(), _site(with_tick=False), _site(health=BAD)])
 def test_the_page_leads_to_every_other_one_also_below_another_path(site: AgentSite) -> None:
     found = {one.attrib["href"] for one in parse(_body(_get(site, "/"))).iter("a")}
-    assert {one for one in found if not one.startswith("#")} == {
+    assert {one for one in found if not one.startswith(("#", "?container="))} == {
         "./metrics",
         "./report.json",
         "./-/healthy",
         "./-/ready",
         "./-/reload",
     }
+
+
+def _container(site: AgentSite, query: str) -> Response:
+    return site.answer(Request("/", {}, query=query))
+
+
+def test_each_container_has_a_page_of_its_own_that_is_about_it_alone() -> None:
+    site = _site()
+    (link,) = {
+        one.attrib["href"] for one in parse(_body(_get(site, "/"))).iter("a") if "container=" in one.attrib["href"]
+    }
+    response = _container(site, link.removeprefix("?"))
+    said = list(lines(_body(response)))
+    assert (response.status, "h2: prod/db-0/db" in said) == (HTTPStatus.OK, True)
+    assert not [line for line in said if line.startswith("h2: Nodes")]
+    assert dict(response.headers)["ETag"] == dict(_get(site, "/").headers)["ETag"]
+    assert "Content-Security-Policy" in dict(response.headers)
+
+
+@pytest.mark.parametrize("query", ["container=8", "container=", "container=%3Cscript%3E", "a=b&container=" + "9" * 300])
+def test_a_container_that_the_newest_report_does_not_have_is_not_found(query: str) -> None:
+    assert _container(_site(), query).status == HTTPStatus.NOT_FOUND
+
+
+def test_a_query_about_something_else_leads_to_the_page() -> None:
+    whole = _body(_get(_site(), "/"))
+    assert len(_body(_container(_site(), "name=db&sort=-Judged"))) == len(whole)
+
+
+def test_the_page_of_a_container_says_when_it_is_stale() -> None:
+    response = _container(_site(health=BAD), "container=7")
+    assert response.status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert "the figures are stale" in _body(response)
 
 
 def test_the_page_is_the_report_packed_or_not() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
 
 from numaudit.report.values import ContainerReport
@@ -15,6 +16,20 @@ def key(one: ContainerReport) -> str:
     return f"n{sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
-def row_address(one: ContainerReport) -> str:
-    """Of its row in the table."""
-    return f"#row-{key(one)}"
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses of the containers' own pages."""
+
+    here: frozenset[str] | None = None
+    """Keys of those that have a section on this page; None = the agent makes a page for each."""
+
+    def own(self, one: ContainerReport) -> str | None:
+        """Of its own page; None = it has none."""
+        name = key(one)
+        if self.here is None:
+            return f"?container={name}"
+        return f"#container-{name}" if name in self.here else None
+
+    def nearest(self, one: ContainerReport) -> str:
+        """Of its own page, else of its row in the table."""
+        return self.own(one) or f"#row-{key(one)}"

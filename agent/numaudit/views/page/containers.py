@@ -12,9 +12,10 @@ from numaudit.report.columns import Column, columns_of
 from numaudit.report.names import display_name
 from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.page.addresses import key
+from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.drawings.lanes import lanes, lanes_width
 from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.page.own_page import MOST as MOST_OWN_PAGES
 from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import box
 
@@ -29,10 +30,10 @@ _NARROWEST, _WIDEST_WORD, _WIDEST_TONED, _WIDEST_SHARE, _WIDEST_WORDS = 60, 88, 
 _SPLIT, _TAIL = 30, 18
 """Of a name that is longer than this the tail is always shown, where names of a workload differ."""
 _UNFOLD = element("details", element("summary", aria_label="Whole row"))
-"""What its row leaves out is shown while it is open, by the style sheet alone."""
+"""Opens the row: the style sheet shows the rest of its words while it is open."""
 
 
-def containers_part(report: Report) -> PageSection:
+def containers_part(report: Report, addresses: Addresses) -> PageSection:
     """Words, legend, controls (shown by the script) and the table, the worst container first."""
     nodes = [one.numa_node for one in report.nodes]
     rows = [one for one in report.containers if not is_small_remainder(one)]
@@ -42,10 +43,20 @@ def containers_part(report: Report) -> PageSection:
         element("details", element("summary", "What the columns mean"), element("p", " ".join(_explained()))),
         _controls(rows),
         _not_asked_for(report),
-        box(_table(rows, nodes), aria_labelledby="containers"),
+        box(_table(rows, nodes, addresses), aria_labelledby="containers"),
+        _without_own_page(rows, addresses),
         element("p", f"Left out: {small_remainders(left_out)}; -o json has all.") if left_out else "",
     )
     return PageSection("containers", "Containers", content)
+
+
+def _without_own_page(rows: Sequence[ContainerReport], addresses: Addresses) -> Markup | str:
+    """A file has a page for so many; the agent for all."""
+    if addresses.here is None or len(rows) <= MOST_OWN_PAGES:
+        return ""
+    return element(
+        "p", f"The first {MOST_OWN_PAGES} have a page of their own, by their name; `numaudit explain` has it of all."
+    )
 
 
 def _not_asked_for(report: Report) -> Markup | str:
@@ -65,7 +76,7 @@ def _explained() -> Iterator[str]:
     yield "? = not known."
 
 
-def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
+def _table(rows: Sequence[ContainerReport], nodes: Sequence[int], addresses: Addresses) -> Markup:
     columns = columns_of("page")
     heads = (_head(column, column.heading(place)) for column, place in columns)
     widths = (_column(column, column.heading(place), len(nodes)) for column, place in columns)
@@ -74,7 +85,7 @@ def _table(rows: Sequence[ContainerReport], nodes: Sequence[int]) -> Markup:
         element("caption", "Memory of each container, service and cgroup"),
         element("colgroup", widths),
         element("thead", element("tr", heads)),
-        element("tbody", (_row(one, [column for column, _ in columns], nodes) for one in rows)),
+        element("tbody", (_row(one, [column for column, _ in columns], nodes, addresses.own(one)) for one in rows)),
         id="rows",
     )
 
@@ -104,20 +115,23 @@ def _is_amount(column: Column[ContainerReport]) -> bool:
     return column.value is not None and (column.is_number or (column.tone is None and column.of_node is None))
 
 
-def _row(one: ContainerReport, columns: Sequence[Column[ContainerReport]], nodes: Sequence[int]) -> Markup:
+def _row(
+    one: ContainerReport, columns: Sequence[Column[ContainerReport]], nodes: Sequence[int], address: str | None
+) -> Markup:
     """One line, until its details are opened. Its name is its head; the script filters by name and verdict."""
     name, *others = columns
-    head = element("th", _UNFOLD, _name(short(name.text(one))), scope="row", class_="who")
+    head = element("th", _UNFOLD, _name(short(name.text(one)), address), scope="row", class_="who")
     return element(
         "tr", head, (_cell(column, one, nodes) for column in others), id=f"row-{key(one)}", data_verdict=verdict(one)
     )
 
 
-def _name(name: str) -> Markup:
+def _name(name: str, address: str | None) -> Markup:
     """In a narrow column a long name loses its middle."""
     tail = _TAIL if len(name) > _SPLIT else 0
     head = len(name) - tail
-    return element("span", element("span", name[:head]), element("span", name[head:]), class_="name")
+    ends = element("span", name[:head]), element("span", name[head:])
+    return element("span", ends, class_="name") if address is None else element("a", ends, href=address, class_="name")
 
 
 def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence[int]) -> Markup:

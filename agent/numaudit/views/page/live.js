@@ -64,7 +64,7 @@
 
   async function showNewer() {
     const asked = now();
-    const answer = await ask("GET", "./", PAGE_WITHIN, {}, "document");
+    const answer = await ask("GET", `./${about()}`, PAGE_WITHIN, {}, "document");
     const page = answer.responseXML;
     if (answer.status !== 200) throw new Trouble(await explain(answer));
     if (!page?.getElementById("live")) throw new Trouble("Something else answers in place of the agent.");
@@ -79,6 +79,12 @@
     note(answer, asked);
   }
 
+  // The page of one container stays with it.
+  function about() {
+    const container = new URLSearchParams(location.search).get("container");
+    return container === null ? "" : `?container=${encodeURIComponent(container)}`;
+  }
+
   function version(page) {
     return page.querySelector("meta[name=generator]").content;
   }
@@ -89,6 +95,7 @@
       setPaused(true);
       return "The agent asks for a user and a password: load the page again to sign in.";
     }
+    if (status === 404) return "The newest tick does not have this container any more.";
     if (status !== 503) return `The agent answers with status ${status}.`;
     if (answer.getResponseHeader("Retry-After") !== null) return "The agent has too many requests to answer.";
     const health = await ask("GET", "-/healthy", ANSWER_WITHIN);

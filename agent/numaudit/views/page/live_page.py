@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from numaudit.report.values import Report
+from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.markup import Markup, element
-from numaudit.views.page.report_page import SKIP, report_content
+from numaudit.views.page.report_page import SKIP, container_content, report_content
 
 _STALE = "The agent's newest ticks failed or are late: the figures are stale."
 _NONE_YET = "There is no report yet: the agent's first tick is under way, or it failed."
@@ -24,7 +24,14 @@ def policy() -> str:
 
 def live_page(report: Report, tag: str, links: Mapping[str, str], stale: bool = False) -> str:
     """The report of a tick. `tag` is its ETag, `links` are the agent's other pages: path -> what it has."""
-    return _frame().page(SKIP, _bar(tag, _STALE if stale else ""), report_content(report), _footer(links))
+    return _frame().page(
+        SKIP, _bar(tag, _STALE if stale else ""), report_content(report, is_alone=False), _footer(links)
+    )
+
+
+def live_container_page(report: Report, one: ContainerReport, tag: str, links: Mapping[str, str], stale: bool) -> str:
+    """The page of one container of a tick."""
+    return _frame().page(_bar(tag, _STALE if stale else ""), container_content(report, one), _footer(links))
 
 
 def waiting_page(links: Mapping[str, str]) -> str:

@@ -56,7 +56,9 @@ def join(children: Iterable[Child]) -> Markup:
 
 def _collect(children: Iterable[Child], parts: list[str]) -> None:
     for child in children:
-        if isinstance(child, str):
+        if type(child) is Markup:
+            parts.append(child)
+        elif isinstance(child, str):
             parts.append(_text(child))
         else:
             _collect(child, parts)
@@ -80,6 +82,7 @@ def _text(text: str) -> str:
     return text if isinstance(text, Markup) or _HARMLESS.fullmatch(text) else escape(printable(text))
 
 
+@lru_cache(4096, typed=True)
 def _attribute(key: str, value: str | float) -> str:
     """`value`: True = without a value."""
     name = _name(key)

@@ -10,7 +10,7 @@ from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.sums.occupants import Occupants, occupants
 from numaudit.report.values import Report
 from numaudit.report.words import size
-from numaudit.views.page.addresses import row_address
+from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.drawings.arcs import arc_list, arcs_drawing, arcs_of
 from numaudit.views.page.drawings.cpu_owners import CpuOwners
 from numaudit.views.page.drawings.heat import heat_map
@@ -23,10 +23,10 @@ _MAP = "Outer bar: the plan. Inner bar: what is used. Below it the node's CPUs."
 _RESIDUAL = "Residual = the node's own count - containers - unattributed, each read on its own."
 
 
-def nodes_part(report: Report) -> PageSection:
+def nodes_part(report: Report, addresses: Addresses) -> PageSection:
     """The map, then the same and more in tables."""
     content = (
-        _map(report),
+        _map(report, addresses),
         element("div", _memory(report), heat_map(report.nodes), class_="beside"),
         element("p", _RESIDUAL, class_="facts"),
         _holders(report),
@@ -34,11 +34,11 @@ def nodes_part(report: Report) -> PageSection:
     return PageSection("nodes", "Nodes", content)
 
 
-def _map(report: Report) -> Markup:
+def _map(report: Report, addresses: Addresses) -> Markup:
     nodes = _mapped(report)
     height, anchors = places(nodes)
     arcs, more = arcs_of(report.containers, anchors)
-    links = {number: row_address(arc.container) for number, arc in enumerate(arcs)}
+    links = {number: addresses.nearest(arc.container) for number, arc in enumerate(arcs)}
     drawn = [node_map(nodes)]
     if arcs:
         drawn.append(arcs_drawing(arcs, height, anchors))

@@ -13,6 +13,7 @@ from numaudit.report.names import display_name
 from numaudit.report.sums.kinds import count_kinds, kinds_in_words
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
+from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import table
@@ -24,9 +25,9 @@ _ITEMS = 3
 """Of a longer list the rest is folded away."""
 
 
-def findings_part(report: Report) -> PageSection:
+def findings_part(report: Report, addresses: Addresses) -> PageSection:
     """Misaligned containers and findings, each group with its one remedy."""
-    parts = [*_verdicts(report.containers), *_findings(report)]
+    parts = [*_verdicts(report.containers, addresses), *_findings(report)]
     found = element("div", parts, class_="groups") if parts else element("p", _nothing(report))
     return PageSection("findings", "Findings, and what to do", (found,))
 
@@ -39,23 +40,24 @@ def _nothing(report: Report) -> str:
     return "No container is misaligned, and nothing else was found."
 
 
-def _verdicts(containers: Iterable[ContainerReport]) -> Iterator[Markup]:
+def _verdicts(containers: Iterable[ContainerReport], addresses: Addresses) -> Iterator[Markup]:
     groups: dict[tuple[str, str | None], list[tuple[ContainerReport, Verdict]]] = {}
     for one in sorted(containers, key=lambda one: severity(one.verdict)):
         if one.verdict is not None and (one.verdict.name in (*MISALIGNED, *_SHOWN) or one.verdict.causes):
             groups.setdefault((one.verdict.name, one.verdict.remedy), []).append((one, one.verdict))
     for (name, remedy), judged in groups.items():
         number = kinds_in_words(count_kinds(one for one, _ in judged))
-        items = _by_reason(judged) if name in _SHOWN else _by_container(judged)
+        items = _by_reason(judged) if name in _SHOWN else _by_container(judged, addresses)
         yield _group(f"{name}: {number}", items, remedy, "bad" if name in MISALIGNED else None)
 
 
-def _by_container(judged: Sequence[tuple[ContainerReport, Verdict]]) -> Iterator[Markup]:
+def _by_container(judged: Sequence[tuple[ContainerReport, Verdict]], addresses: Addresses) -> Iterator[Markup]:
     for one, verdict in judged:
         causes = [element("li", f"{cause.cause}: {cause.evidence}") for cause in verdict.causes]
         reason = f": {verdict.reason}" if verdict.reason else ""
         below = element("ul", causes) if causes else ""
-        yield element("li", element("strong", short(display_name(one))), reason, below)
+        name = element("a", short(display_name(one)), href=addresses.nearest(one))
+        yield element("li", element("strong", name), reason, below)
 
 
 def _by_reason(judged: Sequence[tuple[ContainerReport, Verdict]]) -> Iterator[Markup]:

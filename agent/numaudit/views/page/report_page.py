@@ -7,13 +7,16 @@ from functools import cache
 
 from numaudit.report.kubelet import KubeletReport
 from numaudit.report.sums.kinds import kinds_in_words
-from numaudit.report.values import Report
+from numaudit.report.sums.remainders import is_small_remainder
+from numaudit.report.values import ContainerReport, Report
+from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.headroom import headroom_part
 from numaudit.views.page.markup import Markup, element, join
 from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
+from numaudit.views.page.own_page import MOST, own_section
 from numaudit.views.page.part import PageSection, links
 from numaudit.views.page.tiles import tiles
 
@@ -30,9 +33,11 @@ def _frame() -> Frame:
     return frame(("report.css", "drawings.css"), ("report.js",))
 
 
-def report_content(report: Report) -> Markup:
-    """All that a report says, for any page that shows one."""
-    parts = list(filter(None, _parts(report)))
+def report_content(report: Report, *, is_alone: bool = True) -> Markup:
+    """All that a report says, for any page that shows one. `is_alone`: there is no agent that makes other pages."""
+    rows = [one for one in report.containers if not is_small_remainder(one)][:MOST] if is_alone else []
+    addresses = Addresses(frozenset(map(key, rows)) if is_alone else None)
+    parts = list(filter(None, _parts(report, addresses)))
     header = element(
         "header",
         element("h1", "numaudit report"),
@@ -42,7 +47,15 @@ def report_content(report: Report) -> Markup:
         element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts"),
         links(parts),
     )
-    return join((header, element("main", (part.section() for part in parts))))
+    own = (own_section(one, report.nodes, "#containers") for one in rows)
+    return join((header, element("main", (part.section() for part in parts), own)))
+
+
+def container_content(report: Report, one: ContainerReport) -> Markup:
+    """A page about one container alone."""
+    facts = element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts")
+    header = element("header", element("h1", "numaudit report"), facts)
+    return join((header, element("main", own_section(one, report.nodes, "./"))))
 
 
 def _tone(report: Report) -> str:
@@ -53,11 +66,11 @@ def _tone(report: Report) -> str:
     return "unknown" if summary.unknown or summary.refused_pods or report.findings else "aligned"
 
 
-def _parts(report: Report) -> Iterator[PageSection | None]:
+def _parts(report: Report, addresses: Addresses) -> Iterator[PageSection | None]:
     """Parts of the page. Remedies come first; the machine comes before a table of perhaps a thousand rows."""
-    yield findings_part(report)
-    yield nodes_part(report)
-    yield containers_part(report)
+    yield findings_part(report, addresses)
+    yield nodes_part(report, addresses)
+    yield containers_part(report, addresses)
     yield headroom_part(report.memory_manager)
     yield refused_part(report)
     yield state_part(report.checkpoints)

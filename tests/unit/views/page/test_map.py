@@ -16,6 +16,7 @@ from numaudit.report.counters import NodeSeconds
 from numaudit.report.kubelet import KubeletReport
 from numaudit.report.values import ContainerReport, Intended, NodeReport, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.drawings.arcs import MOST, Arc, arcs_drawing, arcs_of
 from numaudit.views.page.drawings.cpu_owners import CpuOwners, CpuRun
 from numaudit.views.page.drawings.heat import heat_map
@@ -211,7 +212,7 @@ def test_an_arc_says_in_words_where_cpus_and_bytes_are() -> None:
 @pytest.mark.parametrize("nodes", [1, 8])
 def test_the_list_beside_the_map_names_each_arc_and_links_to_its_row(nodes: int) -> None:
     of = many(30, nodes=nodes)
-    page = parse(_page(nodes_part(of).section()))
+    page = parse(_page(nodes_part(of, Addresses(frozenset())).section()))
     (listed,) = (one for one in page.iter("ol") if one.get("class") == "away")
     misaligned = [one for one in of.containers if one.verdict is not None and one.verdict.name in MISALIGNED]
     links = [one.attrib["href"] for one in listed.iter("a")]
@@ -220,7 +221,7 @@ def test_the_list_beside_the_map_names_each_arc_and_links_to_its_row(nodes: int)
 
 
 def test_a_plain_host_has_a_map_without_a_plan() -> None:
-    part = nodes_part(report(container())).section()
+    part = nodes_part(report(container()), Addresses()).section()
     for absent in ('"plan"', '"system"', "reserved", "exclusive", 'class="arcs"'):
         assert absent not in part
 
@@ -229,7 +230,7 @@ def test_a_plain_host_has_a_map_without_a_plan() -> None:
 def test_a_hostile_name_in_the_map_is_text(name: str) -> None:
     def shape(of: Report) -> Sequence[tuple[str, list[str]]]:
         kubelet = replace(KUBELET, shared_cpus=CpuSet())
-        part = nodes_part(replace(_with_own(of, "0-1"), kubelet=kubelet)).section()
+        part = nodes_part(replace(_with_own(of, "0-1"), kubelet=kubelet), Addresses()).section()
         return [(str(one.tag), sorted(one.attrib)) for one in parse(_page(part)).iter()]
 
     assert shape(hostile(name)) == shape(hostile("plain"))

@@ -78,5 +78,6 @@ def test_the_sentence_has_the_colour_of_the_worst(misaligned: Report) -> None:
         (fine, "aligned"),
     ):
         page = parse(report_page(replace(misaligned, summary=summary, findings=())))
-        (sentence,) = [one for one in page.iter("p") if (one.get("class") or "").startswith("summary")]
+        (header,) = page.iter("header")
+        (sentence,) = [one for one in header.iter("p") if (one.get("class") or "").startswith("summary")]
         assert sentence.get("class") == f"summary {tone}"

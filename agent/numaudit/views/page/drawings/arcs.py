@@ -74,13 +74,9 @@ def _cpu_node(one: ContainerReport) -> int | None:
 
 def _promise(one: ContainerReport) -> str:
     nodes = promised_nodes(one)
-    promised = f"promised {_nodes(nodes)}" if nodes else "no node was promised"
+    promised = f"promised {NodeSet.from_ids(nodes).in_words}" if nodes else "no node was promised"
     allowed = tuple(one.allowed_memory_nodes or ())
-    return promised if allowed == nodes or not allowed else f"{promised}, may use {_nodes(allowed)}"
-
-
-def _nodes(nodes: tuple[int, ...]) -> str:
-    return f"node{'' if len(nodes) == 1 else 's'} {NodeSet.from_ids(nodes)}"
+    return promised if allowed == nodes or not allowed else f"{promised}, may use {NodeSet.from_ids(allowed).in_words}"
 
 
 def arcs_drawing(arcs: Sequence[Arc], height: int, anchors: Mapping[int, Anchors]) -> Markup:

@@ -1,0 +1,145 @@
+"""One container in words, part by part: verdict, remedy, promise, cpuset, bytes, accesses, cost.
+
+`numaudit explain`, `top` and the page say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from numaudit.evaluation.access import Access, SampledPages
+from numaudit.report.values import ContainerReport, NodeReport
+from numaudit.report.words import UNKNOWN, share, size
+from numaudit.topology.nodeset import NodeSet
+
+
+def parts(
+    container: ContainerReport,
+    nodes: Sequence[NodeReport],
+    why: list[str] | None = None,
+    promised_at: float | None = None,
+    started_at: float | None = None,
+) -> Iterator[tuple[str, list[str]]]:
+    """Headings with their lines. `why`: the account of its admission; None = there is none. Times in seconds."""
+    yield "verdict", list(_verdict(container, started_at))
+    remedy = None if container.verdict is None else container.verdict.remedy
+    yield "what to do", [remedy or "Nothing has to be done."]
+    at = [] if promised_at is None else [f"its pod has been here since {in_utc(promised_at)}"]
+    yield "promised", [*_promised(container), *at]
+    if why is not None:
+        yield "why", why
+    yield "allowed by its cpuset", list(_allowed(container))
+    yield "resident", list(_bytes(container, nodes))
+    yield "accessed", list(_accesses(container))
+    yield "cost", list(_cost(container))
+
+
+def _promised(one: ContainerReport) -> Iterator[str]:
+    intended = one.intended
+    yield f"QoS {one.qos or UNKNOWN}"
+    if intended is None:
+        yield "unknown"
+        return
+    if intended.memory_nodes is None:
+        yield "memory: unknown"
+    elif not intended.memory_nodes:
+        yield "no memory; it may use any node"
+    else:
+        amounts = ", ".join(f"{name} {size(amount)}" for name, amount in (intended.bytes or {}).items())
+        yield f"{amounts or 'memory'} on {intended.memory_nodes.in_words}"
+    if intended.cpus is None:
+        yield "CPUs: unknown"
+    elif not intended.cpus:
+        yield "no CPUs of its own; it runs on the shared pool"
+    else:
+        yield f"{intended.cpus.in_words} on {(intended.cpu_nodes or NodeSet()).in_words}"
+    if intended.device_nodes:
+        yield f"devices on {intended.device_nodes.in_words}"
+
+
+def _allowed(one: ContainerReport) -> Iterator[str]:
+    memory, cpus = one.allowed_memory_nodes, one.allowed_cpus
+    yield "cpuset.mems " + (UNKNOWN if memory is None else str(memory) or "none")
+    on = "" if one.allowed_cpu_nodes is None else f", on {one.allowed_cpu_nodes.in_words}"
+    yield f"cpuset.cpus {UNKNOWN if cpus is None else str(cpus) or 'none'}{on}"
+    if one.path is None:
+        yield "It does not run now."
+
+
+def _bytes(one: ContainerReport, nodes: Sequence[NodeReport]) -> Iterator[str]:
+    if one.resident is None:
+        yield "unknown"
+        return
+    rows = {row.numa_node: row for row in one.resident}
+    held = [f"N{node.numa_node} {size(rows[node.numa_node].judged)}" for node in nodes if node.numa_node in rows]
+    yield f"anon + shmem + hugetlb {size(one.judged_bytes)}: {', '.join(held)}"
+    yield f"page cache {size(one.page_cache_bytes)}, which does not count in verdicts"
+    if one.aligned_bytes is not None:
+        yield f"on the promised nodes: {size(one.aligned_bytes)} ({share(one.aligned_bytes, one.judged_bytes)})"
+    remote = f"{size(one.remote_bytes)} ({share(one.remote_bytes, one.judged_bytes)})"
+    yield f"remote, on nodes whose CPUs it may not use: {remote}"
+
+
+def _accesses(one: ContainerReport) -> Iterator[str]:
+    for access in one.accesses:
+        yield f"{access.source}: {_said_by(access)}"
+    if not one.accesses:
+        yield "Not measured; --duration 10s measures accesses on a running host."
+
+
+def _said_by(access: Access) -> str:
+    """A share is of what the source saw; an expectation is named one."""
+    if access.pages is not None:
+        return _pages(access.pages)
+    if access.remote_ratio is None:
+        return f"unknown: {access.reason or 'no samples'}"
+    of = {"accesses": "of the counted accesses were remote", "first-uses": "of the first uses of a page were remote"}
+    said = of.get(access.of, "of its accesses would be remote if it used every byte equally from where it ran")
+    return f"{access.remote_ratio:.0%} {said}"
+
+
+def _pages(pages: SampledPages) -> str:
+    seen = pages.remote_bytes + pages.local_bytes
+    said = f"{size(pages.remote_bytes)} of the {size(seen)} that it was seen using were used remotely"
+    if pages.home_bytes:
+        said += f"; {size(pages.home_bytes)} more moved to the CPU's node"
+    if pages.coverage is not None:
+        said += f"; that covers {pages.coverage:.0%} of its {size(pages.memory_bytes)}"
+    return said if pages.whole else f"{said}, in a scan pass that still goes on"
+
+
+def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:
+    verdict = one.verdict
+    if verdict is None:
+        yield "none, because nothing is promised to it"
+        return
+    yield f"{verdict.name}: {verdict.reason}"
+    for cause in verdict.causes:
+        yield f"{cause.cause}: {cause.evidence}"
+    if verdict.since is None:
+        yield (
+            "It is unknown since when, because it was so at the first tick. An agent that saw it begin has "
+            "verdict.since in its /report.json."
+        )
+        if started_at is not None:
+            yield f"The container has been running since {in_utc(started_at)}."
+    else:
+        yield f"It has been so since {in_utc(verdict.since)} or a little longer."
+    if one.findings:
+        yield f"findings: {', '.join(one.findings)}"
+
+
+def _cost(one: ContainerReport) -> Iterator[str]:
+    stall = one.remote_stall
+    if stall is None:
+        yield "Unknown, because its remote accesses were not counted, or the latency of its nodes is unknown."
+        return
+    yield f"It waited for remote memory for at most {stall.seconds_low:.2f} to {stall.seconds_high:.2f} CPU seconds."
+    if stall.share_low is not None and stall.share_high is not None:
+        yield f"That is {stall.share_low:.1%} to {stall.share_high:.1%} of its CPU time ({stall.latency} latency)."
+
+
+def in_utc(at: float) -> str:
+    """A time for people."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,66 @@
+"""A container's own page: verdict and remedy, the flow of its memory, and what `numaudit explain` says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from numaudit.errors import printable
+from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.cells import verdict
+from numaudit.report.names import display_name
+from numaudit.report.values import ContainerReport, NodeReport, Report
+from numaudit.views.account import parts
+from numaudit.views.page.addresses import key
+from numaudit.views.page.drawings.flow import flow
+from numaudit.views.page.markup import Markup, element, short
+
+MOST = 50
+"""Containers that have a section in a page of one file: the worst, and of those the ones with most remote bytes."""
+_SAID_ABOVE = ("verdict", "what to do")
+
+
+def own_section(one: ContainerReport, nodes: Sequence[NodeReport], back: str) -> Markup:
+    """`back`: address of the table of all containers."""
+    return element("section", _content(one, nodes, back), id=f"container-{key(one)}", class_="own")
+
+
+def find(report: Report, name: str) -> ContainerReport | None:
+    """The container of an address; None = there is none any more."""
+    return next((one for one in report.containers if key(one) == name), None)
+
+
+def _content(one: ContainerReport, nodes: Sequence[NodeReport], back: str) -> Iterator[Markup | str]:
+    said = dict(parts(one, nodes))
+    yield element("p", element("a", "All containers", href=back), class_="facts")
+    yield element("h2", short(display_name(one)))
+    for number, line in enumerate(said["verdict"]):
+        yield element("p", printable(line), class_=f"summary {_tone(one)}" if number == 0 else "facts")
+    yield element("p", element("strong", "What to do: "), *map(printable, said["what to do"]), class_="remedy")
+    yield flow(one)
+    yield element("dl", _account(said))
+    yield element("p", _admission(one), class_="facts")
+
+
+def _account(said: dict[str, list[str]]) -> Iterator[Markup]:
+    for heading, lines in said.items():
+        if heading not in _SAID_ABOVE:
+            yield element("dt", heading)
+            yield element("dd", _lines(lines))
+
+
+def _lines(lines: Sequence[str]) -> Iterator[Markup | str]:
+    for number, line in enumerate(lines):
+        if number:
+            yield element("br")
+        yield printable(line)
+
+
+def _admission(one: ContainerReport) -> str:
+    if one.pod_uid is None:
+        return "It is of no pod, so no kubelet promised it anything."
+    return f"`numaudit explain {short(display_name(one))}` says on its host how the kubelet chose these nodes."
+
+
+def _tone(one: ContainerReport) -> str:
+    name = verdict(one)
+    return "bad" if name in MISALIGNED else "aligned" if name == "aligned" else "unknown"
