@@ -83,6 +83,13 @@ def test_every_package_is_in_the_table_of_folders() -> None:
     assert listed == packages
 
 
+def test_the_drawing_names_packages_that_are_there() -> None:
+    drawing = (TOP / "docs/images/architecture.svg").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b([a-z]+)/(?=<)", drawing))
+    assert {"kernel", "probes", "engine", "evaluation", "exporters", "daemon"} <= named
+    assert {name for name in named if not (PACKAGE / name / "__init__.py").exists()} == set()
+
+
 def test_every_module_of_the_kubelets_client_side_is_listed() -> None:
     section = PAGE.partition("### Inside `kubelet/`\n")[2].partition("\n#")[0]
     kubelet = (PACKAGE / "kubelet").rglob("*.py")
