@@ -1,0 +1,28 @@
+"""docs/pictures/numaudit.cast is what its commands show on a terminal now. `make golden` records it again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+import cast
+from pages import TOP
+
+FILE = "docs/pictures/numaudit.cast"
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="the command tmux is missing")
+def test_the_recorded_session_is_what_its_commands_show(matches_golden: Callable[[str, str], None]) -> None:
+    matches_golden(FILE, cast.recorded())
+
+
+def test_the_recorded_session_lasts_a_minute_and_shows_every_command() -> None:
+    header, *events = map(json.loads, (TOP / FILE).read_text(encoding="utf-8").splitlines())
+    assert (header["version"], header["width"], header["height"]) == (2, cast.WIDTH, cast.HEIGHT)
+    assert 50 < events[-1][0] < 70
+    assert [time for time, *_ in events] == sorted(time for time, *_ in events)
+    typed = "".join(text for *_, text in events if len(text) == 1)
+    assert typed == "".join(step.command for step in cast.STEPS)
