@@ -4,6 +4,8 @@ PYTHON := .venv/bin/python
 PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 8 --dist worksteal
 # One part of the tests: a folder of tests/, or `guest` for tests/vm.
 PART :=
+# A line that names MAKE itself runs under `make -n` too, and would boot the guests.
+MAKE_AGAIN := $(MAKE)
 # Where bytecode is switched off, as in many containers, each process would compile the package, and pytest the tests, again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -20,7 +22,7 @@ report: ## set everything up, then report on every container (or cgroup) of this
 test: ## set everything up, then run all tests, the four-node guest included; PART=guest, browser, deploy...: only those
 	@deploy/setup.sh test $(PART)
 ifeq ($(PART),)
-	@$(PYTHON) tests/vm/background.py $(MAKE) --no-print-directory test-beside-guests
+	@$(PYTHON) tests/vm/background.py $(MAKE_AGAIN) --no-print-directory test-beside-guests
 else
 	$(PYTHON) -m pytest tests/$(PART:guest=vm)
 endif

@@ -104,3 +104,11 @@ def test_the_ci_script_refuses_every_argument_before_it_does_anything(checkout: 
 def test_without_arguments_both_scripts_go_to_work(checkout: Path) -> None:
     assert "dpkg-query" in _run(checkout, "deploy/setup.sh")[1]
     assert "make test" in _run(checkout, ".ci/run")[1]
+
+
+def test_a_dry_run_of_make_starts_no_guest() -> None:
+    done = subprocess.run(
+        ["make", "-n", "test", "PYTHON=false"], cwd=TOP, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "background.py make" in done.stdout

@@ -57,6 +57,12 @@ VERBS = {
 
 _MOVED: dict[tuple[str, ...], str] = {("state", "headroom"): "headroom", ("state", "forecast"): "forecast"}
 """Words of earlier releases -> the verb that they are now."""
+_RENAMED: dict[str, dict[str, str]] = {
+    "fit": {"--config": "--kubelet-config"},
+    "calibrate": {"--file": "--store"},
+    "fleet": {"--time-out": "--timeout"},
+}
+"""Verb -> options of earlier releases, and their present names: one name has one meaning in all verbs."""
 
 
 def module_of(verb: str) -> str:
@@ -132,10 +138,21 @@ def _as_of_today(arguments: list[str]) -> list[str]:
     if arguments[:1] == ["explain"] and any(_names_a_file(one) for one in arguments):
         old, now, rest = ["explain", "-f"], "fit", arguments[1:]
     if now is None:
-        return arguments
+        return _with_renamed_options(arguments)
     given = f"{now} -f" if now == "fit" else now
     click.echo(f"numaudit: `numaudit {' '.join(old)}` is now `numaudit {given}`", err=True)
-    return [now, *rest]
+    return _with_renamed_options([now, *rest])
+
+
+def _with_renamed_options(arguments: list[str]) -> list[str]:
+    renamed = _RENAMED.get(arguments[0], {}) if arguments else {}
+    found = []
+    for one in arguments:
+        name, equals, value = one.partition("=")
+        if name in renamed:
+            click.echo(f"numaudit: {name} of `numaudit {arguments[0]}` is now {renamed[name]}", err=True)
+        found.append(f"{renamed.get(name, name)}{equals}{value}")
+    return found
 
 
 def _names_a_file(argument: str) -> bool:

@@ -61,9 +61,7 @@ class Prometheus:
         return _checked(answer)
 
     def _is_late(self) -> Unavailable:
-        return Unavailable(
-            f"no answer within {self._timeout:g} s; --time-out gives it longer, --selector asks for less"
-        )
+        return Unavailable(f"no answer within {self._timeout:g} s; --timeout gives it longer, --selector asks for less")
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def origin_of(host: Host, measured_at: float | None = None) -> Origin:
     """
     if host.is_live:
         at = time.time() if measured_at is None else measured_at
-        return Origin(node_name(os.environ) or os.uname().nodename, Timestamp(at))
+        return Origin(node_name(os.environ) or host_name(), Timestamp(at))
     note = host.root / NOTE
     try:
         found = msgspec.json.decode(read_bytes(note), type=_Note, dec_hook=_time)
@@ -50,6 +50,12 @@ def kernel_of(host: Host) -> str | None:
     except OSError:
         return None
     return words[2] if len(words) > 2 else None
+
+
+def host_name() -> str | None:
+    """The name that this host was given; None = none, for which the kernel shows `(none)` (init/Kconfig)."""
+    name = os.uname().nodename
+    return None if name in ("", "(none)") else name
 
 
 def node_name(environment: Mapping[str, str]) -> str | None:

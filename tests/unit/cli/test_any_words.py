@@ -122,7 +122,7 @@ def test_a_machine_with_strange_numbers_in_json_is_refused(capsys: pytest.Captur
     (tmp_path / "pod.yaml").write_text("metadata: {name: a}\nspec: {containers: []}\n")
     for digits in ("9" * 5000, "\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT ONE}", "1"):
         (tmp_path / "m.json").write_text('{"kind": "Topology", "nodes": [%s]}' % (node % digits), encoding="utf-8")
-        _try(capsys, "fit", "-f", "pod.yaml", "--machine", "m.json", "--config", "kubelet.yaml")
+        _try(capsys, "fit", "-f", "pod.yaml", "--machine", "m.json", "--kubelet-config", "kubelet.yaml")
 
 
 # Pipes

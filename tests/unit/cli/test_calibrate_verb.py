@@ -52,7 +52,7 @@ def _host(folder: Path, cpu: str = "6 143") -> Host:
 def _store(folder: Path) -> Host:
     host = _host(folder)
     host.calibration.parent.mkdir(parents=True)
-    assert call(["calibrate", "--file", str(host.calibration)]) == 0
+    assert call(["calibrate", "--store", str(host.calibration)]) == 0
     return host
 
 
@@ -84,18 +84,18 @@ def test_two_rounds_are_too_few_to_agree(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_dry_run_with_a_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["calibrate", "--dry-run", "--file", "x"]) == 2
+    assert call(["calibrate", "--dry-run", "--store", "x"]) == 2
     assert "--dry-run stores nothing" in capsys.readouterr().err
 
 
 def test_figures_that_cannot_be_stored_are_printed_before_the_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(["calibrate", "-o", "json", "--file", str(tmp_path / "no/such/folder/x.json")]) == 3
+    assert call(["calibrate", "-o", "json", "--store", str(tmp_path / "no/such/folder/x.json")]) == 3
     out, err = capsys.readouterr()
     assert json.loads(out)["kind"] == "Calibration"
     assert "the figures were not stored: cannot write" in err
-    assert "choose another file with --file" in err
+    assert "choose another file with --store" in err
 
 
 def test_without_a_file_there_is_no_calibration(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -343,3 +344,38 @@ def test_words_of_earlier_releases_answer_and_name_those_of_today(
     today = ["fit", *given[1:]] if is_fit else [now]
     assert call([*today, *root]) == code
     assert capsys.readouterr() == (before.out, before.err.partition("\n")[2])
+
+
+@pytest.mark.parametrize(
+    ("old", "now", "code"),
+    [
+        (["fit", "-f", "/absent.yaml", "--config", "k.yaml"], "--config of `numaudit fit` is now --kubelet-config", 2),
+        (["calibrate", "--dry-run", "--file=x"], "--file of `numaudit calibrate` is now --store", 2),
+        (["fleet", "--time-out", "nan"], "--time-out of `numaudit fleet` is now --timeout", 2),
+    ],
+)
+def test_an_option_of_an_earlier_release_answers_with_its_new_name(
+    capsys: pytest.CaptureFixture[str], old: list[str], now: str, code: int
+) -> None:
+    assert call(old) == code
+    said = capsys.readouterr().err
+    assert f"numaudit: {now}" in said
+    assert "No such option" not in said
+
+
+def test_an_option_has_one_kind_of_value_in_all_verbs() -> None:
+    kinds: dict[str, dict[str, str]] = {}
+    for path, command in command_tree.commands():
+        for one in command.params:
+            if isinstance(one, click.Option) and not one.is_flag and one.name != "output":
+                kind = one.make_metavar(click.Context(command))
+                kinds.setdefault(one.opts[-1], {})[" ".join(path)] = kind
+    differ = {name: found for name, found in kinds.items() if len(set(found.values())) > 1}
+    assert differ == {}
+
+
+def test_top_counts_what_the_filters_leave(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
+    asked = ["report", "default/*", "-n", "default", "--verdict", "aligned", "--top", "2", "-o", "json"]
+    assert call([*asked, "--root", str(fixtures / "misaligned-node")]) == 0
+    rows = json.loads(capsys.readouterr().out)["containers"]
+    assert [one["verdict"]["name"] for one in rows] == ["aligned", "aligned"]

@@ -99,7 +99,7 @@ def test_a_node_may_be_described_by_files_alone(capsys: Capture, tmp_path: Path)
     described = write(tmp_path, "machine.yaml", given["machine"])
     configuration = write(tmp_path, "kubelet.yaml", given["kubelet"])
     wanted = write(tmp_path, "pod.yaml", pod("a", "5Gi"))
-    files = ("-f", wanted, "--machine", described, "--config", configuration)
+    files = ("-f", wanted, "--machine", described, "--kubelet-config", configuration)
     assert document(capsys, *files)["sentence"] == "It needs 5Gi of memory. Node 0 is the first free node."
     path = write(tmp_path, "scenario.yaml", given)
     assert call(["simulate", path, "-o", "json"]) == 0
@@ -112,7 +112,7 @@ def test_a_node_may_be_described_by_files_alone(capsys: Capture, tmp_path: Path)
 def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a"))
     assert call(["fit", "-f", wanted, "--root", str(fixtures / "single-node-hybrid")]) == 3
-    assert "--config FILE" in capsys.readouterr().err
+    assert "--kubelet-config FILE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def _command(way: str, key: str, value: str, folder: Path, patch: pytest.MonkeyP
         case "--set without =":
             return ["config", "show", "--set", value.replace("=", "")]
         case "--prometheus":
-            return ["fleet", "--time-out", "0.1", "--prometheus", value]
+            return ["fleet", "--timeout", "0.1", "--prometheus", value]
         case "word":
             return ["config", "show", value]
         case "--root":

@@ -223,7 +223,7 @@ def dripping() -> Iterator[str]:
 
 
 def test_a_server_that_never_comes_to_an_end_is_given_up(dripping: str) -> None:
-    with pytest.raises(Unavailable, match=r"no answer within 0\.3 s; --time-out"):
+    with pytest.raises(Unavailable, match=r"no answer within 0\.3 s; --timeout"):
         ask(dripping, timeout=0.3)
 
 

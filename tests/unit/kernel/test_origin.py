@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,6 +72,44 @@ def test_a_redacted_document_hides_the_host(capsys: pytest.CaptureFixture[str], 
     text = capsys.readouterr().out
     assert "worker-3" not in text
     assert json.loads(text)["host"].startswith("x-")
+
+
+def test_a_redacted_report_of_a_capture_hides_its_host_in_texts_too(
+    capsys: pytest.CaptureFixture[str], captured: Path
+) -> None:
+    for file in ("pods.json", "kubelet.log"):
+        text = (captured / "numaudit" / file).read_text()
+        (captured / "numaudit" / file).write_text(text.replace("with Topology locality", "on worker-3 of kubelet"))
+    for output in ("json", "table", "html"):
+        assert call(["report", "--root", str(captured), "-o", output]) == 0
+        assert "on worker-3 of" in capsys.readouterr().out
+        assert call(["report", "--root", str(captured), "--redact", "-o", output]) == 0
+        assert "worker-3" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["(none)", ""])
+def test_a_host_without_a_name_has_none(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delenv("NODE_NAME", raising=False)
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(nodename=name))
+    assert origin_of(Host(), 12.5) == Origin(None, Timestamp(12.5))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        (2 * 86400 + 5, "2 days ago"),
+        (0, "just now"),
+        (-30, "just now"),
+        (-7200, r"which is later than this host's clock \(\d+-\d+-\d+ .* UTC\)"),
+    ],
+)
+def test_the_age_of_a_capture_is_right_for_clocks_that_differ(
+    capsys: pytest.CaptureFixture[str], captured: Path, seconds: float, said: str
+) -> None:
+    note = json.loads((captured / NOTE).read_text())
+    (captured / NOTE).write_text(json.dumps(note | {"takenAt": str(Timestamp(time.time() - seconds))}))
+    assert call(["topology", "--root", str(captured)]) == 0
+    assert re.search(rf"captured \S+ \S+ UTC, {said}; numaudit", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(

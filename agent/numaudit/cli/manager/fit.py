@@ -18,7 +18,7 @@ Examples:
   numaudit fit -f pod.yaml --make-room
   kubectl get deployment web -o yaml | numaudit fit -f -
   numaudit fit -f pod.yaml -o json --root ./captured
-  numaudit fit -f pod.yaml --machine machine.json --config kubelet.yaml
+  numaudit fit -f pod.yaml --machine machine.json --kubelet-config kubelet.yaml
   numaudit fit -f pod.yaml --scenario docs/examples/walk-through.yaml
 Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here,
 5 with --fail-on-reject when pods in the checkpoints may be gone, so the outcome is unknown.
@@ -38,7 +38,9 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
 @click.option(
     "--machine", type=_FILE, help="Description of the machine, as in a scenario or from `numaudit topology -o json`."
 )
-@click.option("--config", "configuration", type=_FILE, help="Configuration file of the kubelet (KubeletConfiguration).")
+@click.option(
+    "--kubelet-config", "configuration", type=_FILE, help="The kubelet's configuration file (KubeletConfiguration)."
+)
 @click.option("--memory-state", type=_FILE, help="State file of the Memory Manager (memory_manager_state).")
 @click.option("--cpu-state", type=_FILE, help="State file of the CPU Manager (cpu_manager_state).")
 @click.option("--device-state", type=_FILE, help="State file of the Device Manager (kubelet_internal_checkpoint).")

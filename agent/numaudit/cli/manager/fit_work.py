@@ -244,7 +244,7 @@ def _here(host: Host, asked: _Asked) -> _Node:
         here = node_on(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
     except Unavailable as reason:
         raise Unavailable(
-            f"{reason}; run as root, or name one with --config FILE, or a whole node with --scenario FILE"
+            f"{reason}; run as root, or name one with --kubelet-config FILE, or a whole node with --scenario FILE"
         ) from None
     try:
         setup = asked.setup(here.setup) if asked.head or asked.gates or asked.version else here.setup

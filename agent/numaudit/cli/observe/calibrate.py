@@ -19,13 +19,13 @@ _MOST_ROUNDS = 25
 Examples:
   numaudit calibrate
   numaudit calibrate --dry-run -o json
-  numaudit calibrate --file ./this-kind-of-machine.json
+  numaudit calibrate --store ./this-kind-of-machine.json
 Exit codes: 0 fine, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
 @options.output("table", "json")
 @click.option(
-    "--file",
+    "--store",
     "target",
     type=options.FilePath(dir_okay=False),
     help=f"File for the figures, by default {Host().calibration}.",
@@ -46,7 +46,7 @@ def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> Non
     file.
     """
     if dry_run and target is not None:
-        raise click.UsageError("--dry-run stores nothing, so --file has no effect: leave out one of them")
+        raise click.UsageError("--dry-run stores nothing, so --store has no effect: leave out one of them")
     from numaudit.api import document
     from numaudit.kernel.origin import origin_of
     from numaudit.selftest.calibrate import calibrate
@@ -79,6 +79,6 @@ def _store(path: Path, text: bytes) -> None:
     except OSError as error:
         raise Unavailable(
             f"the figures were not stored: {explain(error, str(path)).replace('read', 'write', 1)}; "
-            "choose another file with --file, or store nothing with --dry-run"
+            "choose another file with --store, or store nothing with --dry-run"
         ) from error
     click.echo(f"stored in {path}", err=True)

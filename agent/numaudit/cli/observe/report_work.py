@@ -20,7 +20,7 @@ from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kernel.origin import node_name, origin_of
+from numaudit.kernel.origin import host_name, node_name, origin_of
 from numaudit.report.gates.fail_below import Shortfalls, shortfalls
 from numaudit.report.gates.fail_on import not_accepted
 from numaudit.report.values import Report
@@ -68,10 +68,10 @@ def run(
         root,
     )
     key = os.urandom(_KEY_BYTES) if redact else None
-    hide = None if key is None else _hiding(root, key)
+    host = options.host(root)
+    hide = None if key is None else _hiding(host, root, key)
     has_all = output in ("wide", "json")
     view = ReportSelection(which, namespace, verdict, sort, top, output == "wide", has_all, nodes, matrix, hide)
-    host = options.host(root)
     observer = Observer.of(host)
     kinds = _with_first_touch() if first_touch else None
     if watch is not None:
@@ -196,20 +196,19 @@ def _origin(host: Host, report: Report, key: bytes | None) -> Origin:
     return Origin(hidden_name(origin.host, key), origin.taken_at)
 
 
-def _hiding(root: Path | None, key: bytes) -> Callable[[Report, Report], Report]:
+def _hiding(host: Host, root: Path | None, key: bytes) -> Callable[[Report, Report], Report]:
     """Hides the names of a report, by one key until the process ends."""
     from numaudit.api.redact import redact
 
-    names = _names_of_host(root)
+    names = _names_of_host(host, root)
     return lambda report, whole: redact(report, key, whole, names)
 
 
-def _names_of_host(root: Path | None) -> tuple[str, ...]:
-    """Names that texts may use for this host, or paths where they may place a captured tree."""
-    if root is not None:
-        return str(root), str(root.absolute())
-    host = os.uname().nodename
-    return host, host.partition(".")[0], node_name(os.environ) or host
+def _names_of_host(host: Host, root: Path | None) -> tuple[str, ...]:
+    """Names that texts may use for the host, and paths where they may place a captured tree."""
+    names = [origin_of(host).host, *(() if root is not None else (host_name(), node_name(os.environ)))]
+    paths = () if root is None else (str(root), str(root.absolute()))
+    return (*paths, *(part for name in names if name for part in (name, name.partition(".")[0])))
 
 
 def _timings(report: Report) -> str:

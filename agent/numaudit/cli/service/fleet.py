@@ -32,7 +32,14 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
     help="Prometheus HTTP client file with credentials and TLS, as for promtool.",
 )
 @click.option("-n", "--namespace", metavar="NAME", help="Restrict the report to this Kubernetes namespace.")
-@click.option("--top", type=click.IntRange(1, 200), default=10, show_default=True, help="Number of the worst to show.")
+@click.option(
+    "--top",
+    type=click.IntRange(1, 200),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Number of the worst to show.",
+)
 @click.option(
     "--selector", default="", metavar="MATCHERS", help="""Restrict it to series that match, such as 'cluster="east"'."""
 )
@@ -45,7 +52,6 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
 )
 @click.option(
     "--timeout",
-    "--time-out",
     "time_out",
     type=Duration(0.1, 3600),
     default="30s",

@@ -27,7 +27,7 @@ def settings_options(function: Function) -> Function:
             metavar="KEY=VALUE",
             help="Set any setting of docs/config.md; repeatable.",
         ),
-        click.option("--interval", metavar="DURATION", help="Time between two ticks (setting `interval`)."),
+        click.option("--interval", metavar="TIME", help="Time between two ticks (setting `interval`)."),
         click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP server (setting `listen`)."),
         click.option(
             "--config",

@@ -70,7 +70,7 @@ class Mapping(Struct, frozen=True):
         """Reason why NUMA balancing takes no samples of it; None = it may.
 
         Huge pages of the pool never; memory under a policy without MPOL_F_NUMA_BALANCING; files unless they are mapped
-        for writing, which is not printed here. Before Linux 6.9 that flag is printed as nothing after the `=`.
+        for writing, which is not printed here. Older kernels print nothing after the `=` for that flag.
         Source: kernel/sched/fair.c (task_numa_work), mm/mempolicy.c (vma_policy_mof, mpol_to_str).
         """
         if self.kind == "hugetlb":

@@ -148,6 +148,8 @@ def print_origin(origin: Origin, kernel: str | None, out: Console, *, is_capture
 
 
 def _age(seconds: float) -> str:
+    if seconds < -_UNITS[-1][0]:
+        return f"which is later than this host's clock ({time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())})"
     for size, name in _UNITS:
         if seconds >= size:
             return f"{plural(int(seconds // size), name)} ago"
