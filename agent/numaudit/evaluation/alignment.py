@@ -15,6 +15,7 @@ from numaudit.evaluation.causes.failed_moves import failed_moves
 from numaudit.evaluation.causes.spill import Spill, next_spill
 from numaudit.evaluation.changes import unchanged
 from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
+from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.evaluation.history import History, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds
 from numaudit.evaluation.sources.base import AccessEvidence, AccessSource
@@ -44,6 +45,8 @@ class Judgements:
     """Containers that this tick found just as the previous one did."""
     settled: frozenset[ContainerId] = frozenset()
     """Of these, the ones that will be judged the same as long as nothing changes, however much time passes."""
+    hint_outcomes: tuple[HintOutcome, ...] | None = None
+    """Of the promises: the very value of the tick before as long as the kubelet says nothing new. None = of no tick."""
 
     @property
     def needs_another_tick(self) -> bool:
@@ -154,7 +157,9 @@ class _Judging:
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
         since = _since(name, id_, snapshot.taken_at, self.earlier)
-        self.verdicts[id_] = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
+        verdict = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
+        last = None if self.earlier is None else self.earlier.verdicts.get(id_)
+        self.verdicts[id_] = last if last is not None and last == verdict else verdict  # the same: nothing to render
         return history
 
     def _left_as_it_was(self, id_: ContainerId) -> bool:
@@ -174,7 +179,15 @@ class _Judging:
             self.thresholds,
             self.unchanged,
             frozenset(self.settled),
+            self._hint_outcomes(),
         )
+
+    def _hint_outcomes(self) -> tuple[HintOutcome, ...]:
+        intent = self.snapshot.intent
+        known = None if self.earlier is None else self.earlier.hint_outcomes
+        if known is not None and self.before is not None and self.before.intent is intent:
+            return known
+        return () if intent is None else outcomes(intent)
 
 
 def is_judged(container: Container) -> bool:

@@ -17,7 +17,7 @@ from numaudit.exporters.series import Key, Labels, Series
 _READ = tuple(sorted({name for row in CONTAINER_METRICS for name in row.reads}))
 _read = attrgetter(*_READ)
 _Change = tuple[tuple[int, ...], tuple[str, ...]]
-"""A changed value of a series: the places in `_READ` of the fields that have another value now, and the counters whose
+"""A changed value of a series: the places in `_READ` of the fields that are another value now, and the counters whose
 counts are. Many series have the same change."""
 
 
@@ -129,14 +129,13 @@ def _change(now: Series, before: Series | None) -> _Change:
     counted = before.totals
     counters = [name for name, counts in now.totals.items() if counts is not counted.get(name)]
     counters += counted.keys() - now.totals.keys()
-    latest, earlier = _read(now.report), _read(before.report)
-    others = compress(range(len(_READ)), map(is_not, latest, earlier))
-    return tuple([place for place in others if latest[place] != earlier[place]]), tuple(counters)
+    differs = map(is_not, _read(now.report), _read(before.report))
+    return tuple(compress(range(len(_READ)), differs)), tuple(counters)
 
 
 @lru_cache(maxsize=1024)
 def _rows(change: _Change) -> tuple[int, ...]:
-    """Places in the catalogue: of gauges that read a field that has another value now, or any field; of counters."""
+    """Places in the catalogue: of gauges that read a field that is another value now, or any field; of counters."""
     fields, counters = change
     changed = {_READ[field] for field in fields}
     return tuple(

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 from prometheus_client.exposition import choose_encoder
@@ -19,7 +20,7 @@ from prometheus_client.utils import floatToGoString
 from numaudit.exporters.blocks import SeriesBlock
 from numaudit.exporters.exposition import Exposition, MetricFamily
 from numaudit.exporters.metric import IDENTITY, Metric
-from numaudit.exporters.packed import Packed, Packer
+from numaudit.exporters.packed import Packed, Packer, Text
 from numaudit.exporters.series import Key, Labels
 
 Format = Literal["text", "openmetrics"]
@@ -59,11 +60,11 @@ def render(exposition: Exposition, format_: Format, created: bool = True, before
 
     `before` is what this format's last rendering left; this one replaces it.
     """
-    return b"".join(_texts(exposition, format_, created, before))
+    return b"".join(chain.from_iterable(_texts(exposition, format_, created, before)))
 
 
-def _texts(exposition: Exposition, format_: Format, created: bool, before: Rendered | None) -> list[bytes]:
-    """That of each family."""
+def _texts(exposition: Exposition, format_: Format, created: bool, before: Rendered | None) -> list[Text]:
+    """That of each family, in pieces; the very value of the last rendering where it is the same."""
     rendered = Rendered() if before is None else before
     identities, known = rendered.identities, rendered.families
     if exposition.created.keys() != identities.keys():
@@ -74,7 +75,7 @@ def _texts(exposition: Exposition, format_: Format, created: bool, before: Rende
         counts = created and format_ == "openmetrics" and family.metric.is_counter
         since = _Since.of(exposition, family.metric, counts)
         rendered.families[name] = _render_family(family, format_, since, rendered.identities, known.get(name))
-    return [one.text for one in rendered.families.values()]
+    return [one.pieces for one in rendered.families.values()]
 
 
 def end_of(format_: Format) -> bytes:
@@ -103,14 +104,13 @@ class _RenderedFamily(NamedTuple):
     """Parts that the next rendering can use again."""
 
     blocks: Sequence[SeriesBlock]
-    texts: Sequence[bytes]
-    """Each block's lines."""
-    text: bytes
+    pieces: Text
+    """The head, then each block's lines."""
     since: _Since
 
     def known(self, since: _Since) -> dict[int, bytes]:
         """The lines that would be the same, by the `id` of their block: what did not change is the very same block."""
-        pairs = zip(self.blocks, self.texts, strict=True)
+        pairs = zip(self.blocks, islice(self.pieces, 1, None), strict=True)
         if self.since == since:
             return {id(block): text for block, text in pairs}
         return {id(block): text for block, text in pairs if self.since.of_key(block.key) == since.of_key(block.key)}
@@ -139,11 +139,11 @@ def _render_family(
     known = {} if before is None else before.known(since)
     has_fractions = family.metric.unit in _FRACTIONS
     templates: dict[tuple[Labels, ...], bytes] = {}
-    texts: list[bytes] = []
+    pieces = [_head(family, format_)]
     for block in family.blocks:
         last = known.get(id(block))
         if last is not None:
-            texts.append(last)
+            pieces.append(last)
             continue
         key, labels = block.key, block.labels
         created = since.of_key(key)
@@ -155,8 +155,8 @@ def _render_family(
         if key is not None:
             lines = lines.replace(_IDENTITY, identities.get(key) or _labels_text(IDENTITY, key))
         numbers = tuple(map(_go_float, block.numbers)) if has_fractions else block.numbers
-        texts.append(lines % numbers)
-    return _RenderedFamily(family.blocks, texts, b"".join((_head(family, format_), *texts)), since)
+        pieces.append(lines % numbers)
+    return _RenderedFamily(family.blocks, pieces, since)
 
 
 _IDENTITY, _CREATED = b"\0", b"\1"
@@ -218,9 +218,9 @@ class _Page(NamedTuple):
     packed: Packed | None
 
     @classmethod
-    def of(cls, texts: Sequence[bytes], gzip: bool, packer: Packer | None = None) -> _Page:
+    def of(cls, texts: Sequence[Text], gzip: bool, packer: Packer | None = None) -> _Page:
         if not gzip:
-            return cls(b"".join(texts), None)
+            return cls(b"".join(chain.from_iterable(texts)), None)
         return cls(b"", (packer or Packer()).pack(texts))
 
     def with_tail(self, tail: bytes) -> tuple[bytes, bytes]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from operator import attrgetter
 from typing import NamedTuple
 
 from numaudit.report.values import ContainerReport
@@ -30,10 +29,6 @@ _SUBJECTS: dict[str, Callable[[ContainerReport], str]] = {
     "kind": kind_of,
     "cgroup": lambda one: one.path or "",
 }
-
-
-_facts = attrgetter("path", "namespace", "pod", "kind", "whole")
-"""All that the subjects are made of."""
 
 
 class Condition(NamedTuple):
@@ -75,7 +70,7 @@ class Selection:
 
     include: tuple[Selector, ...] = ()
     exclude: tuple[Selector, ...] = ()
-    _decided: dict[tuple[object, ...], bool] = field(default_factory=dict)
+    _decided: dict[tuple[str, ...], bool] = field(default_factory=dict)
 
     def of(self, containers: Iterable[ContainerReport]) -> list[ContainerReport]:
         """Those that are to be exported, in their order."""
@@ -84,7 +79,7 @@ class Selection:
         before, self._decided = self._decided, {}
         chosen = []
         for one in containers:
-            facts = _facts(one)
+            facts = (one.path or "", one.namespace or "", one.pod or "", kind_of(one))
             takes = before.get(facts)
             self._decided[facts] = takes = self._takes(one) if takes is None else takes
             if takes:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
-from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.evaluation.room.headroom import unpromised_by_node
 from numaudit.evaluation.verdicts import severity
 from numaudit.intent import Intent
@@ -51,7 +50,7 @@ def build(
     intent = snapshot.intent
     judged = judge(snapshot, before) if judgements is None else judgements
     findings = find(snapshot, judged)
-    hint_outcomes = () if intent is None else outcomes(intent)
+    hint_outcomes = judged.hint_outcomes or ()
     of_container = ContainerReports(
         snapshot,
         judged,
@@ -62,7 +61,7 @@ def build(
         {} if last is None else {one.id: one for one in last.containers if one.id in judged.unchanged},
     ).of
     containers = [of_container(container) for container in snapshot.containers]
-    containers.extend(not_running_reports(snapshot, judged, findings, tuple(hint_outcomes)))
+    containers.extend(not_running_reports(snapshot, judged, findings, hint_outcomes))
     containers.sort(key=_order)
     rejections = tuple(one for one in hint_outcomes if one.container is None)
     nodes = tuple(node_report(memory, snapshot.machine) for memory in snapshot.nodes)

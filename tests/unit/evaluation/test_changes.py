@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from examples import times
 from numaudit.containermanager.memory.state import Block
@@ -149,7 +150,8 @@ def test_any_tick_is_judged_and_reported_as_if_nothing_had_been_kept(
 ) -> None:
     state, at = dict(first), 1000.0
     before: Snapshot | None = None
-    kept = forgetful = None
+    kept: Judgements | None = None
+    forgetful: Judgements | None = None
     last: Report | None = None
     for changes, ticks, passed, limits in phases:
         state.update(changes)
@@ -157,7 +159,8 @@ def test_any_tick_is_judged_and_reported_as_if_nothing_had_been_kept(
             at += passed
             snapshot = Snapshot(taken_at=at, cgroup_mode="v2", **state)  # type: ignore[arg-type]
             kept = judge(snapshot, before, kept, limits)
-            forgetful = judge(snapshot, before, forgetful and _forget(forgetful), limits)
+            started = None if forgetful is None else replace(_forget(forgetful), hint_outcomes=None)
+            forgetful = judge(snapshot, before, started, limits)
             assert _forget(kept) == _forget(forgetful)
             report = build(snapshot, kept, before, last)
             assert report == build(snapshot, _forget(kept), before)
@@ -185,6 +188,19 @@ def test_what_did_not_change_keeps_its_verdict_and_its_row_themselves() -> None:
     assert judged[-1].settled == {*IDS}
     assert all(judged[3].verdicts[id_] is judged[2].verdicts[id_] for id_ in IDS)
     assert all(new is old for new, old in zip(reports[3].containers, reports[2].containers, strict=True))
+
+
+def test_what_is_found_again_is_the_very_value_of_the_tick_before() -> None:
+    """So nothing is rendered again for it."""
+    first, second = _still(1000.0), _still(1015.0)
+    earlier = judge(first)
+    once = judge(second, first, earlier)
+    again = judge(_still(1030.0, residency=dict.fromkeys(IDS, RESIDENT[2]), intent=second.intent), second, once)
+    assert once.hint_outcomes and again.hint_outcomes is once.hint_outcomes
+    more = structs.replace(RESIDENT[0], anon={0: 101 * MIB, 1: 0})
+    grown = judge(_still(1030.0, residency=dict.fromkeys(IDS, more)), second, once)
+    assert grown.verdicts[IDS[0]] is once.verdicts[IDS[0]]
+    assert again.verdicts[IDS[0]] is not once.verdicts[IDS[0]]
 
 
 def test_one_that_changed_is_the_only_one_that_is_judged_again() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.evaluation.room.huge_pages import huge_pages_of
 from numaudit.intent import ContainerIntent, Intent
-from numaudit.snapshot import ContainerId, NodeMemory
+from numaudit.snapshot import NodeMemory, Resident
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 
@@ -77,10 +78,11 @@ def _oom_risk(evidence: TickEvidence) -> Iterator[RuleResult]:
     All promises within a set of nodes draw on the same pages, so they are added up for each set.
     """
     outstanding = _outstanding(evidence)
-    sums: Counter[NodeSet] = Counter()
     yield from _oom_risk_of_huge_pages(evidence)
+    by_mask: Counter[int] = Counter()  # a number is its own hash, and there are a thousand sets
     for _, nodes, size in outstanding:
-        sums[nodes] += size
+        by_mask[nodes.mask] += size
+    sums = {NodeSet(mask): size for mask, size in by_mask.items()}
     for nodes in sums:
         available = _available(evidence.snapshot.nodes, nodes)
         wanted = sum(size for within, size in sums.items() if within <= nodes)
@@ -120,21 +122,20 @@ def _oom_risk_of_huge_pages(evidence: TickEvidence) -> Iterator[RuleResult]:
 def _outstanding(evidence: TickEvidence) -> list[tuple[ContainerIntent, NodeSet, int]]:
     """Each container with its nodes and the bytes of type memory that it may still ask of them."""
     found = []
+    residency: Mapping[Any, Resident] = evidence.snapshot.residency
     for one in _alive(evidence.intent):
         nodes = one.promise.memory_nodes
-        promised = sum(block.size for block in one.promise.memory or () if block.type == "memory")
-        resident = [evidence.snapshot.residency.get(ContainerId(cgroup)) for cgroup in one.cgroups]
-        if not nodes or not resident or None in resident:
+        if nodes is None or not nodes.mask:
             continue
-        # Page cache counts towards a container's limit too, but the kernel can drop it when asked for more.
-        used = sum(
-            sum(by_node.values())
-            for each in resident
-            if each is not None
-            for by_node in (each.anon, each.shmem)
-            if by_node is not None
-        )
-        found.append((one, nodes, max(0, promised - used)))
+        resident = [residency[cgroup] for cgroup in one.cgroups if cgroup in residency]
+        if not resident or len(resident) < len(one.cgroups):
+            continue
+        left = sum([block.size for block in one.promise.memory or () if block.type == "memory"])
+        for each in resident:
+            # Page cache counts towards a container's limit too, but the kernel can drop it when asked for more.
+            left -= sum(each.anon.values()) if each.anon else 0
+            left -= sum(each.shmem.values()) if each.shmem else 0
+        found.append((one, nodes, max(0, left)))
     return found
 
 

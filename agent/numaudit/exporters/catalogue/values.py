@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from itertools import compress
-from operator import attrgetter
+from itertools import chain, compress
+from operator import attrgetter, ge
 from typing import Literal
 
 from numaudit.containermanager.versions import KNOWN_GATES
@@ -94,11 +94,13 @@ def resident(container: ContainerReport) -> Columns:
     say nothing, but were a fifth of its series. No sum needs them: a node's residual is without kernel memory.
     """
     nodes = container.resident or ()
-    sizes = [size for node in nodes for size in _all_types(node)]
+    sizes = [*chain.from_iterable(map(_all_types, nodes))]
     leasts = _LEAST * len(nodes)
-    return _columns(
-        nodes, sizes, tuple([size is not None and size >= at for size, at in zip(sizes, leasts, strict=True)])
-    )
+    try:
+        shown = tuple(map(ge, sizes, leasts))
+    except TypeError:  # one of them is None
+        shown = tuple([size is not None and size >= at for size, at in zip(sizes, leasts, strict=True)])
+    return _columns(nodes, sizes, shown)
 
 
 def _columns(nodes: tuple[NodeBytes, ...], sizes: list[int], shown: tuple[bool, ...]) -> Columns:

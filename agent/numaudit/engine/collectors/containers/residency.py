@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -192,6 +191,9 @@ _columns = attrgetter(*RESIDENT_TYPES)
 def _less(whole: BytesByNode | None, parts: Iterable[BytesByNode | None]) -> BytesByNode | None:
     if whole is None:
         return None
-    shown = [part for part in parts if part]
-    taken = [sum([part.get(node, 0) for part in shown]) for node in whole] if shown else repeat(0)
-    return {node: size - less if size > less else 0 for (node, size), less in zip(whole.items(), taken, strict=False)}
+    left = dict(whole)
+    for part in filter(None, parts):
+        for node, size in part.items():
+            if node in left:
+                left[node] -= size
+    return {node: max(0, size) for node, size in left.items()}
