@@ -11,6 +11,7 @@ from functools import partial
 from uuid import uuid4
 
 from numaudit.api import document
+from numaudit.report.trends import Trends
 from numaudit.report.values import Report
 from numaudit.value import Origin
 from numaudit.views.page.live_page import live_container_page, live_page
@@ -58,17 +59,26 @@ class TickDocuments:
 
     @classmethod
     def of(
-        cls, report: Report, observed_at: float, interval: float, links: Mapping[str, str], host: str | None = None
+        cls,
+        report: Report,
+        observed_at: float,
+        interval: float,
+        links: Mapping[str, str],
+        host: str | None = None,
+        trends: Trends | None = None,
     ) -> TickDocuments:
-        """`links`: path -> what it has, of the agent's other pages. `host`: whose report it is."""
+        """`links`: path -> what it has, of the agent's other pages. `host`: whose report it is.
+
+        `trends`: what is kept of the ticks until this one.
+        """
         tag = f'W/"{uuid4().hex}"'
 
         def page(stale: bool) -> bytes:
-            return live_page(report, tag, links, stale).encode()
+            return live_page(report, tag, links, stale, trends).encode()
 
         def container_page(name: str, stale: bool) -> bytes | None:
             one = find(report, name)
-            return None if one is None else live_container_page(report, one, tag, links, stale).encode()
+            return None if one is None else live_container_page(report, one, tag, links, stale, trends).encode()
 
         return cls(
             tag,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numaudit.config.settings import Settings
 from numaudit.daemon.ticks.health import HealthMonitor
@@ -13,6 +13,7 @@ from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.kernel.origin import origin_of
+from numaudit.report.trends import Trends
 from numaudit.web.pages import LINKS
 from numaudit.web.tick_document import TickDocuments
 
@@ -42,6 +43,7 @@ class Ticker:
     push: PushService
     schedule: Schedule
     health: HealthMonitor
+    trends: Trends = field(default_factory=Trends)
 
     def tick(self) -> None:
         """One tick. Whatever goes wrong in it, the next one comes."""
@@ -53,7 +55,9 @@ class Ticker:
             self.newest.published = published
             report, observed_at = published.ticked.report, published.ticked.observed_at
             host = origin_of(self.publisher.engine.observer.host, report.taken_at).host
-            self.newest.documents = TickDocuments.of(report, observed_at, self.schedule.interval, LINKS, host)
+            self.trends.add(report)
+            interval = self.schedule.interval
+            self.newest.documents = TickDocuments.of(report, observed_at, interval, LINKS, host, self.trends)
             self.health.success(observed_at)
             self.push.there_is_a_tick()
         except Exception:

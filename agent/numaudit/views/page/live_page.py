@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from numaudit.report.trends import Trends
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.markup import Markup, element
@@ -22,16 +23,25 @@ def policy() -> str:
     return f"{_frame().policy}; frame-ancestors 'none'"
 
 
-def live_page(report: Report, tag: str, links: Mapping[str, str], stale: bool = False) -> str:
+def live_page(
+    report: Report, tag: str, links: Mapping[str, str], stale: bool = False, trends: Trends | None = None
+) -> str:
     """The report of a tick. `tag` is its ETag, `links` are the agent's other pages: path -> what it has."""
     return _frame().page(
-        SKIP, _bar(tag, _STALE if stale else ""), report_content(report, is_alone=False), _footer(links)
+        SKIP, _bar(tag, _STALE if stale else ""), report_content(report, is_alone=False, trends=trends), _footer(links)
     )
 
 
-def live_container_page(report: Report, one: ContainerReport, tag: str, links: Mapping[str, str], stale: bool) -> str:
+def live_container_page(
+    report: Report,
+    one: ContainerReport,
+    tag: str,
+    links: Mapping[str, str],
+    stale: bool,
+    trends: Trends | None = None,
+) -> str:
     """The page of one container of a tick."""
-    return _frame().page(_bar(tag, _STALE if stale else ""), container_content(report, one), _footer(links))
+    return _frame().page(_bar(tag, _STALE if stale else ""), container_content(report, one, trends), _footer(links))
 
 
 def waiting_page(links: Mapping[str, str]) -> str:

@@ -8,10 +8,13 @@ from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.cells import verdict
 from numaudit.report.names import display_name
+from numaudit.report.trends import KEPT, Trends
 from numaudit.report.values import ContainerReport, NodeReport, Report
+from numaudit.report.words import size
 from numaudit.views.account import parts
 from numaudit.views.page.addresses import key
 from numaudit.views.page.drawings.flow import flow
+from numaudit.views.page.drawings.sparkline import sparkline
 from numaudit.views.page.markup import Markup, element, short
 
 MOST = 50
@@ -19,9 +22,9 @@ MOST = 50
 _SAID_ABOVE = ("verdict", "what to do")
 
 
-def own_section(one: ContainerReport, nodes: Sequence[NodeReport], back: str) -> Markup:
-    """`back`: address of the table of all containers."""
-    return element("section", _content(one, nodes, back), id=f"container-{key(one)}", class_="own")
+def own_section(one: ContainerReport, nodes: Sequence[NodeReport], back: str, trends: Trends | None = None) -> Markup:
+    """`back`: address of the table of all containers; `trends`: of the agent."""
+    return element("section", _content(one, nodes, back, trends), id=f"container-{key(one)}", class_="own")
 
 
 def find(report: Report, name: str) -> ContainerReport | None:
@@ -29,7 +32,9 @@ def find(report: Report, name: str) -> ContainerReport | None:
     return next((one for one in report.containers if key(one) == name), None)
 
 
-def _content(one: ContainerReport, nodes: Sequence[NodeReport], back: str) -> Iterator[Markup | str]:
+def _content(
+    one: ContainerReport, nodes: Sequence[NodeReport], back: str, trends: Trends | None
+) -> Iterator[Markup | str]:
     said = dict(parts(one, nodes))
     yield element("p", element("a", "All containers", href=back), class_="facts")
     yield element("h2", short(display_name(one)))
@@ -37,8 +42,19 @@ def _content(one: ContainerReport, nodes: Sequence[NodeReport], back: str) -> It
         yield element("p", printable(line), class_=f"summary {_tone(one)}" if number == 0 else "facts")
     yield element("p", element("strong", "What to do: "), *map(printable, said["what to do"]), class_="remedy")
     yield flow(one)
+    if trends is not None:
+        yield _trend("Bytes outside", sparkline(trends.outside(one), KEPT, size))
+        yield _trend("Measured remote share", sparkline(trends.remote_share(one), KEPT, "{}%".format, 100))
     yield element("dl", _account(said))
     yield element("p", _admission(one), class_="facts")
+
+
+def _trend(title: str, drawn: Markup | str) -> Markup | str:
+    return (
+        element("p", element("strong", title), " ", drawn, f" over the last {KEPT} ticks", class_="trends")
+        if drawn
+        else ""
+    )
 
 
 def _account(said: dict[str, list[str]]) -> Iterator[Markup]:

@@ -8,6 +8,7 @@ from functools import cache
 from numaudit.report.kubelet import KubeletReport
 from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.report.sums.remainders import is_small_remainder
+from numaudit.report.trends import Trends
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.containers import containers_part
@@ -33,7 +34,7 @@ def _frame() -> Frame:
     return frame(("report.css", "drawings.css"), ("report.js",))
 
 
-def report_content(report: Report, *, is_alone: bool = True) -> Markup:
+def report_content(report: Report, *, is_alone: bool = True, trends: Trends | None = None) -> Markup:
     """All that a report says, for any page that shows one. `is_alone`: there is no agent that makes other pages."""
     rows = [one for one in report.containers if not is_small_remainder(one)][:MOST] if is_alone else []
     addresses = Addresses(frozenset(map(key, rows)) if is_alone else None)
@@ -42,7 +43,7 @@ def report_content(report: Report, *, is_alone: bool = True) -> Markup:
         "header",
         element("h1", "numaudit report"),
         element("p", report.summary.text, class_=f"summary {_tone(report)}"),
-        tiles(report),
+        tiles(report, trends),
         element("p", f"Rows: {kinds_in_words(report.summary.kinds)}", class_="facts"),
         element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts"),
         links(parts),
@@ -51,11 +52,11 @@ def report_content(report: Report, *, is_alone: bool = True) -> Markup:
     return join((header, element("main", (part.section() for part in parts), own)))
 
 
-def container_content(report: Report, one: ContainerReport) -> Markup:
+def container_content(report: Report, one: ContainerReport, trends: Trends | None = None) -> Markup:
     """A page about one container alone."""
     facts = element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts")
     header = element("header", element("h1", "numaudit report"), facts)
-    return join((header, element("main", own_section(one, report.nodes, "./"))))
+    return join((header, element("main", own_section(one, report.nodes, "./", trends))))
 
 
 def _tone(report: Report) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from numaudit.report.kubelet import RestartReport
+from numaudit.report.trends import KEPT, Trends
 from numaudit.report.values import Report
 from numaudit.report.words import UNKNOWN
 from numaudit.topology.sizes import plural
+from numaudit.views.page.drawings.sparkline import sparkline
 from numaudit.views.page.markup import Markup, element
 
 _STARTS = {"yes": "starts", "no": "does not start", "at risk": "at risk", "once": "starts once", "unknown": UNKNOWN}
@@ -15,19 +17,21 @@ _TONES = {"yes": "aligned", "no": "bad", "unknown": "unknown"}
 """Classes of the style sheet; other answers are doubtful."""
 
 
-def tiles(report: Report) -> Markup:
-    """Aligned, misaligned, refused, and what a restart of the kubelet would do."""
-    return element("ul", _tiles(report), class_="tiles")
+def tiles(report: Report, trends: Trends | None = None) -> Markup:
+    """Aligned, misaligned, refused, and what a restart of the kubelet would do. `trends`: of the agent."""
+    return element("ul", _tiles(report, trends), class_="tiles")
 
 
-def _tiles(report: Report) -> Iterator[Markup]:
-    summary = report.summary
-    is_whole = summary.aligned == summary.promised > 0
-    yield _tile("containers", f"{summary.aligned} of {summary.promised}", "aligned", "aligned" if is_whole else None)
+def _tiles(report: Report, trends: Trends | None) -> Iterator[Markup]:
+    summary, before = report.summary, trends or Trends()
+    tone = "aligned" if summary.aligned == summary.promised > 0 else None
+    yield _tile("containers", f"{summary.aligned} of {summary.promised}", "aligned", tone, before.aligned)
     more = f", {summary.unknown} unknown" if summary.unknown else ""
-    yield _tile("findings", str(summary.misaligned), f"misaligned{more}", "bad" if summary.misaligned else None)
+    tone = "bad" if summary.misaligned else None
+    yield _tile("findings", str(summary.misaligned), f"misaligned{more}", tone, before.misaligned)
     refused = summary.refused_pods
-    yield _tile("refused" if report.rejections else "findings", str(refused), "refused", "unknown" if refused else None)
+    part, tone = "refused" if report.rejections else "findings", "unknown" if refused else None
+    yield _tile(part, str(refused), "refused", tone, before.refused)
     restart = next((one for one in report.restarts or () if not one.reboot), None)
     if restart is not None:
         yield _restart(restart)
@@ -40,5 +44,6 @@ def _restart(restart: RestartReport) -> Markup:
     return _tile("state", _STARTS[restart.starts], what, tone)
 
 
-def _tile(part: str, number: str, what: str, tone: str | None) -> Markup:
-    return element("li", element("a", element("strong", number, class_=tone), " ", what, href=f"#{part}"))
+def _tile(part: str, number: str, what: str, tone: str | None, trend: Sequence[int] = ()) -> Markup:
+    drawn = sparkline(trend, KEPT, str)
+    return element("li", element("a", element("strong", number, class_=tone), " ", what, drawn, href=f"#{part}"))
