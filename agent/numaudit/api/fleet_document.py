@@ -176,7 +176,7 @@ class FleetReport(Value, frozen=True):
     notices: list[str]
 
 
-FitState = Literal["fits", "near", "refused", "unmanaged", "unknown"]
+FitState = Literal["fits", "short", "near", "refused", "unmanaged", "unknown"]
 
 
 class FleetFit(Value, frozen=True):
@@ -185,8 +185,9 @@ class FleetFit(Value, frozen=True):
     node: str
     """The Kubernetes node."""
     state: FitState
-    """near: refused, but not if it asked for something else; unmanaged: the Memory Manager promises it nothing, so
-    memory does not decide; unknown: too little is known of the node."""
+    """short: admitted, but the kernel lacks its huge pages; near: refused, but not if it asked for something else;
+    unmanaged: the Memory Manager promises it nothing, so memory does not decide; unknown: too little is known of the
+    node."""
     fits: int | None
     """Number of such pods that would be admitted, one after the other; null = not known."""
     may_fit_more: bool

@@ -21,12 +21,13 @@ from numaudit.fleet.answers import Sample
 from numaudit.fleet.cpu_map import is_settled, wants_cpus
 from numaudit.fleet.memory_map import NodeThere, NotTold, capacity_there, is_static, node_there, policy_info
 from numaudit.memorymanager.api import Admission, Pod, admit, qos
+from numaudit.memorymanager.huge_pages import shortages
 from numaudit.scenario.admitting_changes import find_admitting_changes
 from numaudit.scenario.explanation import sentence_of
 from numaudit.scenario.manifests import unknown_devices
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import ZERO
-from numaudit.topology.sizes import plural
+from numaudit.topology.sizes import in_units, plural
 
 MAX_AGE = 600.0
 """Seconds: the default of the agents' kubelet.max_age."""
@@ -113,7 +114,24 @@ def try_node(agent: FleetAgent, found: Found, asked: Question, notices: Counter[
     outcomes = ", ".join(sorted({str(one.outcome) for one in placements}))
     fits = sum(one.admission.admitted for one in tries)
     may_fit_more = tries[-1].may_fit_more or agent.node in found.stale
+    with_pages = next((number for number in range(fits) if _lacking(there, tries[: number + 1])), fits)
+    if with_pages < fits:
+        fits, may_fit_more = with_pages, False
+        if not fits:
+            return FleetFit(agent.node, "short", 0, False, outcomes, nodes or None, _lacking(there, tries[:1]), [])
     return FleetFit(agent.node, "fits", fits, may_fit_more, outcomes, nodes or None, None, [])
+
+
+def _lacking(there: NodeThere, tries: Sequence[_Tried]) -> str | None:
+    """The huge pages in words that the kernel lacks for all these pods together; None = none, or it is not known."""
+    pods, after = frozenset(one.admission.pod.uid for one in tries), tries[-1].admission.state.memory.state
+    short = shortages(there.state.memory.state.machine, after, pods, there.huge_pages)
+    said = [
+        f"{in_units(one.requested_bytes)} of {one.type} on {one.numa_nodes.in_words}, where the map has "
+        f"{in_units(one.map_free_bytes)} free and the kernel {in_units(one.left_bytes)} left"
+        for one in short
+    ]
+    return f"the kubelet would admit it, but the kernel cannot give {', '.join(said)}" if said else None
 
 
 def no_fit(node: str, state: FitState, message: str, fits: int | None = None) -> FleetFit:

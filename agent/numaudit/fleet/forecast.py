@@ -21,7 +21,7 @@ from numaudit.value import Timestamp
 
 _MOST_REASONS = 3
 _BY_RULES = ", by NUMA rules only"
-_STATES: tuple[FitState, ...] = ("fits", "near", "refused", "unmanaged", "unknown")
+_STATES: tuple[FitState, ...] = ("fits", "short", "near", "refused", "unmanaged", "unknown")
 
 
 def ask_maps(prometheus: FleetAnswers, scope: Scope) -> Found:
@@ -98,6 +98,8 @@ def _sentence(pod: Pod, fits: Sequence[FleetFit], count: int | None, *, by_rules
     more = "at least " if any(one.may_fit_more for one in fits) and count is None else ""
     if states["unmanaged"] and not states["fits"]:
         begin = f"{pod.full_name}: memory does not decide on {_nodes(states['unmanaged'])}"
+    elif not states["fits"] and not refusing and states["short"]:
+        begin = f"{pod.full_name} would be admitted and lack its huge pages on {_nodes(states['short'])}"
     elif not states["fits"]:
         begin = f"{pod.full_name} is refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}"
     elif count is None:
@@ -108,6 +110,9 @@ def _sentence(pod: Pod, fits: Sequence[FleetFit], count: int | None, *, by_rules
     rest = [
         f"refused on {_nodes(refusing)}{f' ({near} near)' if near else ''}" if refusing and states["fits"] else "",
         f"promised nothing on {_nodes(states['unmanaged'])}" if states["unmanaged"] and states["fits"] else "",
+        f"without its huge pages on {_nodes(states['short'])}"
+        if states["short"] and (states["fits"] or refusing or states["unmanaged"])
+        else "",
         f"not known of {_nodes(states['unknown'])}" if states["unknown"] else "",
     ]
     return "; ".join([begin, *filter(None, rest)])

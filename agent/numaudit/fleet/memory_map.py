@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numaudit.containermanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
@@ -20,6 +20,7 @@ from numaudit.errors import InputError, ParseError
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.cpu_map import CpusThere, cpus_there, undecided
 from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.huge_pages import HugePageRoom
 from numaudit.scenario.values import Setup
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import NodeSet
@@ -46,6 +47,8 @@ class NodeThere:
     """Notices about its version and gates."""
     no_cpus: str | None
     """Reason why CPUs do not count; None = they do, or no container gets any of its own there."""
+    huge_pages: Mapping[str, HugePageRoom] = field(default_factory=dict)
+    """By resource, where the agent exports the kernel's pools."""
 
 
 def prefers_closest(samples: Iterable[Sample]) -> bool:
@@ -89,7 +92,7 @@ def node_there(samples: Sequence[Sample], distances: Iterable[Sample] = ()) -> N
         cpus.state if cpus.cpus else None,
         capacity=capacity_there(samples),
     )
-    return NodeThere(setup, state, notices, no_cpus)
+    return NodeThere(setup, state, notices, no_cpus, _rooms(samples, machine_state))
 
 
 def capacity_there(samples: Iterable[Sample]) -> Capacity | None:
@@ -104,6 +107,29 @@ def capacity_there(samples: Iterable[Sample]) -> Capacity | None:
             case "pods":
                 found[PODS] = _whole(one, signed=True)
     return Capacity(found) if found else None
+
+
+def _rooms(samples: Sequence[Sample], machine: MachineState) -> dict[str, HugePageRoom]:
+    """Free pages of the kernel, by resource; of a node or group whose series is missing nothing is known."""
+    free: defaultdict[str, dict[int, int | None]] = defaultdict(dict)
+    unclaimed: defaultdict[str, dict[NodeSet, int | None]] = defaultdict(dict)
+    reserved: dict[str, int] = {}
+    for one in samples:
+        name = one.label("type")
+        match one.label("__name__").removeprefix(_MANAGER):
+            case "pool_bytes" if one.label("state") == "free":
+                free[name][_node(one)] = _whole(one)
+            case "pool_reserved_bytes":
+                reserved[name] = _whole(one)
+            case "unclaimed_bytes":
+                unclaimed[name][NodeSet.from_ids(_group(one))] = _whole(one)
+    rooms = {}
+    for name, of_nodes in free.items():
+        known = NodeSet.from_ids(node for group in unclaimed[name] for node in group)
+        alone: dict[NodeSet, int | None] = {NodeSet.of(node): None for node in machine if node not in known}
+        of_all = {node: of_nodes.get(node) for node in machine}
+        rooms[name] = HugePageRoom(_page_size(name), of_all, {**alone, **unclaimed[name]}, reserved.get(name, 0))
+    return rooms
 
 
 def _cpu_counts(samples: Iterable[Sample]) -> dict[int, dict[str, int]]:

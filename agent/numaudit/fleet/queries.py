@@ -28,6 +28,7 @@ DETAILS = (
 MAP = (
     "memory_manager_bytes|memory_manager_total_bytes|memory_manager_system_reserved_bytes|"
     "memory_manager_allocatable_bytes|memory_manager_assignments|memory_manager_group|node_policy_info|"
+    "memory_manager_pool_bytes|memory_manager_pool_reserved_bytes|memory_manager_unclaimed_bytes|"
     "cpu_manager_cpus|node_unrequested_cpus|node_unrequested_bytes|node_unrequested_pods"
 )
 """Metrics from which a node's memory map, CPUs, requests and policies are rebuilt."""

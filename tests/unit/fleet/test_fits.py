@@ -412,3 +412,30 @@ def test_old_values_are_named_and_very_old_ones_answer_nothing(age: float, state
         assert found.nodes[-1].message == (
             "its source memory-checkpoint was last read 12 minutes ago; --max-age allows older values"
         )
+
+
+@pytest.mark.parametrize(
+    ("free", "unclaimed", "fits", "state"),
+    [(8, 0, 4, "fits"), (5, 0, 2, "fits"), (1, 0, 0, "short"), (8, 7, 0, "short")],
+)
+def test_no_more_pods_fit_than_the_kernel_has_huge_pages_for(free: int, unclaimed: int, fits: int, state: str) -> None:
+    """The map has 8 pages free on the only node, and each pod asks for 2."""
+    played = play(scenario(_machine(16, pages=8), []))
+    scraped = page(played.scenario.setup, played.state.memory.state.machine, room=_room(played)) + "".join(
+        f"numaudit_memory_manager_{name} {value}\n"
+        for name, value in (
+            ('pool_bytes{numa_node="0",type="hugepages-2Mi",state="free"}', free << 21),
+            ('pool_reserved_bytes{type="hugepages-2Mi"}', 0),
+            ('unclaimed_bytes{group="0",type="hugepages-2Mi"}', unclaimed << 21),
+        )
+    )
+    found = _ask(answering(samples(scraped, "node-a")), pod("wanted", "1Gi", **{"hugepages-2Mi": "4Mi"}))
+    (one,) = found.nodes
+    assert (one.state, one.fits) == (state, fits)
+    if state == "short":
+        left = max(0, free - unclaimed) * 2
+        assert one.message == (
+            "the kubelet would admit it, but the kernel cannot give 4Mi of hugepages-2Mi on node 0, where the map has "
+            f"16Mi free and the kernel {left}Mi left"
+        )
+        assert found.sentence == "default/wanted would be admitted and lack its huge pages on 1 node"

@@ -25,7 +25,15 @@ from collections.abc import Sequence
 
 MAP_HUGETLB = 0x40000
 PR_SET_THP_DISABLE = 41
-POLICIES = {"preferred": 1, "bind": 2, "interleave": 3, "bind-sampled": 2 | 1 << 13}
+POLICIES = {
+    "preferred": 1,
+    "bind": 2,
+    "interleave": 3,
+    "local": 4,
+    "preferred-many": 5,
+    "weighted-interleave": 6,
+    "bind-sampled": 2 | 1 << 13,
+}
 """MPOL_* of include/uapi/linux/mempolicy.h; the last with MPOL_F_NUMA_BALANCING, so that the kernel takes samples."""
 MBIND = {"x86_64": 237, "aarch64": 235}
 """The system call's number by architecture: C libraries have no wrapper for it."""

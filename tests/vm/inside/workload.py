@@ -147,6 +147,13 @@ class Worker:
                 return {int(node): int(pages) * page for node, pages in re.findall(r"N(\d+)=(\d+)", line)}
         raise AssertionError(f"process {self.pid} has no mapping at {self.address:x} any more")
 
+    def policy(self) -> str:
+        """The memory policy of its mapping, as the kernel prints it."""
+        for line in Path(f"/proc/{self.pid}/numa_maps").read_text().splitlines():
+            if int(line.split()[0], 16) == self.address:
+                return line.partition(" ")[2].partition(" anon=")[0]
+        raise AssertionError(f"process {self.pid} has no mapping at {self.address:x} any more")
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -168,12 +175,13 @@ def worker(
     """A process in a cgroup that holds `size` bytes. It sleeps until ordered otherwise; ends with the block.
 
     `kind` is anon (4 KiB pages), shmem or hugetlb; shmem and huge pages can be of a `file`, which several workers may
-    map; `policy` is bind, preferred, interleave or bind-sampled (bound, but
+    map; `policy` is bind, preferred, preferred-many, interleave, weighted-interleave, local or bind-sampled (bound, but
     NUMA balancing takes samples of it) over `nodes`, of all bytes from `policy_from` on.
     """
     arguments = [str(size), "--kind", kind, "--threads", str(threads)]
     if policy:
-        arguments += ["--policy", policy, "--policy-from", str(policy_from), "--nodes", *map(str, nodes)]
+        arguments += ["--policy", policy, "--policy-from", str(policy_from)]
+        arguments += ["--nodes", *map(str, nodes)] if nodes else []
     if file is not None:
         arguments += ["--file", str(file)]
     # The shell joins the cgroup while it is small, then becomes the worker: every page of it is allocated there.

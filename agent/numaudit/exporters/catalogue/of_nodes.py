@@ -90,6 +90,21 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         ("numa_node",), own_values.stranded,
     ),
     Metric(
+        "memory_manager_pool_bytes", "bytes",
+        "The kernel's pools of huge pages beside the memory map: free pages (reserved ones among them) and used ones.",
+        ("numa_node", "type", "state"), own_values.pool_bytes,
+    ),
+    Metric(
+        "memory_manager_pool_reserved_bytes", "bytes",
+        "Free huge pages that processes of the machine have reserved and not touched yet.",
+        ("type",), own_values.pool_reserved,
+    ),
+    Metric(
+        "memory_manager_unclaimed_bytes", "bytes",
+        "Promised huge pages that their containers do not use yet, by the nodes that they were promised on.",
+        ("group", "type"), own_values.unclaimed,
+    ),
+    Metric(
         "cpu_manager_cpus", "",
         "CPUs by use: free (may be given to a container exclusively), exclusive (a container has them) or "
         "system_reserved; absent without the static policy.",

@@ -44,6 +44,29 @@ def admissible(tick: ExportedTick) -> Values:
         yield (str(one.nodes),), one.bytes
 
 
+def pool_bytes(tick: ExportedTick) -> Values:
+    """The two parts of each pool of huge pages."""
+    manager = tick.report.memory_manager
+    for of_size in () if manager is None else manager.huge_pages:
+        for pool in of_size.pools:
+            if pool.free_bytes is not None:
+                yield (str(pool.numa_node), of_size.type, "free"), pool.free_bytes
+                yield (str(pool.numa_node), of_size.type, "used"), max(0, pool.total_bytes - pool.free_bytes)
+
+
+def pool_reserved(tick: ExportedTick) -> Values:
+    manager = tick.report.memory_manager
+    return [((one.type,), one.reserved_bytes) for one in (() if manager is None else manager.huge_pages)]
+
+
+def unclaimed(tick: ExportedTick) -> Values:
+    manager = tick.report.memory_manager
+    for of_size in () if manager is None else manager.huge_pages:
+        for room in of_size.rooms:
+            if room.unclaimed_bytes is not None:
+                yield (str(room.numa_nodes), of_size.type), room.unclaimed_bytes
+
+
 def stranded(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for node in () if manager is None else manager.nodes:

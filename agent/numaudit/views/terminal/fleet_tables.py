@@ -18,7 +18,7 @@ from numaudit.views.terminal.terminal import new_table, print_note, print_table
 MOST_TOP = 200
 """Rows of a table at most."""
 _STATE_STYLE = {"unsafe": "bold red", "reporting": "", "stale": "yellow", "down": "red", "gone": "yellow"}
-_FIT_STYLE = {"fits": "green", "near": "yellow", "refused": "red", "unmanaged": "", "unknown": "yellow"}
+_FIT_STYLE = {"fits": "green", "short": "red", "near": "yellow", "refused": "red", "unmanaged": "", "unknown": "yellow"}
 
 
 def print_fleet(found: FleetReport, top: int, out: Console) -> None:
