@@ -16,6 +16,7 @@ from numaudit.intent import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.tiers import TierSettings
 from numaudit.value import Timestamp, Value
 
 BytesByNode = Mapping[int, int]
@@ -84,6 +85,11 @@ class Resident(Struct, frozen=True, dict=True):
     """No type of its own: of shmem and file, what some process maps. Only of whole containers."""
     huge_pages: HugeBytes | None = None
     """hugetlb by page size; None = the machine has no huge pages, or hugetlb is not known either."""
+    demoted: BytesByNode | None = None
+    """No type of its own: what the kernel has moved from this node to a slower memory tier since the cgroup was made.
+    Only of whole containers, on hosts with several tiers."""
+    promoted: BytesByNode | None = None
+    """The same, of what it has moved from slower tiers to this node."""
 
     def sum_of(self, types: Iterable[str]) -> dict[int, int]:
         """The sum of some types by node; types that the kernel does not show add nothing."""
@@ -184,7 +190,7 @@ class Balancing:
     """The kernel's own counters of NUMA balancing and migrations, without any BPF program."""
 
     host: Mapping[str, int]
-    """The lines numa_* and pgmigrate_* of /proc/vmstat, since boot."""
+    """The lines numa_*, pgmigrate_*, pgdemote_* and pgpromote_* of /proc/vmstat, since boot."""
     by_container: Mapping[ContainerId, Mapping[str, int]]
     """The lines numa_* of memory.stat since the cgroup was made; empty before Linux 6.12."""
 
@@ -229,6 +235,8 @@ class Snapshot:
     """By page size, of the machine as a whole; empty = the kernel shows none."""
     interleave_weights: Mapping[int, int] | None = None
     """By node; None = not read, or the kernel knows no weighted interleave."""
+    tiers: TierSettings | None = None
+    """Switches of moves between memory tiers; None = there is one tier, or they are not known."""
     unattributed: Resident | None = None
     """Memory of no container, read from the root cgroup and the processes in it."""
     intent: Intent | None = None

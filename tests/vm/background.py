@@ -23,7 +23,7 @@ import pytest
 
 import boots
 import guest
-import kernels
+import machines
 from debian import tool
 from inside_tests import by_kernel
 from numaudit.errors import Unavailable
@@ -93,7 +93,7 @@ class Background:
 def can_boot(kernel: str) -> bool:
     """Where it cannot, the tests' fixture says why."""
     with contextlib.suppress(Unavailable):
-        guest.require_tools(kernels.find(kernel))
+        guest.require_tools(machines.find(kernel).kernel)
         return True
     return False
 

@@ -26,10 +26,10 @@ from threading import Lock
 
 import pytest
 
-import kernels
+import machines
 import results
 from debian import CHECKOUT
-from guest import Completed, Guest, GuestDied, Job, run
+from guest import Completed, GuestDied, Job, run
 from inside_tests import INSIDE, NO_PLUGINS, PYTEST
 from results import BAD, FILE_VARIABLE, Result
 from shares import CLAIMS_VARIABLE
@@ -212,16 +212,16 @@ class Kernel:
             **NO_PLUGINS,
         }
         command = [*PYTEST, "-p", "results", "-p", "shares", *(f"{INSIDE}/{test}" for test in tests)]
-        kernel = kernels.find(self.plan.kernel)
+        guest = machines.find(self.plan.kernel)
         try:
-            done = run(Guest(kernel), Job(command, folder, environment, TIMEOUT, shared=self.plan.folder))
+            done = run(guest, Job(command, folder, environment, TIMEOUT, shared=self.plan.folder))
             ran = len(self.plan.of_boot(boot))
             ending = f"{ran} tests, {done.seconds:.1f} s from power-on to power-off, exit status {done.exit_code}"
             output = _worth_showing(done)
         except GuestDied as death:
             ending, _, output = str(death).partition("\n")
             self._has_died = True
-        self.endings.append(f"guest {kernel.release}, {boot}: {ending}\n{output}".rstrip())
+        self.endings.append(f"guest {self.plan.kernel} ({guest.kernel.release}), {boot}: {ending}\n{output}".rstrip())
 
 
 def _module(test: str) -> str:
@@ -243,7 +243,8 @@ def main(file: Path) -> int:
         needs_image = any(_module(test) in NEEDS_IMAGE for plan in plans for test in plan.tests)
         building = pool.submit(image) if needs_image else None
         of_kernels = [Kernel(plan, building) for plan in plans]
-        boots = [pool.submit(one.boot) for _ in range(2) for one in of_kernels]
+        shared = [one for one in of_kernels if len({_module(test) for test in one.plan.tests}) > 1]
+        boots = [pool.submit(one.boot) for one in (*of_kernels, *shared)]
         for boot in boots:
             boot.result()  # raises what went wrong beside the guests
     return 0

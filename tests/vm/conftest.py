@@ -13,6 +13,7 @@ import pytest
 import durations
 import guest
 import kernels
+import machines
 from background import Background, can_boot
 from numaudit.errors import Unavailable
 
@@ -28,7 +29,7 @@ def guest_kernel() -> FindKernel:
 
     def find(name: str) -> kernels.Kernel:
         try:
-            kernel = kernels.find(name)
+            kernel = machines.find(name).kernel
             guest.require_tools(kernel)
             return kernel
         except Unavailable as reason:

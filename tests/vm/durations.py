@@ -29,6 +29,8 @@ SECONDS: Mapping[str, int] = {
     "test_rights": 30,
     "test_top": 30,
     "test_whole_report": 30,
+    "test_tiers": 40,
+    "test_a_node_without_memory": 20,
     "test_lab": 20,
     "test_shared_memory": 20,
     "test_short_lived": 15,

@@ -2,7 +2,7 @@
 
 The x86 guests have no PMU, so they run all but those marked `pmu`; only the newest of them runs those marked
 `one_kernel`. The arm64 guest is slow: it runs those marked `pmu` or `arm64`. With GUESTS=all every kernel runs
-all that it can (`make test-all`).
+all that it can (`make test-all`). Those marked with a shape (machines.py) run on machines of that shape alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pytest
 from bytecode import beside_the_source
 from debian import CHECKOUT
 from kernels import HOST_KERNELS, KERNELS
+from machines import OTHERS, SHAPES
 
 INSIDE = "tests/vm/inside"
 PYTEST = (sys.executable, "-m", "pytest")
@@ -40,13 +41,21 @@ class Inside:
 
 
 def by_kernel() -> Mapping[str, Sequence[str]]:
-    """Kernel's name -> names of the tests that it runs."""
+    """Kernel's or machine's name -> names of the tests that it runs."""
     runs_all = os.environ.get("GUESTS") == "all"
-    kernels = KERNELS if runs_all else (*HOST_KERNELS, SLOW)
+    kernels = (*KERNELS, *OTHERS) if runs_all else (*HOST_KERNELS, SLOW, *_newest_of_each_shape())
     return {kernel: [one.name for one in _listed() if _runs(kernel, one.marks, runs_all)] for kernel in kernels}
 
 
+def _newest_of_each_shape() -> list[str]:
+    return [name for name, machine in OTHERS.items() if machine.kernel == NEWEST]
+
+
 def _runs(kernel: str, marks: Collection[str], runs_all: bool) -> bool:
+    if kernel in OTHERS:
+        return OTHERS[kernel].shape in marks
+    if not SHAPES.keys().isdisjoint(marks):
+        return False
     if kernel not in HOST_KERNELS:
         return runs_all or "pmu" in marks or "arm64" in marks
     return "pmu" not in marks and (runs_all or kernel == NEWEST or "one_kernel" not in marks)

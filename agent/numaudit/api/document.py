@@ -8,7 +8,7 @@ from numaudit import __version__
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.tiers import TierSettings
+from numaudit.topology.tiers import MemorySpeed, TierSettings, TopologyTier
 from numaudit.value import Origin, Timestamp, Value
 
 API_VERSION = "numaudit/v1"
@@ -35,34 +35,8 @@ class TopologyNode(Value, frozen=True):
     """Number of the kernel's memory tier that it is in; a smaller one is faster. null = of none, or not known."""
     demotion_targets: NodeSet | None
     """Nodes to which the kernel moves its cold pages first, if demotion is on; null = the tiers are not known."""
-    memory_speed: TopologyMemorySpeed | None
+    memory_speed: MemorySpeed | None
     """Speed of its memory by the firmware (HMAT, CDAT); null = the firmware does not say."""
-
-
-class TopologyMemorySpeed(Value, frozen=True):
-    """A node's memory as the nearest CPUs see it, by the firmware; nothing of this was measured. null = not said."""
-
-    initiators: NodeSet
-    """Nodes that reach this memory fastest, and for which the figures hold."""
-    read_latency_nanoseconds: int | None
-    """Latency of a read."""
-    write_latency_nanoseconds: int | None
-    """Latency of a write."""
-    read_bytes_per_second: int | None
-    """Bandwidth of reads."""
-    write_bytes_per_second: int | None
-    """Bandwidth of writes."""
-
-
-class TopologyTier(Value, frozen=True):
-    """Nodes whose memory the kernel counts as equally fast."""
-
-    tier: int
-    """The kernel's number, as in memory_tier4; a smaller one is faster."""
-    numa_nodes: NodeSet
-    """Its nodes."""
-    has_cpus: bool
-    """Has any of its nodes CPUs? The kernel promotes no page out of such a tier, nor of a faster one."""
 
 
 class TopologyHugePages(Value, frozen=True):
@@ -232,7 +206,6 @@ def _well_formed(value: object) -> object:
 
 def topology(machine: Machine, settings: TierSettings = _UNKNOWN) -> Topology:
     """The machine as a document."""
-    tiers = machine.tiers
     return Topology(
         nodes=tuple(_topology_node(machine, node.id) for node in machine.nodes),
         online=machine.online,
@@ -242,9 +215,7 @@ def topology(machine: Machine, settings: TierSettings = _UNKNOWN) -> Topology:
             CpuSet.from_ids(cpu.id for cpu in machine.cpus if cpu.socket == socket)
             for socket in sorted({cpu.socket for cpu in machine.cpus if cpu.socket is not None})
         ),
-        memory_tiers=None
-        if tiers is None
-        else tuple(TopologyTier(tier.id, tier.nodes, bool(tier.nodes & machine.with_cpus)) for tier in tiers.tiers),
+        memory_tiers=machine.shown_tiers,
         demotion_enabled=settings.demotion,
         numa_balancing=settings.numa_balancing,
     )
@@ -254,8 +225,6 @@ def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
     node = machine.by_id[node_id]
     cpus = [cpu for cpu in machine.cpus if cpu.node == node_id]
     cores = {(cpu.socket, cpu.core) for cpu in cpus if cpu.core is not None}
-    tiers, speed = machine.tiers, node.speed
-    tier = None if tiers is None else tiers.of(node_id)
     return TopologyNode(
         numa_node=node.id,
         cpus=node.cpus,
@@ -266,11 +235,7 @@ def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
             TopologyHugePages(pages.page_size, pages.total, pages.free, pages.surplus) for pages in node.huge_pages
         ),
         distances=dict(node.distances),
-        memory_tier=None if tier is None else tier.id,
-        demotion_targets=None if tiers is None else tiers.demotion_targets(node_id, node.distances),
-        memory_speed=None
-        if speed is None
-        else TopologyMemorySpeed(
-            speed.initiators, speed.read_latency, speed.write_latency, speed.read_bandwidth, speed.write_bandwidth
-        ),
+        memory_tier=machine.tier_of(node_id),
+        demotion_targets=None if machine.tiers is None else machine.tiers.demotion_targets(node_id, node.distances),
+        memory_speed=node.speed,
     )

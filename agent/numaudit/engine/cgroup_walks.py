@@ -100,6 +100,9 @@ class CgroupWalks:
     """Result of the thread, written once, at its end."""
     _refused: Unavailable | None = None
     """Reason why there are no walks."""
+    _page_size: int = 4096
+    _is_tiered: bool = False
+    """Of the machine for which the walk was loaded."""
     _again_at: float | None = None
     """Time to load once more, by the monotonic clock; None = never."""
     _compared_at: float | None = None
@@ -153,6 +156,9 @@ class CgroupWalks:
         if machine.with_memory.mask >> self._walk.layout.nodes:
             self._unload()
             raise Absent("there is memory on another node; the walk over all cgroups is loaded again")
+        if machine.is_tiered is not self._is_tiered:
+            self._unload()
+            raise Absent("memory tiers have come or gone; the walk over all cgroups is loaded again")
         return self._walk
 
     def _load(self, cgroups: int, machine: Machine) -> None:
@@ -164,14 +170,16 @@ class CgroupWalks:
         most, nodes = min(max(_LEAST_CGROUPS, 2 * cgroups), _MOST_CGROUPS), machine.with_memory.mask.bit_length()
         self._proof = WalkProof(LATE_PAGES * machine.page_size * count_possible_cpus(self.host))
         self._compared_at, self._decode = None, _Decoders()
-        target, arguments = self._load_in_thread, (most, nodes, machine.page_size)
+        self._page_size, self._is_tiered = machine.page_size, machine.is_tiered
+        target, arguments = self._load_in_thread, (most, nodes)
         self._loading = threading.Thread(target=target, args=arguments, name="cgroup walk", daemon=True)
         self._loading.start()
 
-    def _load_in_thread(self, cgroups: int, nodes: int, page_size: int) -> None:
+    def _load_in_thread(self, cgroups: int, nodes: int) -> None:
         try:
             types = btf.read(self.host)
-            layout = RowLayout.of(cgroup_layout(types, page_size), nodes, count_possible_cpus(self.host))
+            kernel = cgroup_layout(types, self._page_size, self._is_tiered)
+            layout = RowLayout.of(kernel, nodes, count_possible_cpus(self.host))
             folder = self.reader.hierarchies.memory
             self._loaded = residency.load(self.host, types, layout, cgroups, folder)
         except (NumauditError, OSError, ParseError) as error:
@@ -272,7 +280,8 @@ class CgroupWalks:
             allowed = self.reader.allowed(path)
         except OSError:
             allowed = None
-        return _Files(numa_stat.parse(text.decode("ascii", "replace"), numa_stat.ROWS_V2), allowed)
+        page_size = self._page_size if self._is_tiered else None
+        return _Files(numa_stat.parse_v2(text.decode("ascii", "replace"), page_size), allowed)
 
     @staticmethod
     def _rows(walk: ResidencyWalk, root: Rows) -> list[str]:

@@ -12,7 +12,16 @@ from numaudit.snapshot import ContainerId, Snapshot
 _Rows = Mapping[ContainerId, Any] | None
 OF_THE_HOST = ("machine", "cgroup_mode", "is_whole_host", "intent", "penalty")
 """Fields that the conclusions on any container depend on."""
-OF_NO_CONTAINER = ("taken_at", "nodes", "huge_page_pools", "interleave_weights", "unattributed", "overhead", "probes")
+OF_NO_CONTAINER = (
+    "taken_at",
+    "nodes",
+    "huge_page_pools",
+    "tiers",
+    "interleave_weights",
+    "unattributed",
+    "overhead",
+    "probes",
+)
 """Fields whose change leaves a container's conclusions as they are, but for causes: those read which nodes are full."""
 _SPECIAL = ("containers", "outcomes", "numa_balancing")
 OF_CONTAINERS = tuple(

@@ -124,6 +124,8 @@ class Reader:
     huge_page_sizes: tuple[int, ...] = ()
     """Bytes; only page sizes that the machine uses need reading."""
     page_size: int = 4096
+    is_tiered: bool = False
+    """Are there several memory tiers? Else nothing moves between them, and its counters need no reading."""
     read: Callable[[str], bytes] = read_bytes
     """Reads a file that is one record; one that keeps files open is cheaper for repeated reads."""
 
@@ -141,7 +143,7 @@ class Reader:
         hugetlb = None if huge_pages is None else sum_of_sizes(huge_pages)
         try:
             if self.hierarchies.is_v2:
-                found = numa_stat.resident_v2(text, hugetlb)
+                found = numa_stat.resident_v2(text, hugetlb, self.page_size if self.is_tiered else None)
             else:
                 found = numa_stat.resident_v1(text, hugetlb, self.page_size)
         except ParseError as error:

@@ -27,7 +27,7 @@ NAME = "residency"
 _FUNCTION = "bpf_iter_cgroup"
 _PROGRAM = "residency_at_cgroup"
 _HEAD, _ROWS = "residency_head", "residency_rows"
-_MOST_COLUMNS, _MOST_COUNTERS, _MOST_NODES = 16, 128, 128
+MOST_COLUMNS, _MOST_COUNTERS, _MOST_NODES = 16, 128, 128
 """In the head. Before its columns, with 3 words for each, is the number of cgroups and that of failed reads."""
 
 
@@ -110,7 +110,7 @@ class ResidencyWalk:
         self._loaded = loaded
         self.layout = layout
         self._most = cgroups
-        self._head = _map(loaded.maps[_HEAD], 2 + 3 * _MOST_COLUMNS + _MOST_COUNTERS + _MOST_NODES)
+        self._head = _map(loaded.maps[_HEAD], 2 + 3 * MOST_COLUMNS + _MOST_COUNTERS + _MOST_NODES)
         self._rows = _map(loaded.maps[_ROWS], cgroups * layout.width)
         group = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -18,7 +18,7 @@ from numaudit.report.kubelet import (
     restart_report,
 )
 from numaudit.report.memory_manager import memory_manager_report
-from numaudit.report.nodes import by_node, node_report, residuals
+from numaudit.report.nodes import by_node, node_report, residuals, tiering_report
 from numaudit.report.not_running import not_running_reports
 from numaudit.report.summary import summarize
 from numaudit.report.sums.huge_pages import huge_pages_report
@@ -83,6 +83,7 @@ def build(
         ),
         restarts=() if intent is None else tuple(map(restart_report, intent.forecasts)),
         numa_balancing=None if snapshot.numa_balancing is None else snapshot.numa_balancing.host,
+        tiering=tiering_report(snapshot),
         overhead=snapshot.overhead,
         probes=tuple(snapshot.probes.values()),
         unknown=_unknown(snapshot),

@@ -16,7 +16,7 @@ from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent
-from numaudit.report.counters import CountersOfTick
+from numaudit.report.counters import CountersOfTick, tier_moves
 from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
 from numaudit.report.values import (
@@ -100,6 +100,7 @@ class ContainerReports:
             verdict=verdict,
             hint_outcome=outcome,
             findings=findings,
+            tier_moves=tier_moves(resident),
             expected_remote_ratio=expected,
             distance_ratio=distance,
             accesses=accesses,

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar
 
 from numaudit.counted import CountedAccesses, Locality, Migrated, MigratedPages, Sampled
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot import ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.value import Value
 
@@ -103,6 +103,16 @@ class TaskMoveReport(Value, frozen=True):
     to_numa_node: int | None
     count: int
     """Number of moves."""
+
+
+class TierMoves(Value, frozen=True, gc=False):
+    """Memory that the kernel moved between a node and slower memory tiers, page cache included."""
+
+    numa_node: int
+    demoted_bytes: int | None
+    """Moved from this node to slower memory; null = not counted."""
+    promoted_bytes: int | None
+    """Moved from slower memory to this node; null = not counted."""
 
 
 class Counters(Value, frozen=True, kw_only=True):
@@ -216,6 +226,18 @@ COUNTERS: tuple[CountedField[Any], ...] = (
     CountedField("numa_balancing", _kernels_own, _as_they_are, if_absent=None),
 )
 """Every counter of a container. One more is a row here and a field of Counters."""
+
+
+def tier_moves(resident: Resident | None) -> tuple[TierMoves, ...] | None:
+    """A row for each node with moves; None = not counted."""
+    if resident is None or (resident.demoted is None and resident.promoted is None):
+        return None
+    demoted, promoted = resident.demoted or {}, resident.promoted or {}
+    return tuple(
+        TierMoves(node, demoted.get(node), promoted.get(node))
+        for node in sorted(demoted.keys() | promoted.keys())
+        if demoted.get(node) or promoted.get(node)
+    )
 
 
 @dataclass(frozen=True, slots=True)

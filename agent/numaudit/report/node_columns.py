@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import Column, ColumnPlaces
 from numaudit.report.values import ContainerReport, NodeReport, Report, Residual
-from numaudit.report.words import UNKNOWN, share, size
+from numaudit.report.words import UNKNOWN, or_unknown, share, size
 
 _BAR = 20
 """Characters between the brackets."""
@@ -60,6 +60,10 @@ def _has_map(report: Report) -> bool:
     return report.memory_manager is not None
 
 
+def _has_tiers(report: Report) -> bool:
+    return report.tiering is not None and len(report.tiering.tiers) > 1
+
+
 def _promised_ones(report: Report) -> Iterable[tuple[ContainerReport, Iterable[int]]]:
     for one in report.containers:
         if one.intended is not None and one.intended.memory_nodes:
@@ -104,6 +108,11 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
     Column(
         "NODE", lambda row: str(row.node.numa_node),
         table=ColumnPlaces(0), top=ColumnPlaces(0), page=ColumnPlaces(0, heading="Node"),
+    ),
+    Column(
+        "TIER", lambda row: or_unknown(row.node.memory_tier), "its memory tier by the kernel, a smaller one is faster",
+        is_number=True, needs=_has_tiers,
+        table=ColumnPlaces(5, 7), top=ColumnPlaces(5, 4), page=ColumnPlaces(5, heading="Tier"),
     ),
     Column(
         "CPU LIST", lambda row: str(row.node.cpus) or "none",

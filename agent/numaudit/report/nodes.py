@@ -9,6 +9,7 @@ from operator import attrgetter, itemgetter
 from numaudit.report.values import NodeBytes, NodeReport, Residual
 from numaudit.snapshot import BytesByNode, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine
+from numaudit.topology.tiers import TieringReport
 
 
 def by_node(resident: Resident, always: Iterable[int] = ()) -> tuple[NodeBytes, ...]:
@@ -42,7 +43,19 @@ def node_report(memory: NodeMemory, machine: Machine) -> NodeReport:
         numastat_bytes=memory.numastat,
         distances=dict(node.distances),
         sockets=machine.sockets.get(memory.node, ()),
+        memory_tier=machine.tier_of(node.id),
+        memory_speed=node.speed,
     )
+
+
+def tiering_report(snapshot: Snapshot) -> TieringReport | None:
+    """None = the kernel shows no tiers."""
+    tiers, settings = snapshot.machine.shown_tiers, snapshot.tiers
+    if tiers is None:
+        return None
+    if settings is None:
+        return TieringReport(tiers, None, None, None)
+    return TieringReport(tiers, settings.demotion, settings.keeps_cpuset, settings.numa_balancing)
 
 
 def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:

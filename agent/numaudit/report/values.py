@@ -15,12 +15,13 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.report.counters import Counters
+from numaudit.report.counters import Counters, TierMoves
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
 from numaudit.report.mappings import MappingsReport
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.tiers import MemorySpeed, TieringReport
 from numaudit.value import Timestamp, Value
 
 
@@ -118,6 +119,9 @@ class ContainerReport(Counters, frozen=True):
     """Outcome of its admission; null = nothing was promised, or it is not known."""
     findings: tuple[str, ...]
     """Names of the findings about this container; `findings` of the report has them whole."""
+    tier_moves: tuple[TierMoves, ...] | None
+    """Memory that the kernel moved between memory tiers since the cgroup was made, by node, where there was some; null
+    = there is one tier, or the kernel (before Linux 6.12) does not count it by cgroup."""
     expected_remote_ratio: float | None
     """Share of accesses that would be remote if every byte were used equally from wherever its CPUs ran."""
     distance_ratio: float | None
@@ -200,6 +204,10 @@ class NodeReport(Value, frozen=True):
     """Node -> distance, by the firmware's SLIT; the node itself is 10."""
     sockets: tuple[int, ...] = ()
     """Ids of the sockets that its CPUs are in; empty = it has no CPUs, or the kernel does not say."""
+    memory_tier: int | None = None
+    """Number of the kernel's memory tier that it is in; a smaller one is faster. null = of none, or not known."""
+    memory_speed: MemorySpeed | None = None
+    """Speed of its memory by the firmware (HMAT, CDAT); null = the firmware does not say."""
 
 
 class Residual(Value, frozen=True):
@@ -276,7 +284,10 @@ class Report(Value, frozen=True):
     restarts: tuple[RestartReport, ...]
     """Of the kubelet and of the node, where they can be foreseen."""
     numa_balancing: Mapping[str, int] | None
-    """The kernel's own counters of the whole host (numa_* and pgmigrate_* of /proc/vmstat) since boot."""
+    """The kernel's own counters of the whole host (numa_*, pgmigrate_*, pgdemote_* and pgpromote_* of /proc/vmstat)
+    since boot."""
+    tiering: TieringReport | None
+    """Memory tiers, and what the kernel may move between them; null = it shows none."""
     overhead: Overhead | None
     """The cost of measuring; null in a one-off report."""
     probes: tuple[ProbeAccount, ...]

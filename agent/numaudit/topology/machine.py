@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.tiers import MemorySpeed, MemoryTiers
+from numaudit.topology.tiers import MemorySpeed, MemoryTiers, TopologyTier
 
 _REMEMBERED_SETS = 4096
 
@@ -82,6 +82,23 @@ class Machine:
     """Bytes of a page of the kernel."""
     tiers: MemoryTiers | None = None
     """None = the kernel shows none, as before Linux 6.1."""
+
+    def tier_of(self, node: int) -> int | None:
+        """The number of a node's memory tier; None = it is in none, or they are not known."""
+        tier = None if self.tiers is None else self.tiers.of(node)
+        return None if tier is None else tier.id
+
+    @property
+    def shown_tiers(self) -> tuple[TopologyTier, ...] | None:
+        """As documents show them."""
+        if self.tiers is None:
+            return None
+        return tuple(TopologyTier(one.id, one.nodes, bool(one.nodes & self.with_cpus)) for one in self.tiers.tiers)
+
+    @property
+    def is_tiered(self) -> bool:
+        """Has it several memory tiers, between which the kernel may move pages?"""
+        return self.tiers is not None and self.tiers.are_several
 
     @cached_property
     def by_id(self) -> Mapping[int, Node]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
 
 _NORMAL, _TIERING = 1, 2
 
@@ -24,18 +25,19 @@ class MemoryTier:
     nodes: NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySpeed:
-    """A node's memory as its nearest initiators see it, by the firmware (HMAT, CDAT). None = it does not say."""
+class MemorySpeed(Value, frozen=True):
+    """A node's memory as the nearest CPUs see it, by the firmware; nothing of this was measured. null = not said."""
 
     initiators: NodeSet
-    """Nodes whose CPUs (in older kernels, whose CPUs or devices) reach this memory fastest."""
-    read_latency: int | None = None
-    """Nanoseconds, as is the next one."""
-    write_latency: int | None = None
-    read_bandwidth: int | None = None
-    """Bytes in a second, as is the next one."""
-    write_bandwidth: int | None = None
+    """Nodes that reach this memory fastest, and for which the figures hold."""
+    read_latency_nanoseconds: int | None = None
+    """Latency of a read."""
+    write_latency_nanoseconds: int | None = None
+    """Latency of a write."""
+    read_bytes_per_second: int | None = None
+    """Bandwidth of reads."""
+    write_bytes_per_second: int | None = None
+    """Bandwidth of writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,31 @@ class MemoryTiers:
         return NodeSet()
 
 
+class TopologyTier(Value, frozen=True):
+    """Nodes whose memory the kernel counts as equally fast."""
+
+    tier: int
+    """The kernel's number, as in memory_tier4; a smaller one is faster."""
+    numa_nodes: NodeSet
+    """Its nodes."""
+    has_cpus: bool
+    """Has any of its nodes CPUs? The kernel promotes no page out of such a tier, nor of a faster one."""
+
+
+class TieringReport(Value, frozen=True):
+    """Memory tiers, and what the kernel may move between them."""
+
+    tiers: tuple[TopologyTier, ...]
+    """The fastest first; of a single one, nothing is demoted."""
+    demotion_enabled: bool | None
+    """Does the kernel move cold pages to slower tiers? null = it cannot, it does not say, or there is one tier."""
+    demotion_keeps_cpuset: bool | None
+    """Do demoted pages stay on nodes of their cgroup's cpuset.mems? null = not known, or there is one tier."""
+    numa_balancing: int | None
+    """kernel.numa_balancing: 0 is off, 1 normal, 2 memory tiering (hot pages are promoted), 3 both; null = not known,
+    or there is one tier."""
+
+
 @dataclass(frozen=True, slots=True)
 class TierSettings:
     """Switches of this kernel. None = it has none, or does not say."""
@@ -84,6 +111,8 @@ class TierSettings:
     """May cold pages be moved to slower tiers?"""
     numa_balancing: int | None = None
     """kernel.numa_balancing: its flags."""
+    keeps_cpuset: bool | None = None
+    """Do demoted pages stay on the nodes of their cgroup's effective cpuset.mems?"""
 
     @property
     def promotes(self) -> bool:

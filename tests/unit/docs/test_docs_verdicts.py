@@ -11,6 +11,7 @@ from typing import get_args
 import test_remedies
 import test_remedies_of_commands
 import test_remedies_of_use
+import test_tiers
 from numaudit.evaluation.causes.causes import CauseName
 from numaudit.evaluation.causes.remedies import IN_FORCE, OF_COMMANDS, OF_OTHERS
 from numaudit.evaluation.findings import RULES
@@ -21,7 +22,7 @@ from remedies import NO_ADVICE, NOT_HERE
 
 PAGE = (Path(__file__).parents[3] / "docs/verdicts.md").read_text(encoding="utf-8")
 
-CARRIED_OUT = (*test_remedies.ROWS, *test_remedies_of_use.ROWS, *test_remedies_of_commands.ROWS)
+CARRIED_OUT = (*test_remedies.ROWS, *test_remedies_of_use.ROWS, *test_remedies_of_commands.ROWS, *test_tiers.ROWS)
 """In a guest: tests/vm/inside."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from array import array
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -20,12 +20,14 @@ from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
 from numaudit.kernel.memory.cgroup_rows import CgroupRows, RowLayout
+from numaudit.kernel.memory.numa_stat import MOVE_ROWS
 from numaudit.kernel.tracing.btf import Btf
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.residency import MoreCgroups, ResidencyWalk
 from numaudit.snapshot import Allowed, ContainerId
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.tiers import MemoryTier, MemoryTiers
 
 TOP = Path("/sys/fs/cgroup")
 LAYOUT = RowLayout.of(cgroup_layout(Btf(btf_of(described("6.12"))), 4096), nodes=2, cpus=4)
@@ -255,6 +257,30 @@ def test_memory_on_another_node_loads_the_walk_again(walks: CgroupWalks, loaded:
     grown = Machine((*MACHINE.nodes, Node(2, CpuSet(), memory=1 << 30)))
     with pytest.raises(Absent, match="another node"):
         walks.take(CENSUS, grown)
+
+
+def test_memory_tiers_that_come_load_the_walk_again_with_the_counters_of_moves(
+    walks: CgroupWalks, kernel: Kernel, loaded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _loaded(walks)
+    _take(walks)
+    layouts: list[RowLayout] = []
+
+    def load(host: Host, types: Btf, layout: RowLayout, cgroups: int, folder: Path) -> Walk:
+        layouts.append(layout)
+        return Walk(kernel)
+
+    monkeypatch.setattr("numaudit.probes.residency.load", load)
+    slow = MemoryTiers((MemoryTier(4, NodeSet.of(0)), MemoryTier(135, NodeSet.of(1))))
+    tiered = replace(MACHINE, tiers=slow)
+    with pytest.raises(Absent, match="memory tiers have come or gone"):
+        walks.take(CENSUS, tiered)
+    with pytest.raises(Absent, match="is being loaded"):
+        walks.take(CENSUS, tiered)
+    assert walks._loading is not None
+    walks._loading.join()
+    (layout,) = layouts
+    assert layout.kernel.rows.keys() - set(ROWS) == {*MOVE_ROWS} - {"pgdemote_proactive"}
 
 
 def test_walks_that_hold_the_mutex_for_too_long_end(walks: CgroupWalks, kernel: Kernel) -> None:

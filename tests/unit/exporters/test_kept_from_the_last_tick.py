@@ -30,6 +30,7 @@ from numaudit.report.counters import (
     HintFaultsReport,
     MigratedReport,
     NodeSeconds,
+    TierMoves,
 )
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -52,6 +53,7 @@ FULL = structs.replace(
     hint_faults=(HintFaultsReport(0, 1, "remote", (), 7),),
     memory_accesses=(CountedAccessesReport(0, "remote", "lines", 9),),
     first_touches=(FirstTouchReport(0, 1, 3),),
+    tier_moves=(TierMoves(0, 8192, 4096),),
     migrated=(MigratedReport("compaction", 4096, 0),),
 )
 """A container that has a point in every family."""

@@ -12,8 +12,9 @@ from made_btf import btf_of, described
 from made_rows import BOTH, made_row
 from numaudit.kernel.memory.cgroup_layout import cgroup_layout
 from numaudit.kernel.memory.cgroup_rows import AllowedSets, CgroupRows, Residents, RowDecoding, RowLayout
-from numaudit.kernel.memory.numa_stat import resident_v2
+from numaudit.kernel.memory.numa_stat import MOVE_ROWS, resident_v2
 from numaudit.kernel.tracing.btf import Btf
+from numaudit.probes import residency
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -23,8 +24,8 @@ Counters = Mapping[int, Mapping[str, list[int]]]
 """Cgroup id -> row -> counters by node."""
 
 
-def _layout(kernel: str = "6.12") -> RowLayout:
-    return RowLayout.of(cgroup_layout(Btf(btf_of(described(kernel))), 4096), nodes=4, cpus=70)
+def _layout(kernel: str = "6.12", is_tiered: bool = False) -> RowLayout:
+    return RowLayout.of(cgroup_layout(Btf(btf_of(described(kernel))), 4096, is_tiered), nodes=4, cpus=70)
 
 
 def _walked(
@@ -48,7 +49,7 @@ def _text(layout: RowLayout, rows: Mapping[str, list[int]]) -> bytes:
     """memory.numa_stat of these counters."""
     lines = []
     for name, values in rows.items():
-        unit = layout.kernel.rows[name].unit
+        unit = 1 if name in MOVE_ROWS else layout.kernel.rows[name].unit
         lines.append(f"{name} " + " ".join(f"N{node}={max(0, values[node]) * unit}" for node in NODES) + "\n")
     return "".join(lines).encode()
 
@@ -64,6 +65,33 @@ def test_a_row_is_decoded_to_what_the_file_says(kernel: str) -> None:
     counters = _made_up(layout, Random(kernel), 50)
     found = _decoded(_walked(layout, counters), _how(layout.kernel.rows))
     assert found == {id_: resident_v2(_text(layout, rows), None) for id_, rows in counters.items()}
+    assert all(one.demoted is one.promoted is None for one in found.values())
+
+
+@pytest.mark.parametrize("kernel", ["6.12", "6.12-arm64", "6.18"])
+def test_moves_between_memory_tiers_are_decoded_to_what_the_file_says_in_bytes(kernel: str) -> None:
+    layout = _layout(kernel, is_tiered=True)
+    assert len(layout.kernel.rows) <= residency.MOST_COLUMNS
+    counters = _made_up(layout, Random(kernel), 50)
+    found = _decoded(_walked(layout, counters), _how(layout.kernel.rows))
+    assert found == {id_: resident_v2(_text(layout, rows), None, 4096) for id_, rows in counters.items()}
+    moved = {row: counters[7][row][3] for row in MOVE_ROWS if row in counters[7]}
+    assert (found[7].promoted or {})[3] == 4096 * max(0, moved.pop("pgpromote_success"))
+    assert (found[7].demoted or {})[3] == 4096 * sum(max(0, pages) for pages in moved.values())
+    assert len(moved) == (4 if kernel == "6.18" else 3)
+
+
+def test_where_nothing_was_moved_yet_the_columns_are_zeros_and_of_an_old_kernel_there_are_none() -> None:
+    layout = _layout(is_tiered=True)
+    counters = {7: {row: [1, 1, 1, 1] for row in layout.kernel.rows}}
+    walked = _walked(layout, counters, unused=MOVE_ROWS)
+    zeros = dict.fromkeys(NODES, 0)
+    found = _decoded(walked, _how(layout.kernel.rows, zeros=MOVE_ROWS))[7]
+    assert (found.demoted, found.promoted) == (zeros, zeros)
+    found = _decoded(walked, _how(layout.kernel.rows, zeros=set(MOVE_ROWS) - {"pgdemote_direct"}))[7]
+    assert (found.demoted, found.promoted) == (dict.fromkeys(NODES, 4096), zeros)
+    found = _decoded(walked, _how(set(layout.kernel.rows) - set(MOVE_ROWS)))[7]
+    assert (found.demoted, found.promoted) == (None, None)
 
 
 def test_what_the_kernel_does_not_count_is_none_and_what_is_0_everywhere_is_0() -> None:

@@ -13,6 +13,7 @@ from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, Ro
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.node import NodeCollector
 from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
+from numaudit.engine.collectors.tiers import TiersCollector
 from numaudit.kernel.host import Host
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Collectors:
         self.kubelet = IntentCollector(host)
         self._first = (
             NodeCollector(),
+            TiersCollector(),
             ResidencyCollector(),
             self.kubelet,
             AllowedCollector(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, ForeignAllocations, arrival
+from numaudit.evaluation.causes.demotion import Demotion, demotion
 from numaudit.evaluation.causes.placement import bytes_outside, wanted_nodes
 from numaudit.evaluation.causes.shared_memory import charged_to_others, name_of, pieces_outside
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -24,7 +25,7 @@ from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 from numaudit.value import Value
 
-CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "shared-memory", "unknown"]
+CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "demoted", "shared-memory", "unknown"]
 
 
 class Cause(Value, frozen=True):
@@ -49,11 +50,12 @@ def causes(
     thresholds: Thresholds = DEFAULT,
     *,
     came: Arrival | None = None,
+    moved: Demotion | None = None,
 ) -> tuple[Cause, ...]:
     """Each cause that the evidence supports; `unknown` when there is none.
 
     `wanted` are the nodes where the bytes should be: the promised ones, or else those of the allowed CPUs. `came` says
-    how they came elsewhere; None = hardly any are.
+    how they came elsewhere; None = hardly any are. `moved` is what was demoted; None = there are no slower nodes.
     """
     found: list[Cause] = []
     if mappings is not None:
@@ -64,10 +66,13 @@ def causes(
         found.append(
             Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {'node' if len(wanted) == 1 else 'nodes'} {wanted}")
         )
+    if moved is not None and moved.explained > thresholds.spilled_bytes:
+        text = f"the kernel moved {in_units(moved.explained)} to the slower nodes {moved.nodes}: {moved.counters}"
+        found.append(Cause("demoted", text))
     if came is not None:
         found += _full_nodes(came, nodes, thresholds)
         found += _migrations(came, thresholds)
-    return tuple(found) or (Cause("unknown", _unexplained(allowed, mappings, came, thresholds)),)
+    return tuple(found) or (Cause("unknown", _unexplained(allowed, mappings, came, moved, thresholds)),)
 
 
 def _full_nodes(came: Arrival, nodes: Sequence[NodeMemory], thresholds: Thresholds) -> Iterator[Cause]:
@@ -107,7 +112,11 @@ def _said_of_nodes(allowed: Allowed) -> str:
 
 
 def _unexplained(
-    allowed: Allowed | None, mappings: Mappings | None, came: Arrival | None, thresholds: Thresholds
+    allowed: Allowed | None,
+    mappings: Mappings | None,
+    came: Arrival | None,
+    moved: Demotion | None,
+    thresholds: Thresholds,
 ) -> str:
     """Name the causes that are ruled out, and those that were not measured, or not while the bytes came."""
     missed = () if came is None else came.missed(thresholds.spilled_bytes)
@@ -115,6 +124,8 @@ def _unexplained(
         "a memory policy": mappings is not None and mappings.processes_read == mappings.processes,
         "the cpuset": allowed is not None and allowed.nodes is not None,
     }
+    if moved is not None:
+        measured["demotion"] = moved.demoted is not None
     denied = [cause for cause, is_so in measured.items() if is_so] + [one for one in PASSING if one not in missed]
     others = [cause for cause, is_so in measured.items() if not is_so]
     found = [f"not explained by {' or '.join(filter(None, (', '.join(denied[:-1]), denied[-1])))}"] if denied else []
@@ -162,12 +173,14 @@ class CauseFinder:
         if outside > self.thresholds.spilled_bytes:
             came = arrival(id_, wanted, outside, snapshot, self.before, self.earlier.get(id_), self._turned_away)
             self.arrivals[id_] = came
-        if mappings is not None or (came is not None and (came.full or came.moved)):
-            return (*self._causes(wanted, bool(intended), allowed, mappings, came), *shared)
+        moved = demotion(id_, wanted, snapshot)
+        has_moved = moved is not None and moved.explained > 0
+        if mappings is not None or has_moved or (came is not None and (came.full or came.moved)):
+            return (*self._causes(wanted, bool(intended), allowed, mappings, came, moved), *shared)
         missed = None if came is None else came.missed(self.thresholds.spilled_bytes)
-        kind = (wanted, bool(intended), id(allowed), missed)
+        kind = (wanted, bool(intended), id(allowed), missed, moved is not None and moved.demoted is not None)
         if kind not in self._common:
-            self._common[kind] = self._causes(wanted, bool(intended), allowed, None, came)
+            self._common[kind] = self._causes(wanted, bool(intended), allowed, None, came, moved)
         return self._common[kind]
 
     def _shared(
@@ -199,8 +212,9 @@ class CauseFinder:
         allowed: Allowed | None,
         mappings: Mappings | None,
         came: Arrival | None,
+        moved: Demotion | None,
     ) -> tuple[Cause, ...]:
-        return causes(wanted, promised, allowed, mappings, self.snapshot.nodes, self.thresholds, came=came)
+        return causes(wanted, promised, allowed, mappings, self.snapshot.nodes, self.thresholds, came=came, moved=moved)
 
 
 def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import huge_pages, kubelet, measured, policies, promised
+from numaudit.evaluation.findings import huge_pages, kubelet, measured, policies, promised, tiers
 from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
 from numaudit.intent import Intent
 from numaudit.snapshot import Snapshot
 
 __all__ = ["RULES", "Finding", "Severity", "find", "gravity"]
 
-RULES: tuple[Rule, ...] = (*promised.RULES, *huge_pages.RULES, *policies.RULES, *kubelet.RULES, *measured.RULES)
+RULES: tuple[Rule, ...] = (
+    *promised.RULES,
+    *huge_pages.RULES,
+    *policies.RULES,
+    *kubelet.RULES,
+    *tiers.RULES,
+    *measured.RULES,
+)
 """In the order in which a report lists what they find."""
 _SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
 _GRAVITY = {rule.name: _SEVERITIES.index(rule.severity) for rule in RULES}

@@ -36,6 +36,7 @@ LABELS = {
         "Source of the figure: pmu (counted accesses), hint_faults (sampled pages), first_touch (sampled page faults) "
         "or expected (residence x CPU time)",
     ),
+    "access": Label("numaudit.memory.access", "Access: read or write"),
     "locality": Label("numaudit.locality", "Locality: local, remote, or unknown where the page's node is not known"),
     "verdict": Label("numaudit.verdict", "Verdict: aligned, split, spilled, drifted, cpu-remote, ..."),
     "outcome": Label(

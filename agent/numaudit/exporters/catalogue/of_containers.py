@@ -89,6 +89,17 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("migrated",),
     ),
     Metric(
+        "container_demoted_bytes_total", "bytes", "Memory that the kernel moved from this node to slower memory tiers.",
+        ("numa_node",), values.tier_moves("demoted_bytes"), since="container",
+        reads=("tier_moves",),
+    ),
+    Metric(
+        "container_promoted_bytes_total", "bytes",
+        "Memory that the kernel moved from slower memory tiers to this node.",
+        ("numa_node",), values.tier_moves("promoted_bytes"), since="container",
+        reads=("tier_moves",),
+    ),
+    Metric(
         "container_remote_ratio", "ratio",
         "Share of accesses to another node's memory: counted (pmu), or expected if every byte were used equally "
         "(expected).",

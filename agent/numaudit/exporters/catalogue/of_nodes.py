@@ -173,6 +173,29 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         ("from_numa_node", "to_numa_node"), values.distances, merged=None, item="distance",
     ),
     Metric(
+        "node_memory_tier", "", "Number of the node's memory tier; a smaller one is faster.",
+        ("numa_node",), values.memory_tiers, merged=None, item="tier",
+    ),
+    Metric(
+        "node_memory_latency_seconds", "seconds",
+        "Latency of the node's memory for the nearest CPUs, as the firmware states it (HMAT, CDAT); not measured.",
+        ("numa_node", "access"), values.memory_speed("latency_nanoseconds", 1e-9), merged=None,
+    ),
+    Metric(
+        "node_memory_bandwidth_bytes", "bytes",
+        "Bytes in a second from the node's memory for the nearest CPUs, as the firmware states it; not measured.",
+        ("numa_node", "access"), values.memory_speed("bytes_per_second", 1), merged=None,
+    ),
+    Metric(
+        "node_demotion_enabled", "", "1 if the kernel moves cold pages to slower memory tiers, 0 if not.",
+        (), one(values.demotion),
+    ),
+    Metric(
+        "node_numa_balancing_mode", "",
+        "Mode of NUMA balancing where there are several memory tiers: 0 off, 1 normal, 2 memory tiering, 3 both.",
+        (), one(values.balancing_mode), merged=None,
+    ),
+    Metric(
         "collector_success", "",
         "1 if the collector or source of the kubelet answered in the newest tick, 0 if not, also where its last values "
         "are still used; absent where the host has nothing to collect.",

@@ -290,6 +290,42 @@ def vmstat(event: str) -> Callable[[ExportedTick], Number | None]:
     return lambda tick: (tick.report.numa_balancing or {}).get(event)
 
 
+def tier_moves(direction: Literal["demoted_bytes", "promoted_bytes"]) -> Callable[[ContainerReport], Values]:
+    def values(container: ContainerReport) -> Values:
+        for moved in container.tier_moves or ():
+            size = getattr(moved, direction)
+            if size is not None:
+                yield (str(moved.numa_node),), size
+
+    return values
+
+
+def memory_tiers(tick: ExportedTick) -> Values:
+    return [((str(node.numa_node),), node.memory_tier) for node in tick.report.nodes if node.memory_tier is not None]
+
+
+def memory_speed(
+    figure: Literal["latency_nanoseconds", "bytes_per_second"], scale: float
+) -> Callable[[ExportedTick], Values]:
+    def values(tick: ExportedTick) -> Values:
+        for node in tick.report.nodes:
+            for access in ("read", "write") if node.memory_speed is not None else ():
+                value = getattr(node.memory_speed, f"{access}_{figure}")
+                if value is not None:
+                    yield (str(node.numa_node), access), value * scale
+
+    return values
+
+
+def demotion(tick: ExportedTick) -> Number | None:
+    tiering = tick.report.tiering
+    return None if tiering is None or tiering.demotion_enabled is None else int(tiering.demotion_enabled)
+
+
+def balancing_mode(tick: ExportedTick) -> Number | None:
+    return None if tick.report.tiering is None else tick.report.tiering.numa_balancing
+
+
 def overheads(tick: ExportedTick) -> tuple[OverheadOfProbe, ...]:
     return () if tick.report.overhead is None else tick.report.overhead.probes
 

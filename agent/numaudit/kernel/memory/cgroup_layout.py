@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numaudit.errors import Unavailable
+from numaudit.kernel.memory.numa_stat import MOVE_ROWS
 from numaudit.kernel.tracing.btf import Btf, Shape
 
 WORD = 8
@@ -26,6 +27,11 @@ _ROWS = {
     "shmem": "NR_SHMEM",
     "file_mapped": "NR_FILE_MAPPED",
     "hugetlb": "NR_HUGETLB",
+    "pgdemote_kswapd": "PGDEMOTE_KSWAPD",
+    "pgdemote_direct": "PGDEMOTE_DIRECT",
+    "pgdemote_khugepaged": "PGDEMOTE_KHUGEPAGED",
+    "pgdemote_proactive": "PGDEMOTE_PROACTIVE",
+    "pgpromote_success": "PGPROMOTE_SUCCESS",
     "kernel_stack": "NR_KERNEL_STACK_KB",
     "pagetables": "NR_PAGETABLE",
     "sec_pagetables": "NR_SECONDARY_PAGETABLE",
@@ -113,8 +119,11 @@ class CgroupLayout:
     """None = this kernel has none, or does not say where."""
 
 
-def cgroup_layout(btf: Btf, page_size: int) -> CgroupLayout:
-    """Of this kernel. Raises Unavailable, with what is missing or of another type, and ParseError for broken BTF."""
+def cgroup_layout(btf: Btf, page_size: int, is_tiered: bool = False) -> CgroupLayout:
+    """Of this kernel; `is_tiered`: with the counters of moves between memory tiers.
+
+    Raises Unavailable, with what is missing or of another type, and ParseError for broken BTF.
+    """
     memory, subsystems = _controller(btf, "memory_cgrp_id", "mem_cgroup")
     nodes, pointers = _member(btf, "mem_cgroup", "nodeinfo")
     _require(pointers, "mem_cgroup.nodeinfo", "array")
@@ -136,11 +145,11 @@ def cgroup_layout(btf: Btf, page_size: int) -> CgroupLayout:
     flags, visible = _visible(btf)
     return CgroupLayout(
         directory, inode, flags, visible, subsystems + memory, nodes, counters, stats.kind == "pointer", words,
-        state.length, _rows(btf, state.length, page_size), _cpuset(btf),
+        state.length, _rows(btf, state.length, page_size, is_tiered), _cpuset(btf),
     )  # fmt: skip
 
 
-def _rows(btf: Btf, length: int, page_size: int) -> dict[str, KernelCounter]:
+def _rows(btf: Btf, length: int, page_size: int, is_tiered: bool) -> dict[str, KernelCounter]:
     """Index of each row's counter, by the enumeration or by the derived order."""
     every = btf.value(_ITEMS, _ALL_ITEMS)
     if every is None:
@@ -159,7 +168,12 @@ def _rows(btf: Btf, length: int, page_size: int) -> dict[str, KernelCounter]:
     lacking = [_ROWS[row] for row in _REQUIRED if found[row] is None]
     if lacking:
         raise Unavailable(f"this kernel's BTF has no {lacking[0]} in enum {_ITEMS}")
-    return {row: KernelCounter(index, _unit(row, page_size)) for row, index in found.items() if index is not None}
+    unwanted = () if is_tiered else MOVE_ROWS
+    return {
+        row: KernelCounter(index, _unit(row, page_size))
+        for row, index in found.items()
+        if index is not None and row not in unwanted
+    }
 
 
 def _unit(row: str, page_size: int) -> int:

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from numaudit.kernel.memory.cgroup_layout import KERNEL_ROWS, WORD, CgroupLayout
+from numaudit.kernel.memory.numa_stat import DEMOTED_ROWS, PROMOTED_ROW
 from numaudit.snapshot import Allowed, BytesByNode, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -178,24 +179,30 @@ def _decoder(layout: RowLayout, how: RowDecoding) -> _Decode:
 
     A dict that is written out is made in a third of the time that one of its keys and values takes.
     """
-    columns = {"anon": "anon", "shmem": "shmem", "file": _PLAIN_FILE, "mapped": "file_mapped"}
+    columns: dict[str, Sequence[str]] = {
+        "anon": ("anon",),
+        "shmem": ("shmem",),
+        "file": (_PLAIN_FILE,),
+        "mapped": ("file_mapped",),
+    }
+    columns |= {"demoted": DEMOTED_ROWS, "promoted": (PROMOTED_ROW,)}
     constants: dict[str, BytesByNode] = {"zeros": dict.fromkeys(how.nodes, 0)}
     if how.hugetlb is None:
-        columns["hugetlb"] = "hugetlb"
+        columns["hugetlb"] = ("hugetlb",)
     else:
         constants["hugetlb"] = how.hugetlb
     if not KERNEL_ROWS.isdisjoint(how.rows):
-        columns["kernel"] = _KERNEL
-    there = [column for column in columns.values() if column in {*how.rows, _PLAIN_FILE, _KERNEL}]
-    form, written = f"=8xQ{(layout.columns_at - _HEAD) * WORD}x", {}
-    names: list[str] = []
+        columns["kernel"] = (_KERNEL,)
+    known = {*how.rows, _PLAIN_FILE, _KERNEL}
+    there = {field: [one for one in added if one in known] for field, added in columns.items()}
+    wanted = {column for added in there.values() for column in added} - how.zeros
+    form = f"=8xQ{(layout.columns_at - _HEAD) * WORD}x"
+    cells: dict[str, dict[int, str]] = {}
     for number, column in enumerate(layout.columns):
-        is_decoded = column in there and column not in how.zeros
-        cells = {node: f"c{number}n{node}" for node in how.nodes} if is_decoded else {}
-        form += "".join("q" if node in cells else "8x" for node in range(layout.nodes))
-        names += cells.values()
-        written[column] = "{" + ", ".join(f"{node}: {cell}" for node, cell in cells.items()) + "}" if cells else "zeros"
-    fields = {field: written[column] for field, column in columns.items() if column in there}
+        cells[column] = {node: f"c{number}n{node}" for node in how.nodes} if column in wanted else {}
+        form += "".join("q" if node in cells[column] else "8x" for node in range(layout.nodes))
+    names = [cell for by_node in cells.values() for cell in by_node.values()]
+    fields = {field: _sums_of([cells[one] for one in added], how.nodes) for field, added in there.items() if added}
     fields.update({name: name for name in constants if name != "zeros"})
     made = ", ".join(f"{field}={value}" for field, value in fields.items())
     text = (
@@ -210,6 +217,14 @@ def _decoder(layout: RowLayout, how: RowDecoding) -> _Decode:
         return found
 
     return of_rows
+
+
+def _sums_of(columns: Sequence[Mapping[int, str]], nodes: Collection[int]) -> str:
+    """The text of a dict: node -> sum of its cells. Columns of zeros have no cells."""
+    with_cells = [cells for cells in columns if cells]
+    if not with_cells:
+        return "zeros"
+    return "{" + ", ".join(f"{node}: {' + '.join(cells[node] for cells in with_cells)}" for node in nodes) + "}"
 
 
 @dataclass(slots=True)

@@ -13,7 +13,11 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
 
 _NORMAL = 1
-_LINE = re.compile(r"^((?:numa_(?:huge_)?pte_|numa_hint_faults|numa_pages_migrated|pgmigrate_)\w*) (.*)$", re.M)
+_OF_CGROUPS = r"numa_(?:huge_)?pte_|numa_hint_faults|numa_pages_migrated|pgmigrate_"
+_LINE, _HOSTS_LINE = (
+    re.compile(rf"^((?:{names})\w*) (.*)$", re.M) for names in (_OF_CGROUPS, f"{_OF_CGROUPS}|pgdemote_|pgpromote_")
+)
+"""Memory moved between tiers is read by cgroup and node, from memory.numa_stat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +53,20 @@ def read_vmstat(host: Host) -> dict[str, int]:
     Raises Unavailable when it is not shown, OSError.
     """
     try:
-        return parse(read_text(host.proc / "vmstat"))
+        return parse(read_text(host.proc / "vmstat"), _HOSTS_LINE)
     except FileNotFoundError:
         why = "/proc is mounted with subset=pid" if host.is_live else "the captured tree was made without it"
         raise Unavailable(f"/proc/vmstat does not exist: {why}") from None
 
 
-def parse(text: str) -> dict[str, int]:
+def parse(text: str, line: re.Pattern[str] = _LINE) -> dict[str, int]:
     """The same lines of /proc/vmstat or memory.stat. Raises ParseError when the value of one is no number.
 
     memory.stat has them for one cgroup with its descendants, on Linux 6.12 and newer: each event counts for the
     cgroup that the page is charged to, whoever used it.
     """
     found = {}
-    for name, value in _LINE.findall(text):
+    for name, value in line.findall(text):
         if not (value.isascii() and value.isdigit() and len(value) < 21):
             raise ParseError(f"not a counter: {name} {value[:40]!r}")
         found[name] = int(value)

@@ -125,6 +125,13 @@ _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimabl
 _V2 = NumaStatReader(("anon", "file", "shmem"), ("hugetlb", "file_mapped"), _KERNEL_ROWS)
 ROWS_V2 = (*_V2.required, *_V2.optional, *_V2.summed)
 """Of memory.numa_stat, those that `resident_v2` uses."""
+DEMOTED_ROWS = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged", "pgdemote_proactive")
+"""Pages that left a node for a slower memory tier; the last one since Linux 6.15 or so."""
+PROMOTED_ROW = "pgpromote_success"
+"""Pages that came to a node from a slower tier."""
+MOVE_ROWS = (*DEMOTED_ROWS, PROMOTED_ROW)
+"""Since Linux 6.12, in pages. All are 0 on hosts with a single memory tier, where nobody need read them."""
+_V2_TIERED = NumaStatReader(_V2.required, (*_V2.optional, *MOVE_ROWS), _KERNEL_ROWS)
 _V1 = NumaStatReader(("hierarchical_anon", "hierarchical_file", "hierarchical_unevictable"))
 _HUGETLB_V2 = NumaStatReader(("total",))
 _HUGETLB_V1 = NumaStatReader(("hierarchical_total",))
@@ -144,15 +151,34 @@ def parse(text: str, rows: tuple[str, ...]) -> dict[str, BytesByNode]:
     return found
 
 
-def resident_v2(text: bytes, hugetlb: BytesByNode | None) -> Resident:
+def parse_v2(text: str, tiered_page_size: int | None) -> dict[str, BytesByNode]:
+    """Each row of v2's memory.numa_stat that `resident_v2` uses, all in bytes. Raises ParseError."""
+    if tiered_page_size is None:
+        return parse(text, ROWS_V2)
+    rows = parse(text, (*ROWS_V2, *MOVE_ROWS))
+    moves = {row: _times(rows[row], tiered_page_size) for row in MOVE_ROWS if row in rows}
+    return {**rows, **moves}
+
+
+def _times(pages: BytesByNode, page_size: int) -> BytesByNode:
+    return {node: count * page_size for node, count in pages.items()}
+
+
+def resident_v2(text: bytes, hugetlb: BytesByNode | None, tiered_page_size: int | None = None) -> Resident:
     """Sort the rows of v2's memory.numa_stat so that each byte is in one type.
 
+    `tiered_page_size`: bytes of a page where there are several memory tiers; None = moves between them are not read.
     `file` includes shmem (it is taken out), `anon` includes transparent huge pages. Kernels that
     charge huge pages to memory too have a row `hugetlb`; the hugetlb controller's figure wins.
     Raises ParseError when a row is missing that every kernel prints.
     """
-    rows = _V2.read(text)
+    rows = (_V2 if tiered_page_size is None else _V2_TIERED).read(text)
     shmem = rows["shmem"]
+    demoted = promoted = None
+    if tiered_page_size is not None:
+        lists = [rows[row] for row in DEMOTED_ROWS if row in rows]
+        demoted = {node: sum(one[node] for one in lists) * tiered_page_size for node in lists[0]} if lists else None
+        promoted = _times(rows[PROMOTED_ROW], tiered_page_size) if PROMOTED_ROW in rows else None
     return Resident(
         anon=rows["anon"],
         shmem=shmem,
@@ -160,6 +186,8 @@ def resident_v2(text: bytes, hugetlb: BytesByNode | None) -> Resident:
         hugetlb=hugetlb if hugetlb is not None else rows.get("hugetlb"),
         kernel=rows.get("sum"),
         mapped=rows.get("file_mapped"),
+        demoted=demoted,
+        promoted=promoted,
     )
 
 

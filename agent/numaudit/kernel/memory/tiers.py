@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from numaudit.errors import ParseError
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory.numa_balancing import read_mode
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.tiers import MemorySpeed, MemoryTier, MemoryTiers, TierSettings
@@ -22,6 +22,8 @@ _CLASSES = ("access1", "access0")
 """Of CPUs alone; and, which older kernels have alone, of any initiator, such as a GPU."""
 _FIGURES = ("read_latency", "write_latency", "read_bandwidth", "write_bandwidth")
 _MIB = 1 << 20
+_NODE_FILTER = b"\0mem_cgroup_node_filter_allowed\0"
+_LARGEST_BTF = 64 << 20
 
 
 def folder(host: Host) -> Path:
@@ -58,6 +60,21 @@ def read_settings(host: Host) -> TierSettings:
         mode = None
     words = {"true": True, "1": True, "false": False, "0": False}
     return TierSettings(words.get(_text(demotion_file(host))), None if mode is None else mode.flags)
+
+
+def keeps_cpuset(host: Host) -> bool | None:
+    """Does this kernel demote pages only to nodes of their cgroup's effective cpuset.mems? None = it does not say.
+
+    Not by its version, for fixes are backported: whether it has the function that asks the cpuset for its nodes
+    (mm/vmscan.c, demote_folio_list, in 6.18.19 and 7.0). Up to 6.15 the cpuset is ignored; 6.16 asks it only whether
+    demotion may begin.
+    """
+    if not host.is_live:
+        return None
+    try:
+        return _NODE_FILTER in read_bytes(host.sys / "kernel/btf/vmlinux", _LARGEST_BTF)
+    except OSError:
+        return None
 
 
 def read_speed(node: Path) -> MemorySpeed | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from numaudit.api.document import TopologyHugePages, TopologyMemorySpeed, TopologyNode
+from numaudit.api.document import TopologyHugePages, TopologyNode
 from numaudit.report.sums.occupants import Occupant, Occupants
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.sizes import in_units, plural
+from numaudit.topology.tiers import MemorySpeed
 from numaudit.views.machine.cpus import cpu_grid
 from numaudit.views.machine.ink import CARD, EDGE, LINE, bar, empty, words
 from numaudit.views.page.markup import Markup, element, join, short
@@ -133,7 +134,7 @@ def _pages(pages: TopologyHugePages) -> str:
     return f"{in_units(pages.page_size_bytes)} pages: {free} free of {pages.total}"
 
 
-def _speed(speed: TopologyMemorySpeed) -> str:
+def _speed(speed: MemorySpeed) -> str:
     latency, bandwidth = speed.read_latency_nanoseconds, speed.read_bytes_per_second
     figures = [] if latency is None else [f"{latency} ns"]
     figures += [] if bandwidth is None else [f"{in_units(bandwidth)}/s"]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from numaudit.api.document import MetricRow, Setting, Topology, TopologyMemorySpeed
+from numaudit.api.document import MetricRow, Setting, Topology
 from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.errors import printable
 from numaudit.report.words import or_unknown, size
-from numaudit.topology.tiers import TierSettings, in_words
+from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
 from numaudit.views.terminal.terminal import new_table, print_table
 
 _CHECK_STYLE: dict[CheckState, str] = {
@@ -72,7 +72,7 @@ def _print_tiers(topology: Topology, out: Console) -> None:
         out.print(Text(in_words(len(tiers), TierSettings(topology.demotion_enabled, topology.numa_balancing))))
 
 
-def _figures(speed: TopologyMemorySpeed) -> list[str]:
+def _figures(speed: MemorySpeed) -> list[str]:
     latencies = (speed.read_latency_nanoseconds, speed.write_latency_nanoseconds)
     widths = (speed.read_bytes_per_second, speed.write_bytes_per_second)
     return [

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from hostile_names import HOSTILE
 from numaudit.api import document
-from numaudit.api.document import Topology, TopologyMemorySpeed, TopologyNode
+from numaudit.api.document import Topology, TopologyNode
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.tiers import MemorySpeed
 from numaudit.views.machine.card import WIDE, Card, card_high, drawn_card
 from numaudit.views.machine.cpus import cpu_grid
 from numaudit.views.machine.file import topology_file
@@ -138,7 +139,7 @@ def test_nodes_are_in_the_frame_of_their_socket_and_those_without_cpus_apart() -
 
 
 def test_a_card_names_tier_speed_demotion_and_huge_pages() -> None:
-    speed = TopologyMemorySpeed(NodeSet.of(0), 90, None, 200 << 30, None)
+    speed = MemorySpeed(NodeSet.of(0), 90, None, 200 << 30, None)
     pages = document.TopologyHugePages(2 * MIB, 16, 4, 0), document.TopologyHugePages(1 << 30, 0, 0, 0)
     node = _node(memory_tier=4, demotion_targets=NodeSet.of(1), memory_speed=speed, huge_pages=pages)
     words = _words(drawn_card(Card(node, (), demotes=True), 400))

@@ -40,7 +40,8 @@ class ResidencyCollector(Collector):
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
-        reader = replace(tick.reader, huge_page_sizes=_huge_page_sizes(snapshot.nodes))
+        sizes = _huge_page_sizes(snapshot.nodes)
+        reader = replace(tick.reader, huge_page_sizes=sizes, is_tiered=tick.machine.is_tiered)
         residency = Residency(reader, _in_use(snapshot.nodes), self._last, walked=tick.walked)
         found, self._last = residency.collect(tick.census, skipped), residency.now
         return replace(

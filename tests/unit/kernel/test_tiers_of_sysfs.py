@@ -91,9 +91,9 @@ def test_figures_for_cpus_come_before_those_for_any_initiator(tmp_path: Path) ->
     for one, latency, node in (("access0", "90", "node5"), ("access1", "600", "node0")):
         _write(tmp_path / one / "initiators/read_latency", f"{latency}\n")
         (tmp_path / one / "initiators" / node).mkdir()
-    assert read_speed(tmp_path) == MemorySpeed(NodeSet.of(0), read_latency=600)
+    assert read_speed(tmp_path) == MemorySpeed(NodeSet.of(0), read_latency_nanoseconds=600)
     (tmp_path / "access1/initiators/read_latency").unlink()
-    assert read_speed(tmp_path) == MemorySpeed(NodeSet.of(5), read_latency=90)
+    assert read_speed(tmp_path) == MemorySpeed(NodeSet.of(5), read_latency_nanoseconds=90)
 
 
 @pytest.mark.parametrize("text", ["0\n", "", "-5\n", "fast\n", "12345678901\n", "6 00\n"])
@@ -102,7 +102,7 @@ def test_a_figure_that_the_firmware_left_out_is_not_known(tmp_path: Path, text: 
         _write(tmp_path / "access1/initiators" / name, text)
     assert read_speed(tmp_path) is None
     _write(tmp_path / "access1/initiators/read_bandwidth", "4096\n")
-    assert read_speed(tmp_path) == MemorySpeed(NodeSet(), read_bandwidth=4 * GIB)
+    assert read_speed(tmp_path) == MemorySpeed(NodeSet(), read_bytes_per_second=4 * GIB)
 
 
 def test_a_machine_has_its_tiers_and_the_speed_of_its_nodes() -> None:

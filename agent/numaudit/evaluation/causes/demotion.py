@@ -1,0 +1,60 @@
+"""Memory that the kernel demoted: moved to slower memory tiers, whatever was promised.
+
+The kernel counts by cgroup and node what it moves (pgdemote_*, pgpromote_success), since the cgroup was made, so nobody
+need have watched. It counts page cache too, and what was freed since; so it explains at most the bytes that are on
+slower nodes now.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numaudit.evaluation.causes.placement import bytes_outside
+from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import in_units
+
+
+class Demotion(NamedTuple):
+    """Of one container, seen from the nodes where its memory should be. In bytes."""
+
+    nodes: NodeSet
+    """Slower nodes that its memory may have been demoted to from those, and that it should not be on."""
+    there: int
+    """Judged bytes on them now."""
+    demoted: int | None
+    """Bytes that left the wanted nodes since the cgroup was made; None = this kernel does not count by cgroup."""
+    promoted: int | None
+    """Bytes that came back to them."""
+
+    @property
+    def explained(self) -> int:
+        """Bytes of those there that demotion explains."""
+        return min(self.there, max(0, (self.demoted or 0) - (self.promoted or 0)))
+
+    @property
+    def counters(self) -> str:
+        """In words."""
+        if self.demoted is None:
+            return "this kernel does not count by cgroup what it demotes"
+        back = in_units(self.promoted or 0) if self.promoted else "nothing"
+        return f"by its counters {in_units(self.demoted)} were demoted from there and {back} came back"
+
+
+def slower_nodes(wanted: NodeSet, snapshot: Snapshot) -> NodeSet:
+    """Nodes of slower tiers than some of the wanted ones, without those; empty where there is a single tier."""
+    tiers = snapshot.machine.tiers
+    return NodeSet() if tiers is None else tiers.below(wanted) - wanted
+
+
+def demotion(container: ContainerId, wanted: NodeSet, snapshot: Snapshot) -> Demotion | None:
+    """None = nothing can be demoted from the wanted nodes, or its memory is not known."""
+    resident, nodes = snapshot.residency.get(container), slower_nodes(wanted, snapshot)
+    if resident is None or not nodes:
+        return None
+    there = bytes_outside(resident.judged, snapshot.machine.online - nodes)
+    moved = [
+        None if by_node is None else sum(size for node, size in by_node.items() if node in wanted)
+        for by_node in (resident.demoted, resident.promoted)
+    ]
+    return Demotion(nodes, there, *moved)

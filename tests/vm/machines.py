@@ -1,0 +1,42 @@
+"""Machines that a test run boots: the usual four nodes by the kernel's name, and a few of other shapes.
+
+A test that is marked with the name of a shape runs on machines of that shape alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import kernels
+from guest import Guest
+from kernels import Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One of another shape than usual."""
+
+    kernel: str
+    shape: str
+    """The mark of its tests."""
+
+
+OTHERS: Mapping[str, Machine] = {
+    "tiers-6.12": Machine("6.12", "tiers"),
+    "tiers-6.1": Machine("6.1", "tiers"),
+    "bare-6.12": Machine("6.12", "bare"),
+}
+"""Name -> machine. Each is one more boot, of some ten seconds."""
+
+SHAPES: Mapping[str, Callable[[Kernel], Guest]] = {
+    "tiers": lambda kernel: Guest(kernel, nodes=2, cpus=2, node_memory=320 << 20, slow_nodes=2),
+    "bare": lambda kernel: Guest(kernel, nodes=2, cpus=2, node_memory=384 << 20, bare_nodes=1),
+}
+"""`tiers`: two nodes with CPUs, and two slow ones without. `bare`: two nodes, and one with a CPU and no memory."""
+
+
+def find(name: str) -> Guest:
+    """By its name, or that of a kernel. Raises Unavailable."""
+    other = OTHERS.get(name)
+    return Guest(kernels.find(name)) if other is None else SHAPES[other.shape](kernels.find(other.kernel))
