@@ -37,6 +37,7 @@ NOT_HERE: Mapping[str, str] = {
     "See its causes": "those have rows of their own",
     "use machines with larger nodes": "the guest's nodes have the size with which it booted",
     "reserve more of it for the system": "a setting of the kubelet's, which counts from its next start",
+    "off the node: with a policy of bind": "to fill a guest's node that far makes the kernel kill a process",
     "name fewer probes": "the agent is started with them, and a probe that does not run costs nothing",
     **dict.fromkeys(
         (

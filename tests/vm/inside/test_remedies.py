@@ -300,15 +300,6 @@ def use_huge_pages_that_the_map_offers(stage: Stage) -> None:
     stage.worker()
 
 
-def bind_memory_to_a_node_that_fills(stage: Stage) -> None:
-    """A pod that is not Guaranteed leaves less than 5 % of the node to a process that is bound to it."""
-    stage.mems = ""
-    stage.create(cpus="2", mems="2-3")
-    stage.worker(policy="bind", nodes=(2,))
-    hog = stage.ill.enter_context(cgroup(f"{PARENT}/hog", cpus="2", mems="2-3"))
-    stage.ill.enter_context(worker(hog, free_on(2) + 64 * MIB))  # what does not fit goes to node 3
-
-
 def measure_more_than_the_budget_allows(stage: Stage) -> None:
     """One step is taken: the budget of the two ticks is nothing, and something has happened between them."""
     stage.mems = ""
@@ -401,14 +392,6 @@ ROWS = (
         "Stop or move the pods that use the pages without a promise",
         use_huge_pages_that_the_map_offers,
         move_the_others_off_the_node,
-        one_kernel=True,
-    ),
-    Row(
-        "bind-oom",
-        "Move pods that are not Guaranteed off the node",
-        bind_memory_to_a_node_that_fills,
-        move_the_others_off_the_node,
-        cured="unmanaged",
         one_kernel=True,
     ),
     Row(
