@@ -42,8 +42,8 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     ),
     Metric(
         "state_restart_safe", "",
-        "1 if the kubelet would start again with the checkpoint (or configuration), 0 if it would refuse it or chance "
-        "decides.",
+        "1 if the kubelet would start again with the checkpoint (or configuration), 0 if it would refuse it or the "
+        "result is undefined.",
         ("file",), kubelet_values.restart_safe,
     ),
     Metric(
@@ -305,7 +305,7 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     ),
     Metric(
         "restart_starts", "",
-        "1 for whether the kubelet starts after a restart, or after a reboot of the node.",
+        "1 for the answer whether the kubelet would start again, after a restart or after a reboot of the node.",
         ("reboot", "starts"), kubelet_values.restart_starts,
     ),
     Metric(
