@@ -138,6 +138,19 @@ class Config(Value, frozen=True):
     """Every setting."""
 
 
+class ConfigCheck(Value, frozen=True):
+    """The result of a check of the agent's settings."""
+
+    valid: bool
+    """Is there no mistake in them?"""
+    problems: tuple[str, ...]
+    """Every mistake, as a sentence."""
+    checked: str | None
+    """Sources of the settings that were checked; null = they have mistakes."""
+    unit_files: tuple[str, ...]
+    """Files of the installed systemd unit that gives these settings; empty = flags, variables or a file gave them."""
+
+
 class Capture(Value, frozen=True):
     """A captured host (`capture.json` in it): whose, of when and by which numaudit, as the header says."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.api import explanation_document, simulation_document, state_document
-from numaudit.api.document import Capture, Config, Doctor, Metrics, Topology
+from numaudit.api.document import Capture, Config, ConfigCheck, Doctor, Metrics, Topology
 from numaudit.api.fleet_document import FleetForecast, FleetReport
 from numaudit.api.placement_document import PlacementList
 from numaudit.api.selftest_document import SelfTest
@@ -33,6 +33,7 @@ KINDS: dict[str, type] = {
     "FleetForecast": FleetForecast,
     "Metrics": Metrics,
     "Config": Config,
+    "ConfigCheck": ConfigCheck,
     "Capture": Capture,
 }
 """Kind -> value."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,11 +41,17 @@ Exit codes: 0 fine, 2 a setting is wrong.
 def show(
     config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], output: str
 ) -> None:
-    """Show the settings in force and where each came from."""
+    """Show the settings in force and where each came from.
+
+    Without flags and variables they are those that the installed unit numaudit.service gives to the agent.
+    """
     from numaudit.api import document
     from numaudit.cli import json_output
 
-    loaded = load_settings(config, listen, interval, assignments)
+    given, environment, unit = _as_installed(config, listen, interval, assignments)
+    loaded = load_settings(*given, environment)
+    if unit:
+        click.echo(f"numaudit: {_of_unit(unit)}", err=True)
     for warning in loaded.warnings:
         click.echo(f"numaudit: {warning}", err=True)
     rows = shown(loaded)
@@ -63,18 +71,57 @@ Exit codes: 0 the settings are valid, 2 a setting is wrong, or there is nothing 
 """
 )
 @settings_options
-def check(config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]) -> int:
+@options.output("table", "json")
+def check(
+    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], output: str
+) -> int:
     """Check the settings, and print every mistake in them.
+
+    Without flags and variables it checks those that the installed unit numaudit.service gives to the agent.
 
     Unknown keys and variables count as mistakes here; the agent only warns about them. Without mistakes it prints which
     settings were checked.
     """
-    problems = check_settings(config, listen, interval, assignments)
+    given, environment, unit = _as_installed(config, listen, interval, assignments)
+    if unit:
+        click.echo(f"numaudit: {_of_unit(unit)}", err=True)
+    problems = check_settings(*given, environment)
+    checked = None if problems else _checked(load_settings(*given, environment))
+    if output == "json":
+        from numaudit.api import document
+        from numaudit.cli import json_output
+
+        shown_problems = tuple(map(printable, problems))
+        found = document.ConfigCheck(not problems, shown_problems, checked, tuple(map(str, unit)))
+        json_output.of_host("ConfigCheck", found, Host())
+        return EXIT_USAGE if problems else 0
     for problem in problems:
         click.echo(f"numaudit: {printable(problem)}", err=True)
-    if not problems:
-        click.echo(f"the settings are valid: {_checked(load_settings(config, listen, interval, assignments))}")
+    if checked is not None:
+        click.echo(f"the settings are valid: {checked}")
     return EXIT_USAGE if problems else 0
+
+
+_Given = tuple[Path | None, str | None, str | None, tuple[str, ...]]
+
+
+def _as_installed(
+    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
+) -> tuple[_Given, Mapping[str, str], tuple[Path, ...]]:
+    """Flags and variables; where none gives a setting, those of the installed unit, with its files."""
+    from numaudit.cli.service.installed_unit import installed_unit
+
+    has_some = config or listen or interval or assignments or any(name.startswith("NUMAUDIT_") for name in os.environ)
+    unit = None if has_some else installed_unit()
+    if unit is None:
+        return (config, listen, interval, assignments), os.environ, ()
+    flags = unit.flags
+    given = flags["config"], flags["listen"], flags["interval"], flags["assignments"]
+    return given, {**os.environ, **unit.environment}, unit.files
+
+
+def _of_unit(files: Sequence[Path]) -> str:
+    return f"these are the settings of the installed unit: {', '.join(map(str, files))}"
 
 
 def _checked(loaded: Loaded) -> str:

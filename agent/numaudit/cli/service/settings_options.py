@@ -41,16 +41,24 @@ def settings_options(function: Function) -> Function:
 
 
 def load_settings(
-    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
+    config: Path | None,
+    listen: str | None,
+    interval: str | None,
+    assignments: tuple[str, ...],
+    environment: Mapping[str, str] = os.environ,
 ) -> Loaded:
     """Settings of this command line, the environment and the file. Raises InputError."""
     from numaudit.config.loading import load
 
-    return load(*_sources(config, listen, interval, assignments))
+    return load(*_sources(config, listen, interval, assignments, environment))
 
 
 def check_settings(
-    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
+    config: Path | None,
+    listen: str | None,
+    interval: str | None,
+    assignments: tuple[str, ...],
+    environment: Mapping[str, str] = os.environ,
 ) -> tuple[str, ...]:
     """All that is wrong with those settings, else with the web-config file that they name.
 
@@ -59,14 +67,14 @@ def check_settings(
     from numaudit.config.loading import check, load
     from numaudit.web.rules import read_rules
 
-    sources = _sources(config, listen, interval, assignments)
+    sources = _sources(config, listen, interval, assignments, environment)
     problems = check(*sources)
     if problems:
         return problems
     if sources[0] is None and set(load(*sources).origins.values()) == {"default"}:
         raise InputError(
             f"nothing to check: all settings have their defaults, because there is no --config FILE, {CONFIG_VARIABLE} "
-            "names none, and no other flag or variable gives a setting"
+            "names none, no other flag or variable gives a setting, and no unit numaudit.service is installed"
         )
     path = load(*sources).settings.web.config_file
     try:
@@ -78,7 +86,11 @@ def check_settings(
 
 
 def _sources(
-    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
+    config: Path | None,
+    listen: str | None,
+    interval: str | None,
+    assignments: tuple[str, ...],
+    environment: Mapping[str, str] = os.environ,
 ) -> tuple[Path | None, Mapping[str, str], FlagSettings]:
     flags = [
         (f"--{path}", path, value) for path, value in (("listen", listen), ("interval", interval)) if value is not None
@@ -91,4 +103,4 @@ def _sources(
                 f"{'key' if equals else 'equals sign'}"
             )
         flags.append(("--set", path, value))
-    return config or named_file(os.environ), os.environ, flags
+    return config or named_file(environment), environment, flags
