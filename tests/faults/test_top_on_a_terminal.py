@@ -129,7 +129,7 @@ def test_what_ends_it_is_said_on_the_terminal_that_was_left(shell: Terminal, cap
 
 
 def test_a_bug_is_said_on_the_terminal_that_was_left(shell: Terminal, captured: str) -> None:
-    _start(shell, captured.replace("-c '", "-c 'import numaudit.views.top.app as app; app.ordered = None; "))
+    _start(shell, captured.replace("-c '", "-c 'import numaudit.views.top.app as app; app.node_grid = None; "))
     shell.shows("numaudit: internal error: TypeError: 'NoneType'")
     _is_left_as_it_was(shell, 4)
 

@@ -217,6 +217,16 @@ def test_keys_scroll_a_page_and_go_back(node: Path, key: str) -> None:
     assert _on(node, steps, 100, 30) is None
 
 
+def test_an_open_container_lists_its_processes(fixtures: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        await shown.press("enter")
+        await shown.has_read()
+        await shown.press("G")
+        await shown.shows("processes", "    302  ?        5Mi  69Mi")
+
+    _on(fixtures / "huge-pages", steps)
+
+
 def test_the_help_fits_on_one_screen(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("question_mark")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.cli.manager.explain_work import MAPPINGS_BUDGET, PromiseAccounts
@@ -16,7 +16,7 @@ from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError
 from numaudit.kernel.host import explain
 from numaudit.report.values import Report
-from numaudit.snapshot import ContainerId
+from numaudit.snapshot import ContainerId, Mappings, Snapshot
 from numaudit.views.top.news import Failed, FeedEnded, News, Opened, RowKey, TickBegan, TickFigures, find
 
 _PATIENCE = 5.0
@@ -104,7 +104,7 @@ class LiveFeed:
                 raise
             return Failed(explain(error))
         self._last = ticked.report
-        return measured if key is None else _opened(measured, key, PromiseAccounts.of(self._observer, ticked.snapshot))
+        return measured if key is None else _opened(measured, key, _Accounts.of(self._observer, ticked.snapshot))
 
     def _wait(self, schedule: Schedule) -> Schedule:
         """Until the next tick is due, or asked for; the schedule from then on."""
@@ -133,7 +133,7 @@ class CapturedFeed:
         self._observer, self._view = observer, view
         self._tell: Callable[[News], None] | None = None
         self._measured: TickFigures | None = None
-        self._admissions: PromiseAccounts | None = None
+        self._accounts: _Accounts | None = None
 
     def start(self, tell: Callable[[News], None]) -> None:
         self._tell = tell
@@ -143,14 +143,14 @@ class CapturedFeed:
         try:
             ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None)
             self._measured = _measured(self._view, ticked.report)
-            self._admissions = PromiseAccounts.of(self._observer, ticked.snapshot)
+            self._accounts = _Accounts.of(self._observer, ticked.snapshot)
             tell(self._measured)
         except BaseException as error:
             tell(FeedEnded(error))
 
     def open(self, key: RowKey | None) -> None:
-        if key is not None and self._tell and self._measured and self._admissions:
-            self._tell(_opened(self._measured, key, self._admissions))
+        if key is not None and self._tell and self._measured and self._accounts:
+            self._tell(_opened(self._measured, key, self._accounts))
 
     def set_interval(self, seconds: float) -> None:
         """A tree that never changes has none."""
@@ -167,9 +167,22 @@ def _measured(view: ReportSelection, whole: Report) -> TickFigures:
     return TickFigures(whole, view.rows(view.subject(whole)))
 
 
-def _opened(measured: TickFigures, key: RowKey, admissions: PromiseAccounts) -> TickFigures:
-    """With how the container came to its promise, if a kubelet has a part in it."""
+@dataclass(frozen=True, slots=True)
+class _Accounts:
+    """Readings of a tick that only the page of a container shows."""
+
+    admissions: PromiseAccounts
+    mappings: Mapping[ContainerId, Mappings]
+
+    @classmethod
+    def of(cls, observer: Observer, snapshot: Snapshot) -> _Accounts:
+        return cls(PromiseAccounts.of(observer, snapshot), snapshot.numa_maps)
+
+
+def _opened(measured: TickFigures, key: RowKey, accounts: _Accounts) -> TickFigures:
+    """With how the container came to its promise, if a kubelet has a part in it, and with its processes."""
     one = find(measured.report, key)
     of_pod = one is not None and one.pod_uid is not None and one.container is not None
-    placement = admissions.of_container(one) if one is not None and of_pod else None
-    return replace(measured, opened=Opened(key, placement))
+    placement = accounts.admissions.of_container(one) if one is not None and of_pod else None
+    found = None if one is None or one.id is None else accounts.mappings.get(ContainerId(one.id))
+    return replace(measured, opened=Opened(key, placement, () if found is None else found.by_process))

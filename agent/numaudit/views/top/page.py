@@ -19,6 +19,7 @@ from numaudit.views.terminal.one_container import print_processes
 from numaudit.views.terminal.placement_page import print_container
 from numaudit.views.terminal.terminal import print_note
 from numaudit.views.top.news import RowKey, TickFigures, find
+from numaudit.views.top.processes import print_memory_of_processes
 from numaudit.views.top.trends import Trends, drawn
 
 _STYLES: Mapping[Tone | None, str] = {"good": "bold green", "unknown": "bold yellow", "bad": "bold red"}
@@ -45,6 +46,8 @@ def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) 
         if opened is None:
             out.print()
             print_note("its admission and its processes are being read ...", out)
+        elif one.path is not None:
+            print_memory_of_processes(opened.mappings, out)
         print_processes(alone, out)
 
     return _drawn(put, width)
