@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 MIB = 1 << 20
+CAPTURED = "kubernetes-four-nodes"
 _EATEN = 14 * 2 * MIB
 _BURSTABLE = "sys/fs/cgroup/kubepods/burstable/pod5e0d5731043445fe02375c8b68565590"
 _CONTAINER = "8c66ce7af190d10902b515ecabe585905b4340a2bee94dbd9b0a9e26f6b72a01"
@@ -18,7 +19,7 @@ _MAPS = (
 
 def hugepages_short(captured: Path, target: Path) -> None:
     """kubernetes-four-nodes, where the Burstable pod uses 14 of node 1's 16 huge pages, under a memory policy."""
-    shutil.copytree(captured / "kubernetes-four-nodes", target, symlinks=True)
+    shutil.copytree(captured / CAPTURED, target, symlinks=True)
     (target / "sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages").write_text("2\n")
     pools = target / "sys/kernel/mm/hugepages"
     for size, files in (("1048576", (0, 0, 0, 0)), ("2048", (64, 0, 0, 0))):
