@@ -63,7 +63,9 @@ class HugePageShortage(Value, frozen=True):
     type: str
     """hugepages-2Mi, ..."""
     numa_nodes: NodeSet
+    """Nodes of the promise."""
     requested_bytes: int
+    """Bytes that the pod asks for."""
     map_free_bytes: int
     """Free by the memory map."""
     kernel_free_bytes: int
