@@ -13,7 +13,6 @@ import click
 
 from numaudit.cli.options import FilePath, host
 from numaudit.errors import InputError, printable
-from numaudit.topology.sizes import plural
 
 if TYPE_CHECKING:
     from numaudit.capture.tree import CaptureSummary, Unread
@@ -41,6 +40,7 @@ def command(target: Path) -> None:
     """
     from numaudit.capture.tree import NOT_READ
     from numaudit.cli.signals import as_interrupts
+    from numaudit.topology.sizes import plural
 
     with as_interrupts():
         summary, where = _capture(target)
