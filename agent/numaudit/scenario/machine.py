@@ -30,8 +30,22 @@ _TOPOLOGY = (
     "cores",
     "sockets",
     "devices",
+    "memoryTiers",
+    "demotionEnabled",
+    "numaBalancing",
 )
-_TOPOLOGY_NODE = ("numaNode", "cpus", "sockets", "cores", "memoryBytes", "hugePages", "distances")
+_TOPOLOGY_NODE = (
+    "numaNode",
+    "cpus",
+    "sockets",
+    "cores",
+    "memoryBytes",
+    "hugePages",
+    "distances",
+    "memoryTier",
+    "demotionTargets",
+    "memorySpeed",
+)
 _BEFORE_CAMEL_CASE = {"numaNode": "numa_node", "memoryBytes": "memory_bytes", "hugePages": "huge_pages"}
 """Keys of a file that an older numaudit wrote."""
 _SAME = {one: one for one in _TOPOLOGY_NODE}

@@ -11,11 +11,11 @@ from functools import partial
 from uuid import uuid4
 
 from numaudit.api import document
-from numaudit.report.trends import Trends
 from numaudit.report.values import Report
 from numaudit.value import Origin
 from numaudit.views.page.live_page import live_container_page, live_page
 from numaudit.views.page.own_page import find
+from numaudit.views.trends import Trends
 
 
 @dataclass(slots=True)

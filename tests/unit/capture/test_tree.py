@@ -406,7 +406,7 @@ def test_cgroups_that_are_nested_too_deep_are_left_out_and_named(
     finally:
         subprocess.run(["rm", "-rf", host], check=True)  # Python's own way down ends at a thousand folders
     assert [one for one in summary.unread if "cgroups" in one.what] == [
-        tree.Unread("1105 cgroups", "they are in more than 98 folders")
+        tree.Unread("1105 cgroups", "in more than 98 folders")
     ]
     with _unpacked(tmp_path / target) as found:
         assert (found / "sys/fs/cgroup" / ("a/" * 95) / "memory.current").read_text() == "1"

@@ -21,9 +21,10 @@ from recorded_kubelet import LoggedAdmission, LoggedMerge, events_in
 Capture = pytest.CaptureFixture[str]
 Json = dict[str, Any]
 
-TREES = ("kubernetes-four-nodes", "misaligned-node")
+TREES = ("hugepages-short", "kubernetes-four-nodes", "misaligned-node")
 SINGLE = "standalone-single-numa-node"
 COUNTS = {
+    "hugepages-short": (12, 0, 0),
     "kubernetes-four-nodes": (12, 0, 0),
     "misaligned-node": (12, 0, 0),
     "standalone-log-verbosity-0/1": (3, 0, 0),

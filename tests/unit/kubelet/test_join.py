@@ -251,7 +251,7 @@ def test_sources_that_contradict_each_other_are_named() -> None:
     other = Promise((replace(ONE_GIB, numa_affinity=(1,)),), CpuSet.of(2))
     found = joined(checkpoints=checkpoints, pods=by_uid(pod()), resources=[PodResources("prod", "db-0", {"db": other})])
     assert found.conflicts == (
-        "prod/db-0/db: memory is 1Gi of memory on nodes 0 by the checkpoint, 1Gi of memory on nodes 1 by PodResources",
+        "prod/db-0/db: memory is 1Gi of memory on node 0 by the checkpoint, 1Gi of memory on node 1 by PodResources",
     )
     assert only(found).promise.memory == (ONE_GIB,)
     same = Promise((ONE_GIB,), CpuSet.of(1))
@@ -376,7 +376,7 @@ def test_a_promise_that_only_podresources_knows_counts_and_is_a_conflict() -> No
     found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((ONE_GIB,), CpuSet.of(4), (device,))))
     assert only(found).promise == Promise((ONE_GIB,), CpuSet.of(4), (device,))
     assert found.conflicts == (
-        "prod/db-0/db: memory is nothing by the checkpoint, 1Gi of memory on nodes 0 by PodResources",
+        "prod/db-0/db: memory is nothing by the checkpoint, 1Gi of memory on node 0 by PodResources",
     )
     found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((), CpuSet.of(4))))
     assert found.conflicts == ("prod/db-0/db: CPUs are none by the checkpoint, 4 by PodResources",)
@@ -387,7 +387,7 @@ def test_a_promise_that_podresources_does_not_know_is_a_conflict() -> None:
     found = joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise((), CpuSet())))
     assert only(found).promise.memory == (ONE_GIB,)
     assert found.conflicts == (
-        "prod/db-0/db: memory is 1Gi of memory on nodes 0 by the checkpoint, nothing by PodResources",
+        "prod/db-0/db: memory is 1Gi of memory on node 0 by the checkpoint, nothing by PodResources",
     )
     found = joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise((ONE_GIB,), CpuSet())))
     assert found.conflicts == ("prod/db-0/db: CPUs are 4 by the checkpoint, none by PodResources",)
@@ -404,7 +404,7 @@ def test_a_promise_that_only_the_log_knows_is_unknown_instead_of_nothing() -> No
     record = HintRecord("prod", "db-0", "db", "u1", 2000.0, memory_nodes=NodeSet.of(1))
     found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((), CpuSet())), records=[record])
     assert only(found).promise.memory is None
-    assert found.conflicts == ("prod/db-0/db: memory is nothing by the checkpoint, on nodes 1 by the kubelet's log",)
+    assert found.conflicts == ("prod/db-0/db: memory is nothing by the checkpoint, on node 1 by the kubelet's log",)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ UNIT = "numaudit.service"
 
 @dataclass(frozen=True, slots=True)
 class InstalledUnit:
-    """What a unit and its drop-ins say."""
+    """The settings that a unit and its drop-ins give to the agent."""
 
     files: tuple[Path, ...]
     flags: dict[str, Any] = field(default_factory=dict)

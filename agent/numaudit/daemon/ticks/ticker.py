@@ -13,7 +13,7 @@ from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.kernel.origin import origin_of
-from numaudit.report.trends import Trends
+from numaudit.views.trends import Trends
 from numaudit.web.pages import LINKS
 from numaudit.web.tick_document import TickDocuments
 

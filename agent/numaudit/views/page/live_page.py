@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from numaudit.report.trends import Trends
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.markup import Markup, element
 from numaudit.views.page.report_page import SKIP, container_content, report_content
+from numaudit.views.trends import Trends
 
 _STALE = "The agent's newest ticks failed or are late: the figures are stale."
 _NONE_YET = "There is no report yet: the agent's first tick is under way, or it failed."

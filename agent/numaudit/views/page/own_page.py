@@ -8,7 +8,6 @@ from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.cells import verdict
 from numaudit.report.names import display_name
-from numaudit.report.trends import KEPT, Trends
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import size
 from numaudit.views.account import parts
@@ -16,6 +15,7 @@ from numaudit.views.page.addresses import key
 from numaudit.views.page.drawings.flow import flow
 from numaudit.views.page.drawings.sparkline import sparkline
 from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.trends import KEPT, Trends
 
 MOST = 50
 """Containers that have a section in a page of one file: the worst, and of those the ones with most remote bytes."""

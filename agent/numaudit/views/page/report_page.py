@@ -8,7 +8,6 @@ from functools import cache
 from numaudit.report.kubelet import KubeletReport
 from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.report.sums.remainders import is_small_remainder
-from numaudit.report.trends import Trends
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.containers import containers_part
@@ -20,6 +19,7 @@ from numaudit.views.page.notes import findings_part, refused_part, state_part, u
 from numaudit.views.page.own_page import MOST, own_section
 from numaudit.views.page.part import PageSection, links
 from numaudit.views.page.tiles import tiles
+from numaudit.views.trends import Trends
 
 SKIP = element("a", "Skip to the containers", href="#containers", class_="skip")
 

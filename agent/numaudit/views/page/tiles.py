@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from numaudit.report.kubelet import RestartReport
-from numaudit.report.trends import KEPT, Trends
 from numaudit.report.values import Report
 from numaudit.report.words import UNKNOWN
 from numaudit.topology.sizes import plural
 from numaudit.views.page.drawings.sparkline import sparkline
 from numaudit.views.page.markup import Markup, element
+from numaudit.views.trends import KEPT, Trends
 
 _STARTS = {"yes": "starts", "no": "does not start", "at risk": "at risk", "once": "starts once", "unknown": UNKNOWN}
 _TONES = {"yes": "aligned", "no": "bad", "unknown": "unknown"}

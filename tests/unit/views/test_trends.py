@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from accesses import counted
 from numaudit.evaluation.access import measured
-from numaudit.report.trends import KEPT, MOST, Trends
 from numaudit.report.values import Report
+from numaudit.views.trends import KEPT, MOST, Trends
 from page_reports import many
 from reports import container, report
 
