@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import time
 from dataclasses import replace
 from typing import ClassVar
@@ -26,6 +24,7 @@ from numaudit.views.top.lines import Lines, RowList, Titles, in_ascii
 from numaudit.views.top.news import Failed, Feed, FeedEnded, News, RowKey, TickBegan, TickFigures
 from numaudit.views.top.page import container_lines
 from numaudit.views.top.table import RowChoice, RowTable
+from numaudit.views.top.terminal import TopDriver
 from numaudit.views.top.trends import Trends
 
 _LATE = 3
@@ -66,7 +65,7 @@ class Top(App[bool]):
             self.news = news
 
     def __init__(self, feed: Feed, where: str, sort: str = KEYS[0], *, ascii_only: bool = False) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(TopDriver, ansi_color=True)
         self.animation_level = "none"
         self.feed, self._choice = feed, RowChoice(sort)
         self.error: BaseException | None = None
@@ -93,13 +92,6 @@ class Top(App[bool]):
         with Horizontal(id="typing"):
             yield Static("filter: ", id="prompt", markup=False)
             yield Input(placeholder="words of name and verdict", compact=True, select_on_focus=False)
-
-    def on_load(self) -> None:
-        """A signal ends the screen as a key does, with the terminal as it was."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self.exit, True)
 
     def on_mount(self) -> None:
         self._box.cursor_blink = False
