@@ -76,7 +76,8 @@ class _Cast:
 
     def text(self) -> str:
         header = {"version": 2, "width": WIDTH, "height": HEIGHT, "title": TITLE}
-        lines = [json.dumps(header), *(json.dumps([at, "o", text]) for at, text in [*self.events, (self.now, "")])]
+        end = (round(self.now, 2), "")
+        lines = [json.dumps(header), *(json.dumps([at, "o", text]) for at, text in [*self.events, end])]
         return "".join(f"{line}\n" for line in lines)
 
 
@@ -103,12 +104,20 @@ def _screens(shown: Terminal, step: Step) -> Iterator[tuple[str, float]]:
     if step.shows:
         shown.shows(step.shows)
     else:
-        shown.sees(lambda text: text.rstrip().endswith(f"\n{PROMPT.strip()}"), "the prompt after the command")
+        _wait_for_prompt(shown)
     yield _still(shown), step.seconds
     for key, word, seconds in step.keys:
         shown.press(key)
-        shown.shows(word)
+        if word == PROMPT:
+            _wait_for_prompt(shown)
+        else:
+            shown.shows(word)
         yield _still(shown), seconds
+
+
+def _wait_for_prompt(shown: Terminal) -> None:
+    """The typed command has a prompt before it, too, so only one at the screen's end will do."""
+    shown.sees(lambda text: text.rstrip().endswith(f"\n{PROMPT.strip()}"), "the prompt after the command")
 
 
 def _still(shown: Terminal) -> str:
