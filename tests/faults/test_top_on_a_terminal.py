@@ -58,7 +58,8 @@ def test_it_can_be_read_filtered_opened_and_left(shell: Terminal, captured: str)
 
 
 def test_another_size_of_the_terminal_is_drawn_at_once(shell: Terminal, captured: str) -> None:
-    _start(shell, captured)
+    """Also where COLUMNS and LINES were exported, as under xdist."""
+    _start(shell, f"COLUMNS=80 LINES=24 {captured}")
     shell.shows(WORST)
     shell.resize(60, 15)
     narrow = shell.sees(_has_its_keys_in_line(15), "keys in the last line")

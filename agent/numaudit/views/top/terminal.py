@@ -43,6 +43,14 @@ class TopDriver(LinuxDriver):
                 signal.signal(number, lambda *_: os.eventfd_write(self._asked, 1))
         threading.Thread(target=self._end_when_due, name="end", daemon=True).start()
 
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """The terminal's own, first: an exported COLUMNS, which textual prefers, does not follow it."""
+        try:
+            width, height = os.get_terminal_size(self.fileno)
+        except OSError:  # it has vanished
+            width = height = 0
+        return (width, height) if width and height else super()._get_terminal_size()
+
     def write(self, data: str) -> None:
         """While it is suspended, nobody takes what is written."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
