@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from numaudit import __version__
-from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TierSettings, TopologyTier
@@ -72,28 +71,6 @@ class Topology(Value, frozen=True):
     numa_balancing: int | None
     """kernel.numa_balancing: 0 is off, 1 normal, 2 memory tiering (hot pages are promoted), 3 both; null = not
     known."""
-
-
-class DoctorQuestion(Value, frozen=True):
-    """One link of the chain of evidence."""
-
-    link: str
-    """promised, allowed, resident or accessed."""
-    question: str
-    """The question in words."""
-    answered: bool
-    """Can it be answered here?"""
-    checks: list[str]
-    """Names of the checks that are about it."""
-
-
-class Doctor(Value, frozen=True):
-    """Sources of figures on this host."""
-
-    checks: tuple[Check, ...]
-    """Each thing that can be measured, or not."""
-    questions: tuple[DoctorQuestion, ...]
-    """Questions that they answer, in the order of the chain of evidence."""
 
 
 class MetricRow(Value, frozen=True):

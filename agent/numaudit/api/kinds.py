@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from numaudit.api import explanation_document, simulation_document, state_document
-from numaudit.api.document import Capture, Config, ConfigCheck, Doctor, Metrics, Topology
+from numaudit.api.doctor_document import Doctor
+from numaudit.api.document import Capture, Config, ConfigCheck, Metrics, Topology
 from numaudit.api.fleet_document import FleetForecast, FleetReport
 from numaudit.api.placement_document import PlacementList
 from numaudit.api.selftest_document import SelfTest

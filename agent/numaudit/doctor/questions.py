@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from numaudit.api.document import Doctor, DoctorQuestion
+from numaudit.api.doctor_document import Doctor, DoctorQuestion
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY
 from numaudit.doctor import cgroup_walk
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from numaudit.cli import options
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host, explain
+
+if TYPE_CHECKING:
+    from numaudit.pmu.calibration import Calibration
 
 _MOST_ROUNDS = 25
 
@@ -47,12 +51,7 @@ def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> Non
     """
     if dry_run and target is not None:
         raise click.UsageError("--dry-run stores nothing, so --store has no effect: leave out one of them")
-    from numaudit.api import document
-    from numaudit.kernel.origin import origin_of
-    from numaudit.selftest.calibrate import calibrate
-
-    found = calibrate(Host(), _progress, rounds)
-    text = document.encode("Calibration", found, origin_of(Host(), found.measured_at))
+    found, text = measured(rounds)
     if output == "json":
         sys.stdout.buffer.write(text)
     else:
@@ -61,7 +60,17 @@ def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> Non
         calibration_tables.print_calibration(found, terminal.console())
     if not dry_run:
         sys.stdout.flush()
-        _store(target or Host().calibration, text)
+        store(target or Host().calibration, text)
+
+
+def measured(rounds: int = _MOST_ROUNDS) -> tuple[Calibration, bytes]:
+    """This machine's figures, and the document that is stored. Raises Unavailable."""
+    from numaudit.api import document
+    from numaudit.kernel.origin import origin_of
+    from numaudit.selftest.calibrate import calibrate
+
+    found = calibrate(Host(), _progress, rounds)
+    return found, document.encode("Calibration", found, origin_of(Host(), found.measured_at))
 
 
 def _progress(line: str) -> None:
@@ -69,7 +78,8 @@ def _progress(line: str) -> None:
         click.echo(f"measuring: {line}", err=True)
 
 
-def _store(path: Path, text: bytes) -> None:
+def store(path: Path, text: bytes) -> None:
+    """Raises Unavailable."""
     from numaudit.kernel.replace_file import replace_file
 
     try:

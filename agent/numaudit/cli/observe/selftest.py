@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
+
+if TYPE_CHECKING:
+    from numaudit.api.selftest_document import SelfTestCheck
 
 
 @click.command(
@@ -36,11 +42,14 @@ def command(output: str) -> int:
         from numaudit.views.terminal import machine_tables, terminal
 
         machine_tables.print_selftest(checks, terminal.console())
+    if all(one.state == "not tried" for one in checks):
+        raise Unavailable("no part of the self-test could run on this host; the table says why")
+    return exit_code(checks)
+
+
+def exit_code(checks: Sequence[SelfTestCheck]) -> int:
+    """A failure comes before what is inconclusive, and that before a pass."""
     states = {one.state for one in checks}
     if "failed" in states:
         return EXIT_FINDINGS
-    if "inconclusive" in states:
-        return EXIT_INCONCLUSIVE
-    if states == {"not tried"}:
-        raise Unavailable("no part of the self-test could run on this host; the table says why")
-    return 0
+    return EXIT_INCONCLUSIVE if "inconclusive" in states else 0

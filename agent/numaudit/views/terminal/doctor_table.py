@@ -9,9 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from numaudit.api.document import Doctor
+from numaudit.api.doctor_document import Doctor
 from numaudit.errors import printable
 from numaudit.snapshot import Check
+from numaudit.views.terminal.calibration_tables import print_calibration
+from numaudit.views.terminal.machine_tables import print_selftest
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
@@ -31,6 +33,12 @@ def print_doctor(found: Doctor, out: Console, *, is_capture: bool = False) -> No
     for question in found.questions:
         _add_group(question.link, question.question, [one for one in shown if one.name in question.checks], table)
     print_table(table, out)
+    if found.self_test is not None:
+        out.print(Text("\nself-test with known work", "bold"))
+        print_selftest(found.self_test.checks, out)
+    if found.calibration is not None:
+        out.print(Text("\nspeed of this machine's memory", "bold"))
+        print_calibration(found.calibration, out)
     out.print()
     print_note(_summary(found, is_capture=is_capture), out, "bold")
 
