@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numaudit.api import explanation_document, simulation_document, state_document
+from numaudit.api.assertion_document import Assertion
 from numaudit.api.doctor_document import Doctor
 from numaudit.api.document import Capture, Config, ConfigCheck, Metrics, Topology
 from numaudit.api.fleet_document import FleetForecast, FleetReport
@@ -36,5 +37,6 @@ KINDS: dict[str, type] = {
     "Config": Config,
     "ConfigCheck": ConfigCheck,
     "Capture": Capture,
+    "Assertion": Assertion,
 }
 """Kind -> value."""

@@ -98,6 +98,7 @@ class Calibration(Value, frozen=True):
     pairs: tuple[PairSpeed, ...]
     """Each pair of a node's CPUs and a node's memory."""
     measured_at: Timestamp = field(name="takenAt")
+    """Time of the measurement."""
     notes: tuple[str, ...] = ()
     """Notes on the use of the figures."""
 

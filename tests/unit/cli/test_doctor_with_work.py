@@ -24,10 +24,15 @@ _SPEED = Calibration(
 def _done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The work that was done, in its order."""
     done: list[str] = []
-    monkeypatch.setattr("numaudit.doctor.checks.examine", lambda _: done.append("examine") or (_WORKS,))
-    monkeypatch.setattr("numaudit.selftest.calibrate.calibrate", lambda *_: done.append("calibrate") or _SPEED)
+    monkeypatch.setattr("numaudit.doctor.checks.examine", lambda _: _did(done, "examine", (_WORKS,)))
+    monkeypatch.setattr("numaudit.selftest.calibrate.calibrate", lambda *_: _did(done, "calibrate", _SPEED))
     monkeypatch.setattr("numaudit.cli.observe.calibrate.store", lambda *_: done.append("store"))
     return done
+
+
+def _did(done: list[str], what: str, result: object) -> object:
+    done.append(what)
+    return result
 
 
 def _tests_say(monkeypatch: pytest.MonkeyPatch, *states: CheckState) -> None:

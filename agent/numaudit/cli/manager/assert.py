@@ -31,6 +31,7 @@ Examples:
   numaudit assert --max-remote 5% -- ./benchmark
   numaudit assert --max-remote-pages 5% -- ./benchmark
   numaudit assert --max-remote 5% --max-spilled 0 --duration 30s prod/mysql-0/db
+  numaudit assert --max-spilled 0 prod/mysql-0/db -o json
   numaudit assert --max-migrated 64Mi --junit numa.xml -- make bench
 
 \b
@@ -61,6 +62,7 @@ measure. When the command fails, the exit status is its own, and nothing is judg
 )
 @click.option("--duration", type=Duration(), metavar="TIME", help="Time to measure a container (default 10s).")
 @click.option("--junit", type=options.FilePath(dir_okay=False), metavar="FILE", help="File for a report in JUnit XML.")
+@options.output("table", "json")
 @click.argument("which", required=False, type=ContainerName(), metavar="[NAME | -- COMMAND [ARGS]...]")
 @click.pass_context
 def command(ctx: click.Context, /, **given: options.Given) -> int:

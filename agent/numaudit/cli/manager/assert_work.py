@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from numaudit.api.assertion_document import Assertion
 from numaudit.api.selection import narrow
-from numaudit.cli import options
+from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.manager.junit import encode
 from numaudit.cli.observe.report_work import observe
@@ -35,6 +36,7 @@ def run(
     max_migrated: int | None,
     duration: float | None,
     junit: Path | None,
+    output: str,
     which: str | None,
     arguments: tuple[str, ...] | None,
 ) -> int:
@@ -49,6 +51,8 @@ def run(
         raise InputError("give either a container to measure, or a command after --")
     if arguments is not None and duration is not None:
         raise InputError("--duration is for containers: a command is measured until it ends")
+    if arguments is not None and output == "json":
+        raise InputError("-o json is for containers: a command writes to standard output itself; use --junit FILE")
     _check_writable(junit)
     if arguments is None:
         report: Report | None = narrow(observe(Observer.of(options.host(None)), None, duration or _SECONDS), which)
@@ -66,6 +70,9 @@ def run(
             return status
     checks = _checks(report, limits, "command" if which is None else which)
     _write(junit, checks)
+    if output == "json":
+        json_output.of_host("Assertion", Assertion(worst_state(checks), checks), options.host(None))
+        return _EXITS[worst_state(checks)]
     for one in checks:
         click.echo(f"{one.state}: {one.container}: {one.demand}: {one.evidence}", err=arguments is not None)
     return _EXITS[worst_state(checks)]

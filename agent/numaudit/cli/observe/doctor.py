@@ -36,9 +36,9 @@ measured, 5 the self-test is inconclusive.
     metavar="SOURCE[,SOURCE]",
     help="Exit with 0 when all these sources work, and with 1 when one of them does not. Other sources do not count.",
 )
-@click.option("--selftest", is_flag=True, help="Also test the sources with known work, like `numaudit selftest`.")
+@click.option("--selftest", is_flag=True, help="Test the sources with known work, too, like `numaudit selftest`.")
 @click.option(
-    "--calibrate", is_flag=True, help="First measure this machine's memory and store it, as `numaudit calibrate` does."
+    "--calibrate", is_flag=True, help="Measure this machine's memory first, and store it, like `numaudit calibrate`."
 )
 @options.root
 def command(output: str, require: str | None, selftest: bool, calibrate: bool, root: Path | None) -> int:

@@ -14,6 +14,7 @@ from numaudit.evaluation.access import Access
 from numaudit.report.gates.fail_below import full_name
 from numaudit.report.values import ContainerReport
 from numaudit.topology.sizes import in_units
+from numaudit.value import Value
 
 GateState = Literal["passed", "failed", "inconclusive"]
 
@@ -32,13 +33,15 @@ class GateLimits:
     """Bytes that were migrated while it was measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class GateCheck:
+class GateCheck(Value, frozen=True):
     """One demand on one container."""
 
     container: str
+    """namespace/pod/container, or the path of a cgroup; `command` = of a command."""
     demand: str
+    """The limit, in words."""
     state: GateState
+    """inconclusive: there is too little evidence for either."""
     evidence: str
     """The measurement and its source; for an inconclusive one also the missing evidence."""
 

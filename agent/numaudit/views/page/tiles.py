@@ -39,7 +39,7 @@ def _tiles(report: Report, trends: Trends | None) -> Iterator[Markup]:
 
 def _restart(restart: RestartReport) -> Markup:
     refused = restart.refused_pods
-    what = f"after a restart; it refuses {plural(refused, 'pod')}" if refused else "after a restart"
+    what = f"kubelet, after a restart; it refuses {plural(refused, 'pod')}" if refused else "kubelet, after a restart"
     tone = "unknown" if refused else _TONES.get(restart.starts, "unknown")
     return _tile("state", _STARTS[restart.starts], what, tone)
 

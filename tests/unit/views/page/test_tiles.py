@@ -37,7 +37,7 @@ def test_a_misaligned_host_has_its_four_numbers(misaligned: Report) -> None:
         ("6 of 8 aligned", None),
         ("2 misaligned", "bad"),
         ("2 refused", "unknown"),
-        ("starts after a restart", "aligned"),
+        ("starts kubelet, after a restart", "aligned"),
     ]
 
 
@@ -52,11 +52,11 @@ def test_every_tile_leads_to_a_part_of_the_page(misaligned: Report) -> None:
 @pytest.mark.parametrize(
     ("answer", "refused", "text", "tone"),
     [
-        ("no", None, "does not start after a restart", "bad"),
-        ("at risk", 0, "at risk after a restart", "unknown"),
-        ("unknown", None, "? after a restart", "unknown"),
-        ("yes", 1, "starts after a restart; it refuses 1 pod", "unknown"),
-        ("yes", 3, "starts after a restart; it refuses 3 pods", "unknown"),
+        ("no", None, "does not start kubelet, after a restart", "bad"),
+        ("at risk", 0, "at risk kubelet, after a restart", "unknown"),
+        ("unknown", None, "? kubelet, after a restart", "unknown"),
+        ("yes", 1, "starts kubelet, after a restart; it refuses 1 pod", "unknown"),
+        ("yes", 3, "starts kubelet, after a restart; it refuses 3 pods", "unknown"),
     ],
 )
 def test_a_restart_is_foreseen(misaligned: Report, answer: str, refused: int | None, text: str, tone: str) -> None:
