@@ -52,4 +52,4 @@ def test_all_pairs_are_measured_stored_and_used_again(tmp_path: Path, capsys: py
     values = [pair["latencyNanoseconds"]["value"] for pair in pairs.values()]
     says_so = any("equal within 5 %" in note for note in document["notes"])
     assert says_so == (max(values) <= 1.05 * min(values))
-    assert checks["calibration"]["detail"] == f"{len(pairs)} pairs of nodes were measured"
+    assert checks["calibration"]["detail"] == f"latency between {len(pairs)} pairs of nodes is known"
