@@ -46,7 +46,14 @@ def copied(source: Path, target: Path, kubelet: Mapping[str, Any], times: int) -
     for name, data in (("memory_manager_state", files.memory), ("cpu_manager_state", files.cpu)):
         assert data is not None
         (target / "var/lib/kubelet" / name).write_bytes(data)
+    _free_all_huge_pages(target)
     return target
+
+
+def _free_all_huge_pages(tree: Path) -> None:
+    """Its pods have other nodes now than those whose pages they used when it was captured."""
+    for pool in tree.glob("sys/devices/system/node/node*/hugepages/hugepages-*"):
+        (pool / "free_hugepages").write_text((pool / "nr_hugepages").read_text())
 
 
 def _larger(pod: Pod, times: int) -> Pod:
