@@ -237,8 +237,8 @@ def test_a_walk_needs_two_capabilities_and_with_one_of_them_files_are_read() -> 
 
 @pytest.mark.one_kernel
 def test_a_counter_in_another_place_is_found_out_and_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def moved(types: Btf, page_size: int) -> CgroupLayout:
-        layout = cgroup_layout(types, page_size)
+    def moved(types: Btf, page_size: int, is_tiered: bool) -> CgroupLayout:
+        layout = cgroup_layout(types, page_size, is_tiered)
         rows = layout.rows
         return replace(layout, rows={**rows, "anon": rows["file_mapped"], "file_mapped": rows["anon"]})
 
