@@ -55,7 +55,7 @@ class TickDocuments:
     stale_page: TickDocument
     """The page while the ticks after this one fail or are late."""
     container_page: Callable[[str, bool], bytes | None]
-    """Page of the container with this key, and whether it is stale; None = there is no such container."""
+    """Page of the container with this key, and whether it is stale; None = no container has the key."""
 
     @classmethod
     def of(
