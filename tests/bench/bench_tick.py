@@ -60,7 +60,6 @@ SHORT_ALL, SHORT_TENTH, SHORT_PROBES, SHORT_MANY = 8.0, 5.0, 20.0, 7.0
 SECONDS = pick(15, short=6)
 INTERVAL = pick(2, short=1)
 PUSH_INTERVAL = pick(3, short=1)
-_FIRST_PROCESS = 500_000
 SCRAPES, ROUNDS = pick((50, 5), short=(5, 1))
 SCRAPER = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
 
@@ -86,7 +85,7 @@ def main() -> None:
         collect_garbage_rarely()
         awake, _ = _ticks_here(tree)
         tenth, _ = _ticks_here(tree, every=10)
-        _start_processes(tree)
+        _write_status_of_processes(tree)
         probed, series_probed = _ticks_here(tree, with_probes=True)
         many = NodeTree(Path(folder) / "many")
         many.fill(MANY_TIMES * CONTAINERS)
@@ -175,7 +174,7 @@ def _ticks_here(tree: NodeTree, *, with_probes: bool = False, every: int = 1) ->
                     continue
                 tree.hold(path, (MIB + index * 4096, MIB + number * 4096))
                 if with_probes:
-                    _count(probes, cgroup, index, number)
+                    _count(probes, cgroup, tree.process_of(path), index, number)
             begin = time.thread_time()
             daemon.ticker.tick()
             spent.append((time.thread_time() - begin) * 1000)
@@ -185,25 +184,21 @@ def _ticks_here(tree: NodeTree, *, with_probes: bool = False, every: int = 1) ->
         return spent[2:], daemon.ticker.newest.published.exposition.series
 
 
-def _count(probes: Mapping[str, Counters], cgroup: int, index: int, number: int) -> None:
+def _count(probes: Mapping[str, Counters], cgroup: int, process: int, index: int, number: int) -> None:
     """What the programs count of one container up to a tick. Its process begins another scan pass each time."""
     probes["cpu_time"].by_cgroup[cgroup] = {0: number * 10**9 + index, 1: number * 10**8}
     probes["page_alloc"].by_cgroup[cgroup] = {(0, 0): number * MIB + index, (0, 1): number * 4096}
     faults = {HintFault(0, 0, 8): number * 100 + index, HintFault(0, 1, 0): number * 7}
     probes["hint_faults"].by_cgroup[cgroup] = faults
     seen = {HintFault(0, 0, 8): 200 + number, HintFault(0, 1, 0): 50 + number}
-    probes["hint_faults"].passes[cgroup] = {
-        ScanPass(_FIRST_PROCESS + index, one): PassUse(seen, 0) for one in (number, number + 1)
-    }
+    probes["hint_faults"].passes[cgroup] = {ScanPass(process, one): PassUse(seen, 0) for one in (number, number + 1)}
 
 
-def _start_processes(tree: NodeTree) -> None:
-    """One for each container, whose memory can be asked for."""
-    for index, path in enumerate(tree.containers()):
-        folder = tree.root / f"proc/{_FIRST_PROCESS + index}"
-        folder.mkdir()
-        (folder / "status").write_text("RssAnon:\t2048 kB\nRssFile:\t512 kB\nRssShmem:\t0 kB\n")
-        (tree.root / f"sys/fs/cgroup{path}/cgroup.procs").write_text(f"{_FIRST_PROCESS + index}\n")
+def _write_status_of_processes(tree: NodeTree) -> None:
+    """Their memory, so that it can be asked for."""
+    for path in tree.containers():
+        status = tree.root / f"proc/{tree.process_of(path)}/status"
+        status.write_text("RssAnon:\t2048 kB\nRssFile:\t512 kB\nRssShmem:\t0 kB\n")
 
 
 def _number(agent: Agent, name: str) -> float:

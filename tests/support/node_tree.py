@@ -87,6 +87,10 @@ class NodeTree:
         """The cgroup paths of those that run."""
         return list(self._pids)
 
+    def process_of(self, path: str) -> int:
+        """The process id of the one process of a container."""
+        return self._pids[path]
+
     def hold(self, path: str, anon: tuple[int, ...]) -> None:
         """From now on a container holds these bytes on each node."""
         self._write_memory(path, anon, 4096)
