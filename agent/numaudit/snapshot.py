@@ -14,6 +14,7 @@ from numaudit.containermanager.pod.spec import QosClass
 from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, Sampled
 from numaudit.intent import Intent
 from numaudit.pmu.stall import Penalty
+from numaudit.process_placement import ContainerProcesses, ProcessMappings
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import TierSettings
@@ -167,6 +168,10 @@ class Mappings:
     by_process: tuple[ProcessMapping, ...] = ()
     unsampled: Mapping[str, int] = field(default_factory=dict)
     """Bytes that NUMA balancing never samples, by the reason: huge-pages, policy, file."""
+    read: Mapping[int, ProcessMappings] = field(default_factory=dict)
+    """By process; only where processes were asked for."""
+    unread: Mapping[int, str] = field(default_factory=dict)
+    """Processes that live and were not read, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +238,8 @@ class Snapshot:
     nodes: tuple[NodeMemory, ...] = ()
     huge_page_pools: tuple[HugePagePool, ...] = ()
     """By page size, of the machine as a whole; empty = the kernel shows none."""
+    processes: Mapping[ContainerId, ContainerProcesses] = field(default_factory=dict)
+    """Of the containers whose processes were asked for."""
     interleave_weights: Mapping[int, int] | None = None
     """By node; None = not read, or the kernel knows no weighted interleave."""
     tiers: TierSettings | None = None

@@ -56,10 +56,23 @@ class Engine:
     """Adds promises that no kubelet made."""
     last: Ticked | None = None
 
-    def tick(self, numa_maps_budget: float | None = None, numa_maps_of: ContainerId | None = None) -> Ticked:
-        """numa_maps is read only with a budget (seconds), and of this one container only if one is given."""
+    def tick(
+        self,
+        numa_maps_budget: float | None = None,
+        numa_maps_of: frozenset[ContainerId] | None = None,
+        with_processes: bool = False,
+    ) -> Ticked:
+        """numa_maps is read only with a budget (seconds), and of these containers only if some are given.
+
+        `with_processes`: as `Observer.observe` has it.
+        """
         readings = None if self.session is None else _readings(self.session)
-        observed = self.observer.observe(mappings_budget=numa_maps_budget, readings=readings, mappings_of=numa_maps_of)
+        observed = self.observer.observe(
+            mappings_budget=numa_maps_budget,
+            readings=readings,
+            mappings_of=numa_maps_of,
+            with_processes=with_processes,
+        )
         snapshot, observed_at = self.with_promises(observed), time.monotonic()
         last = None if self.counts_from_load else self.last
         before = None if last is None else last.snapshot

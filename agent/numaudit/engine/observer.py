@@ -92,11 +92,13 @@ class Observer:
         self,
         mappings_budget: float | None = None,
         readings: ProbeReadings | None = None,
-        mappings_of: ContainerId | None = None,
+        mappings_of: frozenset[ContainerId] | None = None,
+        with_processes: bool = False,
     ) -> Snapshot:
         """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`.
 
-        `mappings_of`: the one container of which numa_maps is read; None = of all of them.
+        `mappings_of`: the containers of which numa_maps is read; None = all of them. `with_processes`: the threads of
+        these containers' processes are read, too; without a budget only their CPU times, which the next tick needs.
         """
         run = CollectorRun()
         counted: set[int] = set()
@@ -111,7 +113,16 @@ class Observer:
         if is_followed:
             self.owners.follow(census, counted)
         tick = TickInputs(
-            self.host, machine, self.reader, census, self.owners, readings, walked, mappings_budget, mappings_of
+            self.host,
+            machine,
+            self.reader,
+            census,
+            self.owners,
+            readings,
+            walked,
+            mappings_budget,
+            mappings_of,
+            with_processes,
         )
         hierarchies = self.hierarchies
         snapshot = Snapshot(0.0, machine, hierarchies.mode, census.containers, hierarchies.is_whole)

@@ -14,7 +14,7 @@ from node_tree import NodeTree
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.engine.collectors.base import CollectorRun, SkippedItems
 from numaudit.engine.collectors.containers.allowed import AllowedNodes
-from numaudit.engine.collectors.containers.mappings import ProcessMappings
+from numaudit.engine.collectors.containers.mappings import NumaMapsWalk
 from numaudit.engine.collectors.containers.residency import Residency
 from numaudit.engine.observer import Observer
 from numaudit.errors import ParseError, Unavailable
@@ -140,7 +140,7 @@ def _mappings(host: Host, budget: float) -> tuple[dict[ContainerId, Mappings], d
     reader, census = _census_of(host)
     skipped = SkippedItems()
     order = [container.id for container in census.containers]
-    found = ProcessMappings(host, reader, budget).collect(census, order, skipped)
+    found = NumaMapsWalk(host, reader, budget).collect(census, order, skipped)
     return found, {container.path: container.id for container in census.containers}, skipped
 
 
@@ -170,7 +170,7 @@ def test_no_process_is_counted_as_lost_twice(fixtures: Path, tmp_path: Path, mon
     reader, census = _census_of(Host.under(tree))
     skipped = SkippedItems()
     (dpdk,) = [container.id for container in census.containers if container.path == DPDK]
-    found = ProcessMappings(Host.under(tree), reader, 10).collect(census, [dpdk], skipped)
+    found = NumaMapsWalk(Host.under(tree), reader, 10).collect(census, [dpdk], skipped)
     assert (found[dpdk].processes_read, found[dpdk].processes, skipped.failed) == (0, 3, 3)
 
 

@@ -83,5 +83,6 @@ def test_numa_maps_is_asked_for_only_where_somebody_does() -> None:
     observer = Running()
     engine = Engine(cast("Observer", observer))
     engine.tick()
-    engine.tick(2.0, ONE)
-    assert [(one["mappings_budget"], one["mappings_of"]) for one in observer.asked] == [(None, None), (2.0, ONE)]
+    engine.tick(2.0, frozenset({ONE}), with_processes=True)
+    asked = [(one["mappings_budget"], one["mappings_of"], one["with_processes"]) for one in observer.asked]
+    assert asked == [(None, None, False), (2.0, {ONE}, True)]

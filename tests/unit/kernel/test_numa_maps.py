@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -195,3 +196,47 @@ def test_any_placement_comes_back(policy: str, pages: dict[int, int], kib: int) 
     assert mapping == numa_maps.Mapping(
         0x7F0012345000, policy, "anon", kib * KIB, {node: count * kib * KIB for node, count in pages.items()}
     )
+
+
+def test_the_policy_of_a_thread_is_that_of_the_text_of_its_program(tmp_path: Path) -> None:
+    """A Java heap is below the text, and has policies of its own."""
+    folder = tmp_path / "proc/7/task/9"
+    folder.mkdir(parents=True)
+    heap = "".join(
+        f"{0x80000000 + (number << 21):x} interleave:0-1 anon=512 N0=512 kernelpagesize_kB=4\n" for number in range(40)
+    )
+    text = "55a0 prefer (many):0-1 file=/usr/bin/java mapped=2 N0=2 kernelpagesize_kB=4\n"
+    (folder / "numa_maps").write_text(heap + text + "7f00 bind:0 anon=1 N0=1 kernelpagesize_kB=4\n")
+    assert numa_maps.read_policy(Host(tmp_path), 7, 9) == "prefer (many):0-1"
+
+
+def test_little_of_numa_maps_is_read_for_the_policy_of_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "proc/7/task/9"
+    folder.mkdir(parents=True)
+    line = "7f00 bind:0 anon=1 N0=1 kernelpagesize_kB=4\n"
+    (folder / "numa_maps").write_text(line * 100_000)
+    asked: list[int] = []
+    read = os.read
+
+    def counted(file: int, size: int) -> bytes:
+        asked.append(size)
+        return read(file, size)
+
+    monkeypatch.setattr(os, "read", counted)
+    assert numa_maps.read_policy(Host(tmp_path), 7, 9) == "bind:0"
+    assert sum(asked) == 64 << 10
+    (folder / "numa_maps").write_text(
+        "55a0 local file=/usr/bin/python3 mapped=2 N0=2 kernelpagesize_kB=4\n" + line * 100
+    )
+    asked.clear()
+    assert numa_maps.read_policy(Host(tmp_path), 7, 9) == "local"
+    assert sum(asked) == 128
+
+
+def test_a_kernel_thread_has_no_policy(tmp_path: Path) -> None:
+    folder = tmp_path / "proc/7/task/9"
+    folder.mkdir(parents=True)
+    (folder / "numa_maps").write_text("")
+    assert numa_maps.read_policy(Host(tmp_path), 7, 9) is None

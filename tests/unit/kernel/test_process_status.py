@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.process_status import ProcessMemory, parse, read
+from numaudit.kernel.process_status import Placing, ProcessMemory, parse, parse_placing, read
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 STATUS = b"Name:\tRssAnon:\nVmRSS:\t   41620 kB\nRssAnon:\t   31496 kB\nRssFile:\t    8076 kB\nRssShmem:\t 2048 kB\n"
 
@@ -41,3 +42,27 @@ def test_any_other_text_is_refused_or_read(text: bytes) -> None:
 def test_a_process_that_has_ended_is_an_error_of_the_system() -> None:
     with pytest.raises(OSError, match="status"):
         read(Host(), 1 << 22)
+
+
+PLACING = (
+    b"Name:\tSeccomp:\nNSpid:\t812\t7\t1\nThreads:\t33\nCapEff:\t00000000a80425fb\nSeccomp:\t2\nSeccomp_filters:\t1\n"
+    b"Cpus_allowed:\tf0\nCpus_allowed_list:\t4-7\nMems_allowed_list:\t0-1\n"
+)
+
+
+def test_a_thread_has_its_affinity_its_nodes_and_what_it_may_change() -> None:
+    found = parse_placing(PLACING)
+    assert found == Placing(CpuSet.parse("4-7"), NodeSet.of(0, 1), 2, False, 33, (812, 7, 1))
+    assert parse_placing(b"CapEff:\t000001ffffffffff\n").sys_nice
+
+
+def test_what_a_kernel_does_not_show_is_none() -> None:
+    assert parse_placing(b"Name:\tx\nThreads:\t1\n") == Placing(None, None, None, None, 1, ())
+
+
+@given(st.binary(max_size=80), st.sampled_from([b"Seccomp", b"CapEff", b"NSpid", b"Cpus_allowed_list", b"Threads"]))
+def test_any_figure_that_is_none_is_refused_or_read(text: bytes, field: bytes) -> None:
+    try:
+        parse_placing(field + b":\t" + text + b"\n")
+    except ParseError:
+        return

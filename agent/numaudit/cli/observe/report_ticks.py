@@ -16,7 +16,7 @@ class TickSource:
     def __init__(self, observer: Observer, session: Session) -> None:
         self._engine = Engine(observer, session, options.thresholds())
 
-    def take(self, numa_maps_budget: float | None, numa_maps_of: ContainerId | None = None) -> Ticked:
+    def take(self, numa_maps_budget: float | None, numa_maps_of: frozenset[ContainerId] | None = None) -> Ticked:
         """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none."""
         ticked = self._engine.tick(numa_maps_budget, numa_maps_of)
         for one in ticked.report.sources:

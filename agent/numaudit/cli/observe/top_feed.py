@@ -97,7 +97,7 @@ class LiveFeed:
             if one is None or one.id is None:
                 ticked = ticks.take(None)
             else:
-                ticked = ticks.take(MAPPINGS_BUDGET, ContainerId(one.id))
+                ticked = ticks.take(MAPPINGS_BUDGET, frozenset({ContainerId(one.id)}))
             measured = _measured(self._view, ticked.report)
         except (NumauditError, OSError, ValueError) as error:
             if self._last is None:

@@ -21,7 +21,7 @@ from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import SeriesTracker
 from numaudit.intent import NodeRoom
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.process_stat import booted_at
 from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import CollectorOutcome
@@ -61,7 +61,7 @@ class Publisher:
         self._limit = SeriesLimit(self.settings.metrics.max_series)
         self._rejections = Rejections(self.started_at)
         self.use(self.settings)
-        self._booted_at = _booted_at(observer.host)
+        self._booted_at = booted_at(observer.host)
 
     def use(self, settings: Settings) -> None:
         """Other settings from the next tick on."""
@@ -122,13 +122,3 @@ class Publisher:
                 level = logging.INFO if one.state in ("ok", "absent", "unavailable") else logging.WARNING
                 reason = f": {one.reason}" if one.reason else ""
                 _log.log(level, "%s: %s%s", one.source, one.state, reason, extra={"topic": one.source})
-
-
-def _booted_at(host: Host) -> float | None:
-    """Since when the kernel counts: `btime` of /proc/stat."""
-    try:
-        lines = read_text(host.proc / "stat").splitlines()
-    except OSError:
-        return None
-    words = next((line.split() for line in lines if line.startswith("btime ")), [])
-    return float(words[1]) if len(words) == 2 and words[1].isdigit() else None

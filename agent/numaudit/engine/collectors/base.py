@@ -110,8 +110,10 @@ class TickInputs:
     """All cgroups at once; None = files are read."""
     mappings_budget: float | None = None
     """Seconds for numa_maps; None = it is not read."""
-    mappings_of: ContainerId | None = None
-    """The one container of which it is read; None = of all of them."""
+    mappings_of: frozenset[ContainerId] | None = None
+    """The containers of which it is read; None = all of them."""
+    with_processes: bool = False
+    """Is it asked where each process of these containers runs, and what places it?"""
 
     def read(self, kind: ProbeKind[R]) -> R:
         """A probe's reading. Raises Unavailable when the probe does not run, or its cgroups are not containers'."""

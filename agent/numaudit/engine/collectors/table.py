@@ -10,6 +10,7 @@ from numaudit.engine.collectors.base import Collector, TickInputs
 from numaudit.engine.collectors.containers.allowed import AllowedCollector
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, RootNumaMapsCollector
+from numaudit.engine.collectors.containers.processes import ProcessesCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.node import NodeCollector
 from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
@@ -34,7 +35,7 @@ class Collectors:
             NumaBalancingCollector(),
         )
         self._probes: tuple[Collector, ...] = ()
-        self._last = (NumaMapsCollector(), RootNumaMapsCollector())
+        self._last = (NumaMapsCollector(), RootNumaMapsCollector(), ProcessesCollector())
 
     def due(self, tick: TickInputs) -> Iterator[Collector]:
         """Those that are asked in this tick, in their order."""

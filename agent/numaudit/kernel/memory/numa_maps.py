@@ -5,8 +5,9 @@ Source: fs/proc/task_mmu.c (show_numa_map), mm/mempolicy.c (mpol_to_str), numa_m
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -28,6 +29,8 @@ _LINE = re.compile(
 _NODE = re.compile(r"N(\d{1,4})", re.ASCII)
 _SHARED_FILES = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 (names the kernel prints)
 _DEFAULT_PAGE = 4096
+_STEP, _FURTHEST = 128, 64 << 10
+"""Bytes of numa_maps that are asked for at a time, and at most, to find a thread's policy."""
 
 
 @dataclass(slots=True)
@@ -89,6 +92,44 @@ def read(host: Host, pid: int) -> tuple[Mapping, ...]:
         return parse(line for line in text.split("\n") if line)
     except ParseError as error:
         raise ParseError(f"{file}: {error}") from None
+
+
+def read_policy(host: Host, pid: int, thread: int) -> str | None:
+    """The memory policy of one thread; None = it has no mappings. Raises OSError (gone, not permitted) or ParseError.
+
+    /proc/PID/task/TID/numa_maps shows, for mappings without a policy of their own, that of the thread. The kernel walks
+    the pages of a mapping for each line, and stops when it has as much text as was asked for (fs/seq_file.c,
+    seq_read_iter), so we ask for little at a time, until there is a line that tells.
+    """
+    file = f"{host.proc}/{pid}/task/{thread}/numa_maps"
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return policy_of_thread(map(parse_line, _little_by_little(descriptor)))
+    except ParseError as error:
+        raise ParseError(f"{file}: {error}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _little_by_little(descriptor: int) -> Iterator[str]:
+    """The first lines, no more of which are read than are asked for."""
+    pending, seen = b"", 0
+    while seen < _FURTHEST and (chunk := os.read(descriptor, _STEP)):
+        seen += len(chunk)
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode("utf-8", "replace")
+
+
+def policy_of_thread(mappings: Iterable[Mapping]) -> str | None:
+    """By the first mapping of a file on a disk, which has no policy of its own unless a program binds its own text;
+    where there is none, by the first mapping. None = there are no mappings."""
+    first = None
+    for one in mappings:
+        if one.kind == "file":
+            return one.policy
+        first = first or one.policy
+    return first
 
 
 def parse(lines: Iterable[str]) -> tuple[Mapping, ...]:

@@ -17,6 +17,7 @@ from numaudit.kernel.cgroup import unescape
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory import numa_maps, page_owner, shared_maps
 from numaudit.kernel.memory.shared_maps import SharedMapping
+from numaudit.process_placement import MappedMemory, ProcessMappings
 from numaudit.snapshot import ContainerId, Mappings, ProcessMapping, SharedMemory
 from numaudit.value import Timestamp
 
@@ -43,6 +44,8 @@ class ProcessWalk:
     page_size: int
     owners: Mapping[int, ContainerId]
     """cgroup id -> container."""
+    keeps_processes: bool = False
+    """Keep what each process maps, by its kind and policy?"""
     _in_memory: dict[str, bool] = field(default_factory=dict)
     """Device -> does it keep its files in memory?"""
 
@@ -61,12 +64,8 @@ class ProcessWalk:
 
     @cached_property
     def _booted_at(self) -> float | None:
-        """Seconds since the epoch, by /proc/stat."""
-        try:
-            words = read_text(self.host.proc / "stat").split()
-            return float(words[words.index("btime") + 1])
-        except (OSError, ValueError, IndexError):
-            return None
+        """Seconds since the epoch."""
+        return process_stat.booted_at(self.host)
 
     def shared(self, pid: int) -> dict[int, SharedMapping] | None:
         """The shared mappings of a process by address; None = not to be read."""
@@ -107,6 +106,9 @@ class Mapped:
     sums: numa_maps.MappingSums = field(default_factory=numa_maps.MappingSums)
     _segments: Segments = field(default_factory=Segments)
     _by_process: list[ProcessMapping] = field(default_factory=list)
+    _read: dict[int, ProcessMappings] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
+    """Processes that could not be read, and why."""
     _shows_shared: bool = False
 
     def add(self, pid: int, mappings: tuple[numa_maps.Mapping, ...]) -> None:
@@ -116,7 +118,11 @@ class Mapped:
             self._shows_shared = True
             mappings = tuple([self._shared(pid, mapping, shared.get(mapping.address)) for mapping in mappings])
         self.sums.add(mappings)
-        self._by_process.extend(_by_kind(self.walk.process(pid), mappings))
+        process = self.walk.process(pid)
+        self._by_process.extend(_by_kind(process, mappings))
+        if self.walk.keeps_processes:
+            policy = numa_maps.policy_of_thread(mappings)
+            self._read[pid] = ProcessMappings(process.started_at, policy, _by_kind_and_policy(mappings))
 
     def mappings(self, read: int, alive: int) -> Mappings:
         """Of `read` processes out of those that live."""
@@ -134,6 +140,8 @@ class Mapped:
             shared,
             tuple(self._by_process),
             sums.unsampled,
+            self._read,
+            self.unread,
         )
 
     def _shared(self, pid: int, mapping: numa_maps.Mapping, shared: SharedMapping | None) -> numa_maps.Mapping:
@@ -165,6 +173,18 @@ def _by_kind(process: MappedProcess, mappings: tuple[numa_maps.Mapping, ...]) ->
         ProcessMapping(*process, kind, policy, None if file is None else _name(file), by_node)
         for (kind, policy, file), by_node in sums.items()
     ]
+
+
+def _by_kind_and_policy(mappings: tuple[numa_maps.Mapping, ...]) -> tuple[MappedMemory, ...]:
+    """All resident mappings, files of disks included, the largest first."""
+    sums: dict[tuple[str, str], dict[int, int]] = {}
+    for mapping in mappings:
+        if mapping.bytes_by_node:
+            by_node = sums.setdefault((mapping.kind, mapping.policy), {})
+            for node, size in mapping.bytes_by_node.items():
+                by_node[node] = by_node.get(node, 0) + size
+    found = (MappedMemory(kind, policy, by_node) for (kind, policy), by_node in sums.items())
+    return tuple(sorted(found, key=lambda one: -sum(one.bytes_by_node.values())))
 
 
 def _name(file: str) -> str:

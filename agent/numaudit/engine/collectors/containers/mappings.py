@@ -14,13 +14,13 @@ import msgspec
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
-from numaudit.errors import ParseError
+from numaudit.errors import ParseError, printable
 from numaudit.kernel.cgroup import Cgroup, Reader
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import interleave_weights, numa_maps
 from numaudit.snapshot import BytesByNode, ContainerId, Mappings, NodeMemory, Snapshot
 
-_HIDDEN = (
+HIDDEN = (
     "processes are in another PID namespace; run in the host's (docker run --pid=host; hostPID: true in Kubernetes)"
 )
 
@@ -35,7 +35,7 @@ class NumaMapsCollector(Collector):
         """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
         judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
         if tick.mappings_of is not None:
-            judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ == tick.mappings_of}
+            judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ in tick.mappings_of}
         order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
         found, weights = _of(tick).collect(tick.census, order, skipped), interleave_weights.read(tick.host)
         return replace(snapshot, numa_maps=found, interleave_weights=weights)
@@ -62,30 +62,32 @@ def _no_huge_page_is_used(nodes: Sequence[NodeMemory]) -> bool:
     return bool(used) and all(one is not None and not any(one.values()) for one in used)
 
 
-def _of(tick: TickInputs) -> ProcessMappings:
+def _of(tick: TickInputs) -> NumaMapsWalk:
     assert tick.mappings_budget is not None
-    return ProcessMappings(tick.host, tick.reader, tick.mappings_budget)
+    return NumaMapsWalk(tick.host, tick.reader, tick.mappings_budget, tick.with_processes)
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessMappings:
+class NumaMapsWalk:
     """Reads /proc/PID/numa_maps of every container's processes, the largest container first."""
 
     host: Host
     reader: Reader
     budget: float
     """Seconds of wall-clock time; what was not reached by then stays out, and the count says so."""
+    keeps_processes: bool = False
+    """Keep what each process maps?"""
 
     def collect(
         self, census: Census, order: Sequence[ContainerId], skipped: SkippedItems
     ) -> dict[ContainerId, Mappings]:
         deadline = monotonic() + self.budget
-        walk = ProcessWalk(self.host, self.reader.page_size, census.owner_of())
+        walk = ProcessWalk(self.host, self.reader.page_size, census.owner_of(), self.keeps_processes)
         found: dict[ContainerId, Mappings] = {}
         for container in order:
-            processes = self._processes(census.groups[container], skipped)
+            processes = processes_of(self.reader, census.groups[container], skipped)
             mapped = Mapped(walk)
-            read, alive = self._read(processes, deadline, skipped, mapped.add)
+            read, alive = self._read(processes, deadline, skipped, mapped.add, mapped.unread)
             found[container] = mapped.mappings(read, alive)
         return found
 
@@ -105,15 +107,20 @@ class ProcessMappings:
         deadline: float,
         skipped: SkippedItems,
         use: Callable[[int, tuple[numa_maps.Mapping, ...]], None],
+        unread: dict[int, str] | None = None,
     ) -> tuple[int, int]:
-        """Numbers of processes that were read and given to `use`, and that live."""
+        """Numbers of processes that were read and given to `use`, and that live. `unread` gets those that live and
+        were not read, with the reason."""
+        unread = {} if unread is None else unread
         done = gone = 0
         for position, pid in enumerate(processes):
             if monotonic() > deadline:
-                skipped.lose(len(processes) - position, f"the time budget of {self.budget:g} s ran out")
+                reason = f"the time budget of {self.budget:g} s ran out"
+                skipped.lose(len(processes) - position, reason)
+                unread.update(dict.fromkeys(processes[position:], reason))
                 break
             if not pid:
-                skipped.lose(1, _HIDDEN)
+                skipped.lose(1, HIDDEN)
                 continue
             try:
                 mappings = numa_maps.read(self.host, pid)
@@ -122,16 +129,19 @@ class ProcessMappings:
                 gone += 1
             except (OSError, ParseError) as error:
                 skipped.count(error)
+                unread[pid] = printable(explain(error))
             else:
                 use(pid, mappings)
                 done += 1
         return done, len(processes) - gone
 
-    def _processes(self, groups: Sequence[Cgroup], skipped: SkippedItems) -> list[int]:
-        pids: list[int] = []
-        for group in groups:
-            try:
-                pids.extend(self.reader.all_processes(group.path))
-            except OSError as error:
-                skipped.count(error)
-        return pids
+
+def processes_of(reader: Reader, groups: Sequence[Cgroup], skipped: SkippedItems) -> list[int]:
+    """Ids of all processes of a container; 0 for one in another PID namespace."""
+    pids: list[int] = []
+    for group in groups:
+        try:
+            pids.extend(reader.all_processes(group.path))
+        except OSError as error:
+            skipped.count(error)
+    return pids

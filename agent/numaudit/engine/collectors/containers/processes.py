@@ -1,0 +1,233 @@
+"""Processes of the containers that were asked for: what places them, and where they ran.
+
+Threads are read, so only one-off answers ask, and only within a time budget.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Literal
+
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
+from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
+from numaudit.engine.collectors.containers.thread_groups import ThreadGroups
+from numaudit.errors import ParseError, printable
+from numaudit.kernel import process_stat, threads
+from numaudit.kernel.host import Host, explain
+from numaudit.kernel.memory import numa_maps
+from numaudit.kernel.threads import Thread
+from numaudit.process_placement import ContainerProcesses, ProcessMappings, ProcessPlacement, UnreadPart
+from numaudit.snapshot import Mappings, Snapshot
+from numaudit.topology.machine import Machine
+from numaudit.value import Timestamp
+
+_MOST_THREADS = 4096
+"""Threads of one process that are read."""
+_POLICY_SECONDS = 0.1
+"""Time for the policies of one process's threads: each may walk the pages of a large mapping."""
+_ENDED = "Z", "X"
+_SECCOMP: dict[int, Literal["disabled", "strict", "filter"]] = {0: "disabled", 1: "strict", 2: "filter"}
+_STARTED_SINCE = "it started while the others were read"
+
+ThreadKey = tuple[int, int]
+"""Id and start in clock ticks."""
+
+
+@dataclass(slots=True)
+class ProcessesCollector(Collector):
+    name = "processes"
+    _times: dict[ThreadKey, int] | None = None
+    """Clock ticks of CPU time of each thread in the last tick that asked; None = none has asked."""
+
+    def is_due(self, tick: TickInputs) -> bool:
+        return tick.with_processes
+
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
+        """Every process of the containers asked for. Without a budget only CPU times are read, for the next tick."""
+        wanted = [id_ for id_ in tick.census.groups if tick.mappings_of is None or id_ in tick.mappings_of]
+        processes = {id_: processes_of(tick.reader, tick.census.groups[id_], skipped) for id_ in wanted}
+        if tick.mappings_budget is None:
+            self._times = _times(tick.host, [pid for pids in processes.values() for pid in pids if pid])
+            return snapshot
+        walk = ProcessReader(tick.host, tick.machine, monotonic() + tick.mappings_budget, self._times)
+        found = {
+            id_: walk.container(pids, snapshot.numa_maps.get(id_), tick.mappings_budget)
+            for id_, pids in processes.items()
+        }
+        self._times = walk.times
+        for one in found.values():
+            if one.unread is not None:
+                skipped.lose(one.alive - len(one.processes), one.unread)
+        return replace(snapshot, processes=found)
+
+
+def _times(host: Host, processes: Sequence[int]) -> dict[ThreadKey, int]:
+    """CPU time of each thread, of those that could be read."""
+    found: dict[ThreadKey, int] = {}
+    for pid in processes:
+        try:
+            for thread in threads.ids(host, pid)[:_MOST_THREADS]:
+                task = threads.read_task(host, pid, thread)
+                found[thread, task.started] = task.ticks
+        except (OSError, ParseError):  # it has ended, or a thread of it; or it may not be read, as the next tick says
+            continue
+    return found
+
+
+@dataclass(slots=True)
+class ProcessReader:
+    """Reads processes until a deadline."""
+
+    host: Host
+    machine: Machine
+    deadline: float
+    before: Mapping[ThreadKey, int] | None
+    """CPU times at the beginning; None = each thread's start."""
+    times: dict[ThreadKey, int] = field(default_factory=dict)
+    """CPU times now."""
+    _booted_at: float | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._booted_at = process_stat.booted_at(self.host)
+
+    def container(self, pids: Sequence[int], mapped: Mappings | None, budget: float) -> ContainerProcesses:
+        """Those that live. A process that ends meanwhile is none of them."""
+        found: list[ProcessPlacement] = []
+        unread, missing = None, 0
+        for position, pid in enumerate(sorted(pids)):
+            if monotonic() > self.deadline:
+                missing += len(pids) - position
+                unread = unread or f"the time budget of {budget:g} s ran out"
+                break
+            if not pid:
+                missing, unread = missing + 1, HIDDEN
+                continue
+            try:
+                placement = self._process(pid, mapped)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            except (OSError, ParseError) as error:
+                missing, unread = missing + 1, printable(explain(error))
+                continue
+            if placement is not None:
+                found.append(placement)
+        since: Literal["start", "measurement"] = "start" if self.before is None else "measurement"
+        return ContainerProcesses(tuple(found), len(found) + missing, unread, since)
+
+    def _process(self, pid: int, mapped: Mappings | None) -> ProcessPlacement | None:
+        """Raises OSError, ParseError; None = it has ended."""
+        main = threads.read_process(self.host, pid)
+        if main.task.state in _ENDED:
+            return None
+        started_at = None
+        if self._booted_at is not None:
+            started_at = Timestamp(self._booted_at + main.task.started / os.sysconf("SC_CLK_TCK"))
+        memory, unread = _memory(pid, started_at, mapped)
+        groups = ThreadGroups(self.machine)
+        unread += self._threads(pid, main, None if memory is None else memory.policy, groups)
+        placing = main.placing
+        return ProcessPlacement(
+            pid=pid,
+            process=printable(main.task.name.decode("utf-8", "surrogateescape")),
+            parent=main.task.parent or None,
+            started_at=started_at,
+            pid_in_namespace=placing.ids[-1] if len(placing.ids) > 1 else None,
+            threads=placing.threads,
+            thread_groups=groups.values(),
+            mappings=None if memory is None else memory.memory,
+            cpu_time_source=groups.time_source,
+            seccomp=None if placing.seccomp is None else _SECCOMP.get(placing.seccomp),
+            sys_nice=placing.sys_nice,
+            unread=tuple(unread),
+        )
+
+    def _threads(self, pid: int, main: Thread, policy: str | None, groups: ThreadGroups) -> list[UnreadPart]:
+        """Adds the threads to the groups; the parts that could not be read."""
+        try:
+            ids = threads.ids(self.host, pid)
+        except FileNotFoundError:
+            if self.host.is_live:
+                raise
+            ids = []
+        reader = _Policies(self.host, pid, policy)
+        if not ids:  # a capture without threads
+            groups.add(main, reader.of(pid), main.task.ticks)
+            more = (main.placing.threads or 1) - 1
+            return [UnreadPart("threads", f"the capture has none but the main thread, and {more} others lived")] * (
+                more > 0
+            )
+        read = 0
+        for thread in threads.read(self.host, pid, ids[:_MOST_THREADS]):
+            groups.add(thread, reader.of(thread.id), self._since(thread))
+            read += 1
+            if monotonic() > self.deadline:
+                break
+        return [*self._not_all(ids, read), *reader.unread()]
+
+    def _not_all(self, ids: Sequence[int], read: int) -> Iterator[UnreadPart]:
+        if len(ids) > _MOST_THREADS:
+            yield UnreadPart("threads", f"{len(ids) - read} of {len(ids)} threads were left out")
+        elif monotonic() > self.deadline and read < len(ids):
+            yield UnreadPart("threads", f"time ran out after {read} of {len(ids)} threads")
+
+    def _since(self, thread: Thread) -> int:
+        """Clock ticks since the beginning; a thread that is newer began meanwhile."""
+        key = (thread.id, thread.task.started)
+        self.times[key] = thread.task.ticks
+        return thread.task.ticks - (0 if self.before is None else self.before.get(key, 0))
+
+
+def _memory(
+    pid: int, started_at: Timestamp | None, mapped: Mappings | None
+) -> tuple[ProcessMappings | None, list[UnreadPart]]:
+    """Memory of this very process, or why it was not read."""
+    found = None if mapped is None else mapped.read.get(pid)
+    if found is not None and found.started_at == started_at:
+        return found, []
+    reason = _STARTED_SINCE if mapped is None else mapped.unread.get(pid, _STARTED_SINCE)
+    return None, [UnreadPart("mappings", reason)]
+
+
+@dataclass(slots=True)
+class _Policies:
+    """Memory policies of one process's threads."""
+
+    host: Host
+    pid: int
+    main: str | None
+    """The main thread's, where its numa_maps was read; None = it was not."""
+    _until: float = field(default_factory=lambda: monotonic() + _POLICY_SECONDS)
+    _left_out: int = 0
+    _reason: str | None = None
+
+    def of(self, thread: int) -> str | None:
+        """None = not read."""
+        if thread == self.pid and self.main is not None:
+            return self.main
+        if self._reason is not None:
+            self._left_out += 1
+            return None
+        if monotonic() > self._until:
+            self._reason = f"they took longer than {_POLICY_SECONDS:g} s"
+            self._left_out = 1
+            return None
+        try:
+            return numa_maps.read_policy(self.host, self.pid, thread)
+        except (FileNotFoundError, ProcessLookupError) as error:
+            if self.host.is_live:  # it has just ended
+                return None
+            self._refuse(error)
+        except (OSError, ParseError) as error:
+            self._refuse(error)
+        return None
+
+    def _refuse(self, error: Exception) -> None:
+        self._reason, self._left_out = printable(explain(error)), 1
+
+    def unread(self) -> list[UnreadPart]:
+        if self._reason is None:
+            return []
+        return [UnreadPart("policy", f"memory policies of {self._left_out} threads: {self._reason}")]

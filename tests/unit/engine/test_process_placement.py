@@ -1,0 +1,211 @@
+"""What places each process and its threads, where they ran, and what could not be read of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
+from numaudit.engine.collectors.containers.processes import ProcessReader
+from numaudit.errors import printable
+from numaudit.kernel import threads
+from numaudit.kernel.host import Host
+from numaudit.kernel.memory import numa_maps
+from numaudit.process_placement import ContainerProcesses, ProcessPlacement
+from numaudit.snapshot import Mappings
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+MIB = 1 << 20
+MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
+TEXT = "55a0 {} file=/usr/bin/rank mapped=2 N0=2 kernelpagesize_kB=4\n"
+
+
+@dataclass
+class Thread:
+    cpus: str
+    last_cpu: int
+    ticks: int = 100
+    policy: str = "default"
+    name: str = "rank"
+
+
+@dataclass
+class Process:
+    threads: Mapping[int, Thread]
+    memory: str = ""
+    status: str = ""
+    state: str = "S"
+    ids: str = ""
+    lists_threads: bool = True
+
+
+@dataclass
+class Tree:
+    """Processes of one container in a made-up /proc."""
+
+    root: Path
+    processes: dict[int, Process] = field(default_factory=dict)
+
+    def write(self, pid: int, process: Process) -> None:
+        self.processes[pid] = process
+        (self.root / "proc").mkdir(exist_ok=True)
+        (self.root / "proc/stat").write_text("cpu 1\nbtime 1700000000\n")
+        for number, thread in process.threads.items():
+            folders = [f"proc/{pid}/task/{number}"] if process.lists_threads else []
+            for folder in [*folders, f"proc/{pid}"] if number == pid else folders:
+                self._write_task(self.root / folder, number, thread, process)
+
+    def _write_task(self, folder: Path, number: int, thread: Thread, process: Process) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        fields = f"{process.state} 1 " + "0 " * 9 + f"{thread.ticks} 0 0 0 20 0 1 0 5000 " + "0 " * 16
+        (folder / "stat").write_text(f"{number} ({thread.name}) {fields}{thread.last_cpu} 0 0\n")
+        (folder / "status").write_text(
+            f"NSpid:\t{process.ids or number}\nThreads:\t{len(process.threads)}\nSeccomp:\t2\n"
+            f"CapEff:\t0000000000800000\nCpus_allowed_list:\t{thread.cpus}\nMems_allowed_list:\t0-1\n{process.status}"
+        )
+        (folder / "numa_maps").write_text(TEXT.format(thread.policy) + process.memory)
+
+    def read(self, before: Mapping[tuple[int, int], int] | None = None, seconds: float = 60.0) -> ContainerProcesses:
+        host = Host(self.root)
+        mapped = Mapped(ProcessWalk(host, 4096, {}, keeps_processes=True))
+        for pid in self.processes:
+            mapped.add(pid, numa_maps.read(host, pid))
+        reader = ProcessReader(host, MACHINE, monotonic() + seconds, before)
+        return reader.container(list(self.processes), mapped.mappings(1, 1), seconds)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path)
+
+
+def only(found: ContainerProcesses) -> ProcessPlacement:
+    (process,) = found.processes
+    return process
+
+
+def test_threads_with_the_same_nodes_and_policy_are_one_group(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("4", 4), 8: Thread("5", 5), 9: Thread("6-7", 7)}))
+    process = only(tree.read())
+    assert process.main is not None
+    assert (process.main.threads, process.main.cpus, process.main.cpu_nodes) == (
+        3, CpuSet.parse("4-7"), NodeSet.of(1),
+    )  # fmt: skip
+    assert (process.differing, process.threads_elsewhere, process.threads) == ((), 0, 3)
+
+
+def test_a_thread_without_affinity_is_a_group_of_its_own(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("4-7", 4), 8: Thread("4-7", 5), 9: Thread("0-7", 2, name="nccl")}))
+    process = only(tree.read())
+    (stray,) = process.differing
+    assert (stray.threads, stray.first_thread, stray.names, stray.cpu_nodes) == (1, 9, ("nccl",), NodeSet.of(0, 1))
+    assert (stray.last_on, process.threads_elsewhere) == ({0: 1}, 1)
+
+
+def test_a_thread_with_another_policy_is_a_group_of_its_own(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("4-7", 4, policy="bind:1"), 8: Thread("4-7", 4, policy="prefer (many):0-1")}))
+    process = only(tree.read())
+    assert [one.policy for one in process.thread_groups] == ["bind:1", "prefer (many):0-1"]
+    assert process.policy == "bind:1"
+
+
+def test_cpu_time_of_threads_on_one_node_is_no_estimate(tree: Tree) -> None:
+    """Wherever they ran last by the kernel's count: that may be of the time before they were bound."""
+    tree.write(7, Process({7: Thread("4-7", 0, ticks=300), 8: Thread("0-3", 1, ticks=100)}))
+    process = only(tree.read())
+    assert (process.cpu_seconds, process.cpu_time_source) == ({0: 1.0, 1: 3.0}, "affinity")
+
+
+def test_cpu_time_of_threads_on_several_nodes_is_an_estimate_by_their_last_cpu(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-7", 6, ticks=300), 8: Thread("0-3", 1, ticks=100)}))
+    process = only(tree.read())
+    assert (process.cpu_seconds, process.cpu_time_source) == ({0: 1.0, 1: 3.0}, "last-cpu")
+
+
+def test_cpu_time_of_a_measurement_is_its_increase(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0, ticks=300), 8: Thread("0-3", 1, ticks=100)}))
+    found = tree.read(before={(7, 5000): 250, (8, 4000): 90})
+    assert found.cpu_time_since == "measurement"
+    assert only(found).cpu_seconds == {0: 1.5}  # thread 8 is a new one with an old one's id
+
+
+def test_policies_of_mappings_are_by_their_kind(tree: Tree) -> None:
+    memory = (
+        "7f00 interleave:0-1 anon=4 N0=2 N1=2 kernelpagesize_kB=4\n"
+        "7f10 default heap anon=1 N1=1 kernelpagesize_kB=4\n"
+        "7f20 bind:1 file=/anon_hugepage\\040(deleted) huge dirty=1 N1=1 kernelpagesize_kB=2048\n"
+    )
+    tree.write(7, Process({7: Thread("0-3", 0)}, memory))
+    process = only(tree.read())
+    assert process.mappings is not None
+    assert [(one.kind, one.policy, dict(one.bytes_by_node)) for one in process.mappings] == [
+        ("hugetlb", "bind:1", {1: 2 * MIB}),
+        ("anon", "interleave:0-1", {0: 8192, 1: 8192}),
+        ("file", "default", {0: 8192}),
+        ("heap", "default", {1: 4096}),
+    ]
+    assert process.judged == {0: 8192, 1: 2 * MIB + 8192 + 4096}
+
+
+def test_a_process_in_another_pid_namespace_has_both_ids(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0)}, ids="7 3 1"))
+    process = only(tree.read())
+    assert (process.pid, process.pid_in_namespace) == (7, 1)
+
+
+def test_facts_that_decide_about_policies_are_there(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0)}))
+    process = only(tree.read())
+    assert (process.seccomp, process.sys_nice, process.parent) == ("filter", True, 1)
+
+
+def test_a_hostile_name_is_one_line(tree: Tree) -> None:
+    name = "a) R 9\n\x1b[31m"
+    tree.write(7, Process({7: Thread("0-3", 0, name=name)}))
+    process = only(tree.read())
+    assert (process.process, process.parent) == (printable(name), 1)
+    assert process.main is not None
+    assert process.main.names == (printable(name),)
+
+
+def test_a_process_that_ends_meanwhile_is_none_and_no_error(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0)}))
+    tree.write(8, Process({8: Thread("0-3", 0)}, state="Z"))
+    host = Host(tree.root)
+    found = ProcessReader(host, MACHINE, monotonic() + 60, None).container([7, 8, 9], Mappings({}, {}, {}, 1, 1), 60)
+    assert ([one.pid for one in found.processes], found.alive, found.unread) == ([7], 1, None)
+
+
+def test_threads_that_a_capture_lacks_are_unknown_with_the_reason(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0), 8: Thread("0-7", 5)}, lists_threads=False))
+    process = only(tree.read())
+    assert [one.what for one in process.unread] == ["threads"]
+    assert [one.threads for one in process.thread_groups] == [1]
+
+
+def test_memory_that_could_not_be_read_is_unknown_with_the_reason(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0)}))
+    mapped = Mappings({}, {}, {}, 0, 1, unread={7: "cannot read numa_maps: Permission denied; run as root"})
+    found = ProcessReader(Host(tree.root), MACHINE, monotonic() + 60, None).container([7], mapped, 60)
+    process = only(found)
+    assert (process.mappings, process.judged) == (None, None)
+    assert [(one.what, one.reason) for one in process.unread] == [("mappings", mapped.unread[7])]
+
+
+def test_what_time_did_not_suffice_for_is_counted(tree: Tree) -> None:
+    for pid in (7, 8, 9):
+        tree.write(pid, Process({pid: Thread("0-3", 0)}))
+    found = tree.read(seconds=-1.0)
+    assert (found.processes, found.alive, found.unread) == ((), 3, "the time budget of -1 s ran out")
+
+
+def test_the_live_process_reads_itself() -> None:
+    host = Host()
+    assert numa_maps.read_policy(host, os.getpid(), os.getpid()) == "default"
+    assert threads.read_process(host, os.getpid()).placing.cpus == CpuSet.from_ids(os.sched_getaffinity(0))
