@@ -19,7 +19,7 @@ from numaudit.exporters.blocks import NOTHING
 from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.metric import Metric
-from numaudit.exporters.packed import Packer, combined
+from numaudit.exporters.packed import Packer
 from numaudit.exporters.prometheus import Form, Format, MetricPages, Rendered, render
 from numaudit.exporters.series import SeriesTracker
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -192,8 +192,3 @@ def test_any_texts_packed_one_by_one_are_one_gzip_stream(
         unpacker = zlib.decompressobj(wbits=31)
         assert unpacker.decompress(stream) == plain + tail
         assert unpacker.eof and not unpacker.unused_data  # one member: not every reader goes on to the next
-
-
-@given(st.binary(max_size=300), st.binary(max_size=300))
-def test_the_crc_of_two_texts_follows_from_those_of_each(first: bytes, second: bytes) -> None:
-    assert combined(zlib.crc32(first), zlib.crc32(second), len(second)) == zlib.crc32(first + second)
