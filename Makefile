@@ -10,7 +10,7 @@ MAKE_AGAIN := $(MAKE)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-beside-guests test-all test-arm64 check lab truth bench soak attack fuzz golden bytecode fixtures clean image lock capabilities
+.PHONY: help report test test-beside-guests test-all test-arm64 check lab truth bench soak attack fuzz golden chart bytecode fixtures clean image lock capabilities
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -86,6 +86,10 @@ capabilities: ## measure what each capability brings, on this kernel and the gue
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
 	$(PYTHON) -m pytest tests/unit --update-golden
+
+chart: ## write the templates of the Helm chart again after a change of the manifests, alerts or dashboards
+	@deploy/setup.sh test deploy
+	$(PYTHON) deploy/helm/generate_chart.py .cache/tools/kustomize/usr/bin/kustomize build
 
 bytecode: ## compile the BPF texts again after a change, as root; commit what changes in bpf/bytecode
 	$(PYTHON) -m numaudit.probes.loading.compile
