@@ -1,0 +1,147 @@
+"""Values of what a process was told about its placement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Value
+
+PolicyKind = Literal[
+    "bind", "preferred", "preferred-many", "interleave", "weighted-interleave", "local", "bound", "any"
+]
+"""`bound`: bind or preferred, as the launcher finds it allowed. `any`: some policy, whichever."""
+
+
+class Declaration(Value, frozen=True):
+    """Placement that one launcher declared for a process. Never holds text of a command line or an environment."""
+
+    launcher: str
+    """Its name in the table of launchers."""
+    source: str
+    """The option or variable that says so, without its value."""
+    where: Literal["environment", "arguments", "ancestor", "unit", "runtime", "itself"]
+    """Environment or arguments of the process, arguments of a living ancestor in its container, its systemd unit, the
+    runtime's configuration, or nothing but the policy in force (`itself`)."""
+    policy: PolicyKind | None = None
+    """Declared memory policy; null = none."""
+    memory_nodes: NodeSet | None = None
+    """Declared nodes of memory; null = none by name."""
+    cpus: CpuSet | None = None
+    """Declared CPUs; null = none by name."""
+    one_node: bool = False
+    """Are its CPUs to be on a single node, whichever it is?"""
+    memory_of: Literal["process", "mappings", "huge-pages"] = "process"
+    """Bearer of the policy: the threads, single mappings, or nobody, as of huge pages that a library places one by
+    one."""
+    threads: Literal["all", "main"] = "all"
+    """Threads that the declared CPUs hold for; `main` where each thread may have CPUs of its own."""
+    unresolved: str | None = None
+    """Reason why the nodes or CPUs are not known; null = they are, or none were declared."""
+
+    @property
+    def has_memory(self) -> bool:
+        return self.policy is not None or self.memory_nodes is not None
+
+    @property
+    def has_cpus(self) -> bool:
+        return self.cpus is not None or self.one_node
+
+
+@dataclass(frozen=True, slots=True)
+class Placeable:
+    """Nodes and CPUs that a process may be placed on: its container's, where these are known."""
+
+    nodes: NodeSet
+    """Allowed nodes with memory."""
+    cpus: CpuSet
+    """Allowed CPUs."""
+    cpus_of: Mapping[int, CpuSet] = field(default_factory=dict)
+    """Node -> all of its CPUs."""
+
+    def cpus_on(self, nodes: NodeSet) -> CpuSet:
+        found = CpuSet()
+        for node in nodes:
+            found |= self.cpus_of.get(node, CpuSet())
+        return found
+
+    def nodes_of(self, cpus: CpuSet) -> NodeSet:
+        return NodeSet.from_ids(node for node, own in self.cpus_of.items() if not own.isdisjoint(cpus))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One option of a command line that the table knows. Nothing else of a command line is kept."""
+
+    program: str
+    """Kind of program, as the table names it."""
+    occurrence: int
+    """0 for the first program of that kind in the command line, ..."""
+    option: str
+    value: str
+    """Of the option's own form; empty for a switch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The parts of command lines and of an environment that the table knows."""
+
+    own: tuple[Given, ...] = ()
+    """Of the process."""
+    ancestors: tuple[tuple[Given, ...], ...] = ()
+    """Of each living ancestor in the same container, the nearest first."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment at its last execve(2): allow-listed keys alone."""
+    unit: Mapping[str, str] = field(default_factory=dict)
+    """NUMAPolicy, NUMAMask and CPUAffinity of the systemd unit that it belongs to."""
+    runtime: Mapping[str, str] = field(default_factory=dict)
+    """`mode` and `nodes` of linux.memoryPolicy in the runtime's configuration of its container."""
+
+    @property
+    def local_rank(self) -> int | None:
+        return self._number(LOCAL_RANKS)
+
+    @property
+    def rank(self) -> int | None:
+        """Its number in the whole job, or else on this host."""
+        found = self._number(GLOBAL_RANKS)
+        return self.local_rank if found is None else found
+
+    def _number(self, keys: tuple[str, ...]) -> int | None:
+        return next((int(self.environment[key]) for key in keys if self.environment.get(key, "").isdigit()), None)
+
+    def arguments(self, program: str) -> tuple[list[Given], Literal["arguments", "ancestor"]] | None:
+        """The options of a program: of the process itself, or else of the nearest ancestor that has some."""
+        own = [one for one in self.own if one.program == program]
+        if own:
+            return own, "arguments"
+        return self.ancestor(program)
+
+    def ancestor(self, program: str) -> tuple[list[Given], Literal["ancestor"]] | None:
+        """The options of a program in the command line of the nearest ancestor that has some."""
+        for words in self.ancestors:
+            found = [one for one in words if one.program == program]
+            if found:
+                return found, "ancestor"
+        return None
+
+
+GLOBAL_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID")
+LOCAL_RANKS = (
+    "LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+)
+RANK_KEYS = (*GLOBAL_RANKS, *LOCAL_RANKS)
+"""Variables that number ranks."""
+
+
+def common_value(found: list[Given], option: str) -> str | None:
+    """The value of an option; None = it is missing, or programs of the same kind in one command line differ in it."""
+    by_program: dict[int, str] = {one.occurrence: one.value for one in found if one.option == option}
+    values = set(by_program.values())
+    return values.pop() if len(values) == 1 and len(by_program) == len({one.occurrence for one in found}) else None

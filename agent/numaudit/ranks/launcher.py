@@ -1,0 +1,75 @@
+"""One row of the table of launchers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from numaudit.errors import ParseError
+from numaudit.ranks.declaration import Declaration, Placeable, Told
+from numaudit.ranks.lists import Unresolved
+
+Keep = Callable[[str], str | None]
+"""The part of a value that is kept; None = none of it."""
+
+
+def form(pattern: str, longest: int = 512) -> Keep:
+    """Keep values of this form."""
+    compiled = re.compile(pattern, re.ASCII)
+    return lambda text: text if len(text) <= longest and compiled.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a program that is kept of its command line."""
+
+    name: str
+    """Canonical, as `--membind`."""
+    spellings: tuple[str, ...]
+    keep: Keep | None = None
+    """None = it is a switch."""
+    many: bool = False
+    """It takes all words up to the next option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A kind of program, known by the name of its file, and its options that are kept."""
+
+    kind: str
+    named: re.Pattern[str] | None
+    """None = any program, for options that no other program has."""
+    options: tuple[Option, ...]
+    is_getopt: bool = False
+    """Short options may be joined (`-lN0`), long ones shortened (`--mem`), and the first other word ends them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """All that holds for one way of declaring a placement."""
+
+    name: str
+    software: str
+    document: str
+    """Public document of the declaration."""
+    reads: tuple[str, ...]
+    """Options and variables, for people."""
+    declare: Callable[[Told, Placeable], Declaration | None]
+    """Raises ParseError for a value of no known form, and Unresolved."""
+    keys: dict[str, Keep]
+    """Variables of the environment that are kept, and the form of their values."""
+    programs: tuple[Program, ...] = ()
+    was_run: Literal["guest"] | None = None
+    """Its software was run in a test; None = only its texts were parsed."""
+
+    def declaration(self, told: Told, here: Placeable) -> Declaration | None:
+        """Its declaration; one that it cannot resolve says why. None = it declares nothing."""
+        try:
+            return self.declare(told, here)
+        except Unresolved as reason:
+            return Declaration(self.name, self.reads[0], "environment", unresolved=str(reason))
+        except ParseError:
+            why = "its value has a form that is not known here"
+            return Declaration(self.name, self.reads[0], "environment", unresolved=why)

@@ -1,0 +1,1 @@
+"""The rows of the table of launchers, by kind of software."""

@@ -1,0 +1,310 @@
+"""The table of launchers: what each command line and environment declares."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from numaudit.ranks.declaration import Declaration, Placeable, PolicyKind, Told
+from numaudit.ranks.launchers import units
+from numaudit.ranks.table import LAUNCHERS, declarations, environment_in, given_in
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+FOUR_NODES = Placeable(
+    NodeSet.parse("0-3"),
+    CpuSet.parse("0-15"),
+    {node: CpuSet.parse(f"{4 * node}-{4 * node + 3}") for node in range(4)},
+)
+TWO_OF_FOUR = replace(FOUR_NODES, nodes=NodeSet.parse("2-3"), cpus=CpuSet.parse("8-15"))
+
+
+def of(*ancestors: str, own: str = "./work", environ: str = "", here: Placeable = FOUR_NODES) -> list[Declaration]:
+    """Words are separated by a blank here and by NUL in /proc; `|` stands for a blank within a word."""
+    told = Told(
+        given_in(_words(own)),
+        tuple(given_in(_words(one)) for one in ancestors),
+        environment_in(_words(environ)),
+    )
+    return list(declarations(told, here))
+
+
+def _words(text: str) -> bytes:
+    return b"".join(word.replace("|", " ").encode() + b"\0" for word in text.split())
+
+
+def memory(found: list[Declaration]) -> tuple[str, PolicyKind | None, str]:
+    """Launcher, policy and nodes of the one that declares memory."""
+    one = next(one for one in found if one.has_memory)
+    return one.launcher, one.policy, str(one.memory_nodes)
+
+
+def cpus(found: list[Declaration]) -> tuple[str, str]:
+    one = next(one for one in found if one.has_cpus)
+    return one.launcher, "one node" if one.cpus is None else str(one.cpus)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policy", "nodes", "its_cpus"),
+    [
+        ("--membind=0,2-3", "bind", "0,2-3", None),
+        ("-m 1 -N 1", "bind", "1", "4-7"),
+        ("-lN0", "local", "None", "0-3"),
+        ("-m1 --physcpubind=4,6", "bind", "1", "4,6"),
+        ("--mem 1", "bind", "1", None),
+        ("--interleave=all", "interleave", "0-3", None),
+        ("--preferred-many=!0", "preferred-many", "1-3", None),
+        ("-w 0-1 -b", "weighted-interleave", "0-1", None),
+        ("-p 3 -C 12-15", "preferred", "3", "12-15"),
+    ],
+)
+def test_options_of_numactl_under_a_shell_are_read(
+    arguments: str, policy: PolicyKind, nodes: str, its_cpus: str | None
+) -> None:
+    found = of(f"timeout 60 numactl {arguments} ./work -m 2")
+    assert memory(found) == ("numactl", policy, nodes)
+    assert [str(one.cpus) for one in found if one.has_cpus] == ([] if its_cpus is None else [its_cpus])
+
+
+def test_a_relative_list_of_numactl_counts_within_the_cpuset() -> None:
+    assert memory(of("timeout 9 numactl -m +0 ./work", here=TWO_OF_FOUR)) == ("numactl", "bind", "2")
+    assert memory(of("timeout 9 numactl -m all ./work", here=TWO_OF_FOUR)) == ("numactl", "bind", "2-3")
+    assert memory(of("timeout 9 numactl -a -m all ./work", here=TWO_OF_FOUR)) == ("numactl", "bind", "0-3")
+
+
+def test_a_shell_s_text_is_searched_unless_it_runs_commands_at_once() -> None:
+    assert memory(of("sh -c cd|/srv|&&|exec|numactl|-m|1|./work|2>&1")) == ("numactl", "bind", "1")
+    assert of("sh -c numactl|-m|0|./a|&|numactl|-m|1|./b") == []
+    assert of("sh -c ./feed|numactl|-m|0|./work&|wait") == []
+
+
+def test_numactl_twice_in_one_command_line_is_not_guessed() -> None:
+    (found,) = of("mpirun -n 1 numactl -m 0 ./work : -n 1 numactl -m 1 ./work")
+    assert found.unresolved == "the command line of an ancestor runs numactl more than once"
+
+
+def test_the_node_of_a_device_is_not_guessed_and_its_name_is_not_kept() -> None:
+    (found,) = of("timeout 9 numactl -m netdev:secret0 ./work")
+    assert found.unresolved == "netdev: names a device, whose node is not looked up"
+
+
+def test_numactl_in_the_process_s_own_arguments_is_of_a_child() -> None:
+    assert of(own="timeout 9 numactl -m 0 ./work") == []
+
+
+def test_a_worker_of_vllm_declares_what_its_numactl_got() -> None:
+    found = of(environ="HF_TOKEN=hf_secret _VLLM_INTERNAL_NUMACTL_ARGS=--physcpubind=0,1,4|--membind=0")
+    assert found == [
+        Declaration(
+            "vllm",
+            "_VLLM_INTERNAL_NUMACTL_ARGS",
+            "environment",
+            "bind",
+            NodeSet.of(0),
+            CpuSet.of(0, 1, 4),
+        )
+    ]
+    engine = of(environ="_VLLM_INTERNAL_NUMACTL_ARGS=--cpunodebind=0,1|--membind=0,1")
+    assert memory(engine) == ("vllm", "bind", "0-1")
+    assert cpus(engine) == ("vllm", "0-7")
+
+
+def test_vllm_comes_before_numactl_around_it() -> None:
+    found = of("timeout 9 numactl -m 0,1 vllm serve", environ="_VLLM_INTERNAL_NUMACTL_ARGS=--membind=1")
+    assert memory(found) == ("vllm", "bind", "1")
+
+
+def test_threads_of_vllm_on_cpus_take_the_part_of_their_rank() -> None:
+    told = Told(environment={"VLLM_CPU_OMP_THREADS_BIND": "0-3|8-11", "LOCAL_RANK": "1"})
+    assert [str(one.cpus) for one in declarations(told, FOUR_NODES)] == ["8-11"]
+    (unknown,) = declarations(Told(environment={"VLLM_CPU_OMP_THREADS_BIND": "0-3|8-11"}), FOUR_NODES)
+    assert unknown.unresolved == "the list has a part for each rank, and the process shows no local rank"
+
+
+def test_sglang_has_a_node_for_each_gpu() -> None:
+    found = of("python3 -m sglang.launch_server --numa-node 0 0 1 1 --port 80", environ="LOCAL_RANK=2")
+    assert memory(found) == ("sglang", "bound", "1")
+    assert cpus(found) == ("sglang", "4-7")
+    (unnumbered,) = of("python3 -m sglang.launch_server --numa-node 0 1")
+    assert unnumbered.one_node
+    assert str(unnumbered.memory_nodes) == "0-1"
+    assert of("./other --numa-node 0") == []
+
+
+def test_tensorrt_llm_declares_one_node_whichever() -> None:
+    assert cpus(of(environ="TLLM_NUMA_AWARE_WORKER_AFFINITY=1")) == ("tensorrt-llm", "one node")
+    assert memory(of(environ="TLLM_NUMA_BIND=1")) == ("tensorrt-llm", "bind", "None")
+    assert of(environ="TLLM_NUMA_AWARE_WORKER_AFFINITY=0") == []
+
+
+def test_torchrun_binds_cpus_of_numbered_ranks() -> None:
+    assert cpus(of("python3 -m torch.distributed.run --numa-binding=node x.py", environ="LOCAL_RANK=0")) == (
+        "torchrun",
+        "one node",
+    )
+    assert of("torchrun --numa-binding node x.py") == []
+    (socket,) = of("torchrun --numa-binding socket x.py", environ="LOCAL_RANK=0")
+    assert socket.unresolved is not None
+
+
+def test_deepspeed_gives_equal_parts_of_its_cores() -> None:
+    launch = "python3 -u -m deepspeed.launcher.launch --bind_cores_to_rank --bind_core_list=0-7 x.py"
+    found = of(launch, environ="LOCAL_RANK=1 LOCAL_SIZE=2")
+    assert (memory(found), cpus(found)) == (("deepspeed", "bind", "1"), ("deepspeed", "4-7"))
+    (over_two_nodes,) = of(launch.replace("0-7", "2-9"), environ="LOCAL_RANK=0 LOCAL_SIZE=1")
+    assert not over_two_nodes.has_memory
+    (by_itself,) = of("deepspeed --bind_cores_to_rank x.py", environ="LOCAL_RANK=0 LOCAL_SIZE=2")
+    assert by_itself.unresolved is not None
+
+
+def test_the_runtime_s_memory_policy_is_read_and_nothing_else_of_its_configuration() -> None:
+    config = b'{"process":{"env":["TOKEN=x"]},"linux":{"memoryPolicy":{"mode":"MPOL_INTERLEAVE","nodes":"2-3"}}}'
+    found = declarations(Told(runtime=units.memory_policy_in(config)), FOUR_NODES)
+    assert memory(list(found)) == ("oci", "interleave", "2-3")
+    assert units.memory_policy_in(b'{"linux":{}}') == {}
+    assert units.memory_policy_in(b'{"linux":{"memoryPolicy":{"mode":"../etc","nodes":"x"}}}') == {}
+
+
+def test_a_unit_declares_by_its_last_assignment() -> None:
+    settings = units.settings_in(
+        ["[Service]\nEnvironment=TOKEN=x\nNUMAPolicy=bind\nNUMAMask=0\n", "[Service]\nNUMAMask=1-2\nCPUAffinity=numa\n"]
+    )
+    assert settings == {"NUMAPolicy": "bind", "NUMAMask": "1-2", "CPUAffinity": "numa"}
+    found = list(declarations(Told(unit=settings), FOUR_NODES))
+    assert (memory(found), cpus(found)) == (("systemd", "bind", "1-2"), ("systemd", "4-11"))
+    assert declarations(Told(unit={"NUMAPolicy": "default"}), FOUR_NODES) == ()
+
+
+@pytest.mark.parametrize(
+    ("environ", "policy", "nodes"),
+    [
+        ("SLURM_MEM_BIND_TYPE=map_mem: SLURM_MEM_BIND_LIST=0,1 SLURM_LOCALID=1", "bind", "1"),
+        ("SLURM_MEM_BIND_TYPE=mask_mem: SLURM_MEM_BIND_LIST=0x1,0xc SLURM_LOCALID=3", "bind", "2-3"),
+        ("SLURM_MEM_BIND_TYPE=rank SLURM_LOCALID=2 SLURM_MEM_BIND_PREFER=prefer", "preferred", "2"),
+        (
+            "SLURM_MEM_BIND_TYPE=local SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x00F0,0x0F00 SLURM_LOCALID=0",
+            "bind",
+            "1",
+        ),
+    ],
+)
+def test_slurm_binds_the_memory_of_a_task(environ: str, policy: PolicyKind, nodes: str) -> None:
+    assert memory(of(environ=environ)) == ("slurm", policy, nodes)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ("SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x00F0,0x0F00 SLURM_LOCALID=1", "8-11"),
+        ("SLURM_CPU_BIND_TYPE=quiet,map_cpu: SLURM_CPU_BIND_LIST=3,7 SLURM_LOCALID=5", "7"),
+        ("SLURM_CPU_BIND_TYPE=mask_ldom: SLURM_CPU_BIND_LIST=0x2 SLURM_LOCALID=5", "4-7"),
+    ],
+)
+def test_slurm_binds_the_cpus_of_a_task(environ: str, expected: str) -> None:
+    assert cpus(of(environ=environ)) == ("slurm-cpus", expected)
+
+
+def test_slurm_without_binding_declares_nothing() -> None:
+    assert of(environ="SLURM_CPU_BIND_TYPE=none SLURM_MEM_BIND_TYPE=none SLURM_LOCALID=0") == []
+
+
+@pytest.mark.parametrize(
+    ("ancestor", "environ", "launcher", "expected"),
+    [
+        ("mpirun --bind-to core -n 4 ./work", "OMPI_COMM_WORLD_RANK=3", "open-mpi", "one node"),
+        ("sh", "OMPI_COMM_WORLD_RANK=3 OMPI_MCA_hwloc_base_binding_policy=numa", "open-mpi", "one node"),
+        ("sh", "PMIX_RANK=0 PRTE_MCA_hwloc_default_binding_policy=core:overload-allowed", "open-mpi", "one node"),
+        ("mpiexec.hydra -bind-to numa ./work", "PMI_RANK=1", "mpich", "one node"),
+        ("sh", "MV2_CPU_MAPPING=0-3:4-7 MV2_COMM_WORLD_LOCAL_RANK=1", "mpich", "4-7"),
+        ("sh", "I_MPI_PIN_DOMAIN=numa", "intel-mpi", "one node"),
+        ("sh", "I_MPI_PIN_DOMAIN=[0xf,0xf0] MPI_LOCALRANKID=1", "intel-mpi", "4-7"),
+        ("sh", "I_MPI_PIN_PROCESSOR_LIST=2,6,10 MPI_LOCALRANKID=1", "intel-mpi", "6"),
+    ],
+)
+def test_mpi_binds_cpus(ancestor: str, environ: str, launcher: str, expected: str) -> None:
+    assert cpus(of(ancestor, environ=environ)) == (launcher, expected)
+
+
+def test_mpi_without_binding_declares_nothing() -> None:
+    assert of("mpirun --bind-to none ./work", environ="OMPI_COMM_WORLD_RANK=0") == []
+    assert of("mpirun --bind-to core ./work") == []
+    assert of(environ="I_MPI_PIN=off I_MPI_PIN_DOMAIN=numa") == []
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ("OMP_PLACES={0:4}:2:4", "0-7"),
+        ("OMP_PLACES={0,2},{4:2:2}", "0,2,4,6"),
+        ("OMP_PLACES=cores OMP_PROC_BIND=close", "one node"),
+        ("GOMP_CPU_AFFINITY=0|4-7:2", "0,4,6"),
+        ("KMP_AFFINITY=granularity=fine,explicit,proclist=[8-11]", "8-11"),
+    ],
+)
+def test_openmp_places_the_main_thread(environ: str, expected: str) -> None:
+    found = of(environ=environ)
+    assert cpus(found) == ("openmp", expected)
+    assert found[0].threads == "main"
+
+
+def test_openmp_without_binding_declares_nothing() -> None:
+    assert of(environ="OMP_PLACES=cores OMP_PROC_BIND=false") == []
+    assert of(environ="OMP_PLACES=sockets") == []
+
+
+def test_hwloc_counts_nodes_with_cpus() -> None:
+    found = of("timeout 9 hwloc-bind --cpubind node:1 --membind node:os=2 --mempolicy interleave -- ./work")
+    assert memory(found) == ("hwloc-bind", "interleave", "2")
+    assert cpus(found) == ("hwloc-bind", "4-7")
+    memory_first = replace(FOUR_NODES, cpus_of={0: CpuSet(), 1: CpuSet.parse("0-7")})
+    assert memory(of("timeout 9 hwloc-bind --membind node:0 ./work", here=memory_first)) == ("hwloc-bind", "bind", "1")
+
+
+def test_qemu_binds_the_memory_of_its_guest() -> None:
+    backend = "memory-backend-ram,id=m0,size=4G,host-nodes=0,host-nodes=1,policy=bind"
+    assert memory(of(own=f"/usr/bin/qemu-system-x86_64 -object {backend} -m 4G")) == ("qemu", "bind", "0-1")
+    json = '{"qom-type":"memory-backend-memfd","id":"ram-node0","size":1,"host-nodes":[2,3],"policy":"preferred"}'
+    assert memory(of(own=f"qemu-kvm -object {json}")) == ("qemu", "preferred", "2-3")
+    assert of(own="qemu-kvm -object secret,id=s0,data=hidden") == []
+
+
+def test_dpdk_declares_huge_pages_by_node_and_lcores() -> None:
+    found = of(own="./app --socket-mem 0,1024 --lcores 4-7")
+    assert memory(found) == ("dpdk", None, "1")
+    assert cpus(found) == ("dpdk", "4-7")
+    assert found[0].memory_of == "huge-pages"
+    assert cpus(of(own="dpdk-testpmd -l 1,2 -- -i")) == ("dpdk", "1-2")
+    assert of(own="./app -l 1,2") == []
+
+
+def test_scylladb_and_the_jvm_and_mysql_declare_in_their_own_arguments() -> None:
+    assert cpus(of(own="/usr/bin/scylla --cpuset 1-3 --smp 3")) == ("scylladb", "1-3")
+    assert memory(of(own="java -XX:+UseNUMA -jar x.jar")) == ("jvm", "any", "None")
+    assert memory(of(own="java -XX:+UseNUMA -XX:+UseNUMAInterleaving X")) == ("jvm", "interleave", "None")
+    assert memory(of(own="mysqld --innodb-numa-interleave=ON")) == ("mysql", "interleave", "0-3")
+    assert of(own="mysqld --innodb-numa-interleave=OFF") == []
+    assert of("java -XX:+UseNUMA X") == []
+
+
+def test_a_value_of_no_known_form_is_a_reason_and_no_declaration() -> None:
+    (found,) = of(environ="SLURM_MEM_BIND_TYPE=map_mem: SLURM_MEM_BIND_LIST=9999 SLURM_LOCALID=0")
+    assert found.unresolved == "its value has a form that is not known here"
+    assert not found.has_memory
+
+
+def test_memory_and_cpus_may_be_declared_by_two_launchers() -> None:
+    found = of("timeout 9 numactl -m 1 ./work", environ="SLURM_CPU_BIND_TYPE=map_cpu: SLURM_CPU_BIND_LIST=5")
+    assert (memory(found), cpus(found)) == (("numactl", "bind", "1"), ("slurm-cpus", "5"))
+
+
+def test_each_row_is_named_once_and_has_a_public_document() -> None:
+    names = [row.name for row in LAUNCHERS]
+    assert len(names) == len(set(names))
+    assert all(row.document.startswith("https://") for row in LAUNCHERS)
+    assert all(row.reads for row in LAUNCHERS)
+
+
+def test_ranks_are_numbered_by_their_launcher() -> None:
+    assert Told(environment=environment_in(_words("RANK=9 LOCAL_RANK=1"))).rank == 9
+    assert Told(environment=environment_in(_words("SLURM_LOCALID=2"))).rank == 2
+    assert Told(environment=environment_in(_words("RANK=secret"))).rank is None
