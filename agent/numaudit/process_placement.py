@@ -1,4 +1,4 @@
-"""Where the processes of a container may run, ran and have their memory: the values of one tick. None = not known.
+"""Processes of a container: what places them, where they ran and have their memory. Values of a tick; None = not known.
 
 A process is a thread group. Its threads are grouped by what places them, so a process of a thousand threads of one kind
 is one group.
@@ -57,7 +57,7 @@ class MappedMemory(Value, frozen=True):
 
 
 class ProcessMappings(msgspec.Struct, frozen=True):
-    """What one process maps."""
+    """Mappings of one process."""
 
     started_at: Timestamp | None
     policy: str | None

@@ -22,7 +22,7 @@ _SYS_NICE = 23
 
 
 class Placing(NamedTuple):
-    """Where one thread may run and get memory, and what it may change of that. None = this kernel does not say."""
+    """Nodes and CPUs that one thread may use, and what it may change of that. None = this kernel does not say."""
 
     cpus: CpuSet | None
     """Cpus_allowed: its affinity within its cpuset."""
