@@ -33,15 +33,15 @@ class Verb(NamedTuple):
 VERBS = {
     "report": Verb("observe", "Show where each container's memory is, and whether it was promised there."),
     "top": Verb("observe", "Show the report live: sort, filter, or open one container."),
-    "topology": Verb("observe", "Show NUMA nodes, CPUs, distances, memory and huge pages."),
+    "topology": Verb("observe", "Show NUMA nodes, CPUs, distances, memory, huge pages and memory tiers."),
     "explain": Verb("manager", "Explain what a pod was promised, why, and what it got."),
     "fit": Verb("manager", "Show whether a pod would be admitted here, why not, and what would let it in."),
     "headroom": Verb("observe", "Show how much memory the kubelet can still promise."),
     "forecast": Verb("manager", "Show which pods a restart of the kubelet would refuse or move."),
     "state": Verb("manager", "Decode, verify or compare the kubelet's checkpoints."),
     "simulate": Verb("manager", "Simulate which pods a kubelet admits on a described machine."),
-    "doctor": Verb("observe", "Check what this host can measure, and why not the rest."),
-    "run": Verb("manager", "Run a command on NUMA nodes of its own, without Kubernetes."),
+    "doctor": Verb("observe", "Check what this host can measure, and why it cannot measure the rest."),
+    "run": Verb("manager", "Run a command with memory reserved on NUMA nodes, without Kubernetes."),
     "assert": Verb("manager", "Fail in CI when a command or a container uses too much remote memory."),
     "selftest": Verb("observe", "Test whether numaudit distinguishes near and far memory on this host."),
     "calibrate": Verb("observe", "Measure memory latency and bandwidth between each pair of nodes."),
@@ -50,7 +50,7 @@ VERBS = {
     "fleet": Verb("service", "Show a cluster's worst containers, and where a pod would fit."),
     "metrics": Verb("service", "List the agent's metrics."),
     "config": Verb("service", "Show and check the agent's settings."),
-    "completion": Verb("service", "Print the script with which a shell completes numaudit's words."),
+    "completion": Verb("service", "Print the completion script of a shell."),
     "help": Verb("service", "Print the help of a verb, or the glossary."),
 }
 

@@ -105,7 +105,7 @@ def _notes_on_pairs(found: Calibration) -> tuple[str, ...]:
 
 
 def _pair(plan: _Plan, cpu_node: int, node: int) -> PairSpeed:
-    plan.progress(f"CPUs of node {cpu_node}, memory of node {node}")
+    plan.progress(f"from CPUs of node {cpu_node} to memory of node {node}")
     mine = CpuSet.from_ids(os.sched_getaffinity(0))
     cpus = plan.machine.by_id[cpu_node].cpus & mine
     if not cpus:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import click
 import pytest
 
+from command_tree import commands, context_of, examples
 from numaudit.cli.glossary import GLOSSARY, reference_text
 from numaudit.cli.main import call
 
 Capture = pytest.CaptureFixture[str]
+COMMANDS = dict(commands())
+each_command = pytest.mark.parametrize(("path", "command"), COMMANDS.items(), ids=map(" ".join, COMMANDS))
 
 
 def _help(capsys: Capture, *words: str) -> str:
@@ -48,3 +53,14 @@ def test_a_topic_that_is_not_there_is_refused_with_those_that_are(
 ) -> None:
     assert call(["help", *words]) == 2
     assert says in capsys.readouterr().err
+
+
+@each_command
+def test_help_fits_a_terminal_of_80_columns_apart_from_examples(path: tuple[str, ...], command: click.Command) -> None:
+    lines = command.get_help(context_of(path, command)).splitlines()
+    assert [line for line in lines if len(line) > 80 and line.strip() not in examples(command)] == []
+
+
+@each_command
+def test_the_value_of_an_option_has_a_name_that_a_user_knows(path: tuple[str, ...], command: click.Command) -> None:
+    assert not re.findall(r"INTEGER RANGE|FLOAT RANGE|BOOLEAN|TEXT", command.get_help(context_of(path, command)))

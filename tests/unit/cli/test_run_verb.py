@@ -50,4 +50,4 @@ def test_a_configuration_that_cannot_be_read_is_named_and_nothing_is_started(
 
 def test_options_end_with_the_command_and_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["run", "--help"]) == 0
-    assert "125 when numaudit failed" in capsys.readouterr().out
+    assert "125 if numaudit" in capsys.readouterr().out

@@ -34,9 +34,8 @@ Examples:
   numaudit assert --max-spilled 0 prod/mysql-0/db -o json
   numaudit assert --max-migrated 64Mi --junit numa.xml -- make bench
 
-\b
-Exit codes: 0 within all limits, 1 beyond a limit, 5 too little evidence for either, 2 usage, 3 this host cannot
-measure. When the command fails, the exit status is its own, and nothing is judged.
+Exit codes: 0 within all limits, 1 beyond a limit, 2 usage, 3 this host cannot measure, 5 too little evidence for
+either. If the command fails, its exit status is returned, and nothing is judged.
 """,
 )
 @click.option(
@@ -49,28 +48,30 @@ measure. When the command fails, the exit status is its own, and nothing is judg
     "--max-remote-pages",
     type=options.Share(),
     metavar="SHARE",
-    help="Maximum share of its memory that is used remotely, however often.",
+    help="Maximum share of the memory that is used remotely, however often.",
 )
 @click.option(
-    "--max-spilled", type=Size(least=0), metavar="SIZE", help="Maximum size of its memory outside the promised nodes."
+    "--max-spilled", type=Size(least=0), metavar="SIZE", help="Maximum size of the memory outside the promised nodes."
 )
 @click.option(
     "--max-migrated",
     type=Size(least=0),
     metavar="SIZE",
-    help="Maximum size of the memory that the kernel migrates meanwhile.",
+    help="Maximum size of the memory that the kernel migrates while it measures.",
 )
-@click.option("--duration", type=Duration(), metavar="TIME", help="Time to measure a container (default 10s).")
-@click.option("--junit", type=options.FilePath(dir_okay=False), metavar="FILE", help="File for a report in JUnit XML.")
+@click.option(
+    "--duration", type=Duration(), metavar="TIME", help="Time for which a container is measured (default 10s)."
+)
+@click.option("--junit", type=options.FilePath(dir_okay=False), metavar="FILE", help="File for a JUnit XML report.")
 @options.output("table", "json")
 @click.argument("which", required=False, type=ContainerName(), metavar="[NAME | -- COMMAND [ARGS]...]")
 @click.pass_context
 def command(ctx: click.Context, /, **given: options.Given) -> int:
     """Measure a container, or a command while it runs, and compare it with limits.
 
-    NAME is a pod, a container or a cgroup, as for `numaudit report`. It passes or fails only when the evidence is
-    certain. Accesses are counted only by hardware counters. Without them, use --max-remote-pages, which judges by the
-    pages that NUMA balancing sees used.
+    NAME is a pod, a container or a cgroup, as for `numaudit report`. It passes or fails only if the evidence is
+    certain. Only hardware counters count accesses. Without them, use --max-remote-pages, which judges by the pages that
+    NUMA balancing sees used.
     """
     from numaudit.cli.manager.assert_work import run
 

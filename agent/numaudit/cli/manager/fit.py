@@ -20,8 +20,9 @@ Examples:
   numaudit fit -f pod.yaml -o json --root ./captured
   numaudit fit -f pod.yaml --machine machine.json --kubelet-config kubelet.yaml
   numaudit fit -f pod.yaml --scenario docs/examples/walk-through.yaml
-Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file is wrong, 3 too little is known here,
-5 with --fail-on-reject when pods in the checkpoints may be gone, so the outcome is unknown.
+
+Exit codes: 0 fine, 1 with --fail-on-reject if the pod is refused, 2 usage or a file is wrong, 3 too little is known
+here, 5 with --fail-on-reject if the outcome is unknown, because pods in the checkpoints may be gone.
 """
 )
 @click.option(
@@ -34,7 +35,9 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
     help="File with v1 Pods or workloads, in YAML or JSON, as from `kubectl get -o yaml`; - reads standard input.",
 )
 @options.output("table", "json")
-@click.option("--scenario", type=_FILE, help="Scenario at whose end the pod is admitted, as for `numaudit simulate`.")
+@click.option(
+    "--scenario", type=_FILE, help="Scenario as for `numaudit simulate`; the pod is tried after its last step."
+)
 @click.option(
     "--machine", type=_FILE, help="Description of the machine, as in a scenario or from `numaudit topology -o json`."
 )
@@ -45,7 +48,9 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
 @click.option("--cpu-state", type=_FILE, help="State file of the CPU Manager (cpu_manager_state).")
 @click.option("--device-state", type=_FILE, help="State file of the Device Manager (kubelet_internal_checkpoint).")
 @click.option(
-    "--kubernetes-version", metavar="V", help="Version of the kubelet, by default the host's, else the newest."
+    "--kubernetes-version",
+    metavar="V",
+    help="Version of the kubelet. Default: the host's, or the newest if that is unknown.",
 )
 @click.option("--feature-gates", metavar=f"{POD_LEVEL_GATE}=BOOL", help="Feature gates of the kubelet.")
 @click.option(
@@ -59,11 +64,11 @@ Exit codes: 0 fine, 1 the pod is refused and --fail-on-reject is given, 2 a file
 def command(**given: options.Given) -> None:
     """Show whether a kubelet would admit a pod, why not, and what would let it in.
 
-    A workload such as a Deployment or a Job is answered for one pod of its template. A file may have several documents
-    and lists; each pod in it is asked for by itself, and objects without pods are passed over.
+    For a workload such as a Deployment or a Job, it answers for one pod of its template. A file may hold several
+    documents and lists: it answers for each pod by itself, and ignores objects without pods.
 
-    The node is this host, a captured one (--root), the end of a --scenario, or described by files. A node from
-    --machine has only the pods in its state files.
+    The node is this host, a captured host (--root), the node at the end of a --scenario, or one that files describe. A
+    node from --machine has only the pods in its state files.
     """
     from numaudit.cli.manager.fit_work import run
 

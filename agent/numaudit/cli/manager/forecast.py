@@ -14,8 +14,9 @@ Examples:
   numaudit forecast
   numaudit forecast --reboot
   numaudit forecast --kubernetes-version 1.37 -o json
-Exit codes: 0 every pod keeps its promise, 1 some do not, or the kubelet does not start, 3 unknown, 5 the kubelet may or
-may not start.
+
+Exit codes: 0 every pod keeps its promise, 1 some do not, or the kubelet does not start, 2 usage, 3 unknown, 5 the
+kubelet may or may not start.
 """
 )
 @click.option("--reboot", is_flag=True, help="Assume a reboot of the node: no container runs when the kubelet starts.")
@@ -25,8 +26,8 @@ may not start.
 def command(**given: options.Given) -> None:
     """Show which pods a restart of the kubelet would refuse or move.
 
-    The kubelet restarts with its present settings and files, or is upgraded to another version. `numaudit state verify`
-    says whether it starts with these files.
+    It replays a start of the kubelet with its present settings and files, or of another version of the kubelet.
+    `numaudit state verify` shows whether it starts with these files at all.
     """
     from numaudit.cli.manager import state_work
 

@@ -49,29 +49,43 @@ Examples:
   numaudit run --memory 1Gi --hugepages-2Mi 512Mi --report -- ./job
   numaudit state show /var/lib/numaudit/memory_manager_state
 
-\b
-Exit codes: the command's own, 128 + N when signal N ended it, 125 when numaudit failed before it began,
-126 when it cannot be executed, 127 when there is none, 130 interrupted before it began.
+Exit codes: the command's own, 128 + N if signal N ended it, 125 if numaudit failed before it began, 126 if it cannot
+be executed, 127 if it does not exist, 130 if interrupted before it began.
 """,
 )
-@click.option("--memory", type=Size(), required=True, metavar="SIZE", help="Memory of its own, such as 512Mi or 5Gi.")
 @click.option(
-    "--cpus", type=click.IntRange(min=1), metavar="N", help="Number of whole CPUs of its own, near its memory."
+    "--memory",
+    type=Size(),
+    required=True,
+    metavar="SIZE",
+    help="Memory to reserve for the command, such as 512Mi or 5Gi.",
 )
-@click.option("--hugepages-2Mi", "huge_2mi", type=Size(), metavar="SIZE", help="Memory in huge pages of 2 MiB.")
-@click.option("--hugepages-1Gi", "huge_1gi", type=Size(), metavar="SIZE", help="Memory in huge pages of 1 GiB.")
-@click.option("--report", is_flag=True, help="Print on standard error where its memory was, after it has ended.")
+@click.option(
+    "--cpus",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of whole CPUs to reserve for the command, near its memory.",
+)
+@click.option(
+    "--hugepages-2Mi", "huge_2mi", type=Size(), metavar="SIZE", help="Memory to reserve in huge pages of 2 MiB."
+)
+@click.option(
+    "--hugepages-1Gi", "huge_1gi", type=Size(), metavar="SIZE", help="Memory to reserve in huge pages of 1 GiB."
+)
+@click.option(
+    "--report", is_flag=True, help="Print on standard error, when the command has ended, where its memory was."
+)
 @click.option(
     "--config",
     type=options.FilePath(),
     metavar="FILE",
-    help="Configuration of the system's reservation and the policies. /etc/numaudit/run.yaml is read if it exists.",
+    help="File with the system's reservation and the policies. Default: /etc/numaudit/run.yaml if it exists.",
 )
 @click.option(
     "--state-dir",
     type=options.FilePath(file_okay=False),
     metavar="DIR",
-    help="Folder of the state files, by default /var/lib/numaudit, or $XDG_STATE_HOME/numaudit without root.",
+    help="Folder of the state files. Default: /var/lib/numaudit, or $XDG_STATE_HOME/numaudit without root.",
 )
 @click.option(
     "--cgroup",
@@ -79,14 +93,14 @@ Exit codes: the command's own, 128 + N when signal N ended it, 125 when numaudit
     default="/numaudit",
     show_default=True,
     metavar="PATH",
-    help="Parent cgroup of the commands' cgroups. It must have no processes of its own.",
+    help="Parent cgroup of the commands' cgroups. It must not contain processes itself.",
 )
 @click.option(
     "--beside-kubelet", is_flag=True, help="Run even if a kubelet with a static policy promises nodes on this host."
 )
 @click.argument("arguments", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
 def command(**given: options.Given) -> int:
-    """Run a command with memory on NUMA nodes of its own, on a host without Kubernetes.
+    """Run a command with memory reserved on NUMA nodes, on a host without Kubernetes.
 
     The kubelet's static Memory Manager, and with --cpus its static CPU Manager, decides whether there is room and on
     which nodes. The command runs in a cgroup that is restricted to them. Its memory stays reserved until it ends.

@@ -16,7 +16,8 @@ Examples:
   numaudit simulate docs/examples/walk-through.yaml
   numaudit simulate scenario.yaml -o json
   numaudit simulate scenario.yaml --orders --fail-on-reject
-Exit codes: 0 fine, 1 a pod was refused and --fail-on-reject is given, 2 the scenario is wrong.
+
+Exit codes: 0 fine, 1 with --fail-on-reject if a pod is refused, 2 usage or the scenario is wrong.
 """
 )
 @click.argument("scenario", type=options.FilePath(exists=True, dir_okay=False, readable=False))

@@ -24,6 +24,7 @@ Examples:
   numaudit calibrate
   numaudit calibrate --dry-run -o json
   numaudit calibrate --store ./this-kind-of-machine.json
+
 Exit codes: 0 fine, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
@@ -37,9 +38,10 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot answer, 130 interrupted.
 @click.option(
     "--rounds",
     type=click.IntRange(3, 1000),
+    metavar="N",
     default=_MOST_ROUNDS,
     show_default=True,
-    help="Maximum number of rounds for each figure; it ends when the best three agree.",
+    help="Maximum number of rounds for each figure; a figure is done when its best three rounds agree.",
 )
 @click.option("--dry-run", is_flag=True, help="Measure and print the figures, but store nothing.")
 def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> None:

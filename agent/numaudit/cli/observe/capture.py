@@ -26,6 +26,7 @@ Examples:
   numaudit capture ./node-a
   numaudit capture node-a.tar.xz
   numaudit capture - > node-a.tar.xz
+
 Exit codes: 0 fine, 2 usage, 3 this host cannot be read or there is no space, 130 interrupted.
 """
 )

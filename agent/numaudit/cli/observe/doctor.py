@@ -26,7 +26,8 @@ Examples:
   numaudit doctor -o json
   numaudit doctor --require residency,'access hint_faults'
   numaudit doctor --selftest
-Exit codes: 0 all sources work, 1 some (or a required one) do not or the self-test fails, 2 usage, 3 nothing can be
+
+Exit codes: 0 all sources work, 1 some (or a required one) do not, or the self-test fails, 2 usage, 3 nothing can be
 measured, 5 the self-test is inconclusive.
 """
 )
@@ -34,17 +35,19 @@ measured, 5 the self-test is inconclusive.
 @click.option(
     "--require",
     metavar="SOURCE[,SOURCE]",
-    help="Exit with 0 when all these sources work, and with 1 when one of them does not. Other sources do not count.",
+    help="Exit with 0 if all of these sources work, and with 1 if not; the others do not count.",
 )
-@click.option("--selftest", is_flag=True, help="Test the sources with known work, too, like `numaudit selftest`.")
 @click.option(
-    "--calibrate", is_flag=True, help="Measure this machine's memory first, and store it, like `numaudit calibrate`."
+    "--selftest", is_flag=True, help="Run `numaudit selftest` too, which tests the sources with a known workload."
+)
+@click.option(
+    "--calibrate", is_flag=True, help="Run `numaudit calibrate` first, which measures and stores latency and bandwidth."
 )
 @options.root
 def command(output: str, require: str | None, selftest: bool, calibrate: bool, root: Path | None) -> int:
-    """Check what this host can measure, and say why not and what to do for the rest.
+    """Check what this host can measure; for the rest, say why not and what to do.
 
-    Hardware that this machine does not have does not count as a failure.
+    Missing hardware does not count as a failure.
     """
     if root is not None and (selftest or calibrate):
         raise click.UsageError("--selftest and --calibrate work on a running host, and --root names a captured one")

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 Examples:
   numaudit headroom
   numaudit headroom --root ./captured -o json
-Exit codes: 0 fine, 3 this host has no memory map: no kubelet, policy None, or it may not be read.
+
+Exit codes: 0 fine, 2 usage, 3 the memory map is unknown: no kubelet, policy None, or no permission.
 """
 )
 @options.output("table", "json")

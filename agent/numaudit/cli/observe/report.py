@@ -29,6 +29,7 @@ Examples:
   numaudit report --root ./captured -o wide
   numaudit report -o html > report.html
   numaudit report --redact -o html > public.html
+
 Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
@@ -50,12 +51,12 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     "--duration",
     type=Duration(),
     metavar="TIME",
-    help="Measure for this long (10s, 1m), with BPF: where containers run, get memory and use it.",
+    help="Measure with BPF for this long (10s, 1m): where containers run, allocate memory and use it.",
 )
 @click.option(
     "--require-access",
     is_flag=True,
-    help="Exit with 3 where --duration can measure nothing, instead of reporting without a measurement.",
+    help="Exit with 3 if --duration cannot measure anything, instead of reporting without measurements.",
 )
 @click.option(
     "--watch",
@@ -63,7 +64,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     is_flag=False,
     flag_value="5s",
     metavar="[TIME]",
-    help="Report every TIME (default 5s) until Ctrl-C, and measure with BPF where that is possible.",
+    help="Report again every TIME (default 5s) until Ctrl-C, and measure with BPF where possible.",
 )
 @click.option(
     "--nodes", is_flag=True, help="Show each node's memory too, and what the kubelet can still promise there."
@@ -76,7 +77,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 @click.option(
     "--first-touch",
     is_flag=True,
-    help="Sample the first access to pages too, by CPU's node and page's node; needs --duration or --watch.",
+    help="Sample first accesses to pages, by the CPU's node and the page's node; needs --duration or --watch.",
 )
 @click.option(
     "--fail-below",
@@ -116,7 +117,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     "--redact",
     is_flag=True,
     help="Hide the names of namespaces, pods, containers, cgroups, processes, files and this host, for publishing the "
-    "report. The same name becomes the same word within one report, but not in the next.",
+    "report. A name becomes the same word throughout one report, but another in the next.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print on standard error how long each source took.")
 @options.root
@@ -125,7 +126,7 @@ def command(**given: options.Given) -> int:
 
     Without Kubernetes it shows systemd units and plain cgroups instead of containers. NAME restricts the report to a
     pod, namespace/pod, pod/container, container id (or its beginning), runtime, or cgroup with all below it. If nothing
-    has that name, it is a pattern ('web-*') or the beginning of a name. With NAME the report also lists the processes
+    has that name, NAME is a pattern ('web-*') or the beginning of a name. With NAME the report also lists the processes
     that have memory on the wrong nodes.
     """
     from numaudit.cli.observe.report_work import run

@@ -181,7 +181,7 @@ def observe_whole(
     ticked = engine.tick(numa_maps_budget)
     if ticked.judgements.needs_another_tick:
         if observer.host.is_live:
-            progress.wait(_SECOND_TICK, "measuring again, since bytes are out of place")
+            progress.wait(_SECOND_TICK, "measuring again, because memory is outside its promised nodes")
         ticked = engine.tick(numa_maps_budget)
     return ticked
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 Examples:
   numaudit selftest
   numaudit selftest -o json
-Exit codes: 0 all checks pass, 1 one fails, 2 usage, 3 none could be tried, 5 inconclusive: the machine is too busy.
+
+Exit codes: 0 all checks pass, 1 a check fails, 2 usage, 3 no check could run, 5 inconclusive: the machine is too
+busy.
 """
 )
 @options.output("table", "json")

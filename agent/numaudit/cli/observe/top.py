@@ -27,6 +27,7 @@ Examples:
   numaudit top -n prod --verdict drifted,spilled
   numaudit top mysql-0 --interval 1s
   numaudit top --root ./captured
+
 Exit codes: 0 ended by q, 2 usage, 3 this host cannot answer, 130 interrupted.
 """
 )
@@ -58,7 +59,7 @@ def command(
 ) -> int:
     """Show the report live: sort it, filter it, open one container, or pause; `?` lists the keys.
 
-    NAME restricts it as in `numaudit report`. BPF measures accesses and CPU time, as far as this host allows it.
+    NAME restricts it as in `numaudit report`. BPF measures accesses and CPU time, as far as this host allows.
     """
     _require_a_terminal()
     if interval is not None and root is not None:

@@ -16,6 +16,7 @@ Examples:
   numaudit topology
   numaudit topology -o json
   numaudit topology -o svg > machine.svg
+
 Exit codes: 0 fine, 2 usage, 3 this host cannot answer.
 """
 )

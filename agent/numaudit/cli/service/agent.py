@@ -17,6 +17,7 @@ Examples:
   numaudit agent
   numaudit agent --config /etc/numaudit/agent.yaml --listen :9746
   numaudit agent --interval 30s --set otlp.endpoint=http://collector:4318
+
 Exit codes: 0 ended by SIGTERM or SIGINT, 2 a setting is wrong, 3 this host cannot answer.
 """
 )

@@ -33,6 +33,7 @@ def command() -> None:
 Examples:
   numaudit config show --config agent.yaml
   NUMAUDIT_INTERVAL=30s numaudit config show -o json
+
 Exit codes: 0 fine, 2 a setting is wrong.
 """
 )
@@ -43,7 +44,7 @@ def show(
 ) -> None:
     """Show the settings in force and where each came from.
 
-    Without flags and variables they are those that the installed unit numaudit.service gives to the agent.
+    Without flags and variables, these are the settings of the installed unit numaudit.service.
     """
     from numaudit.api import document
     from numaudit.cli import json_output
@@ -67,6 +68,7 @@ def show(
     epilog="""\b
 Examples:
   numaudit config check --config agent.yaml && systemctl reload numaudit
+
 Exit codes: 0 the settings are valid, 2 a setting is wrong, or there is nothing to check.
 """
 )
@@ -77,10 +79,10 @@ def check(
 ) -> int:
     """Check the settings, and print every mistake in them.
 
-    Without flags and variables it checks those that the installed unit numaudit.service gives to the agent.
+    Without flags and variables, it checks the settings of the installed unit numaudit.service.
 
-    Unknown keys and variables count as mistakes here; the agent only warns about them. Without mistakes it prints which
-    settings were checked.
+    Unknown keys and variables count as mistakes here; the agent only warns about them. If there are no mistakes, it
+    prints which settings it checked.
     """
     given, environment, unit = _as_installed(config, listen, interval, assignments)
     if unit:
@@ -150,6 +152,7 @@ def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
     epilog="""\b
 Examples:
   numaudit config reference
+
 Exit codes: 0 fine, 2 usage.
 """,
 )

@@ -18,6 +18,7 @@ Examples:
   numaudit fleet --prometheus http://prometheus.monitoring:9090
   numaudit fleet --prometheus https://mimir/prometheus --http.config.file http.yaml -n prod
   numaudit fleet --prometheus http://prometheus:9090 --fits pod.yaml --count 5
+
 Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 the server cannot answer.
 """
 )
@@ -38,17 +39,20 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
     metavar="N",
     default=10,
     show_default=True,
-    help="Number of the worst to show.",
+    help="Number of containers and nodes to show, the worst first.",
 )
 @click.option(
-    "--selector", default="", metavar="MATCHERS", help="""Restrict it to series that match, such as 'cluster="east"'."""
+    "--selector",
+    default="",
+    metavar="MATCHERS",
+    help="""Restrict the report to series that match, such as 'cluster="east"'.""",
 )
 @click.option(
     "--node-label",
     default=DEFAULT_NODE_LABEL,
     show_default=True,
     metavar="LABEL",
-    help="Label with the Kubernetes node's name; `instance` is used for series without it.",
+    help="Label with the Kubernetes node's name. Series without it are named by `instance`.",
 )
 @click.option(
     "--timeout",
@@ -69,7 +73,8 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
 @click.option(
     "--count",
     type=click.IntRange(1, 100_000),
-    help="Number of such pods, with --fits; by default a workload's replicas, else as many as fit.",
+    metavar="N",
+    help="Number of pods for --fits. Default: a workload's replicas, or for a Pod as many as fit.",
 )
 @click.option(
     "--max-age",
@@ -77,17 +82,17 @@ Exit codes: 0 fine, 1 findings under --fail-on or --fail-on-reject, 2 usage, 3 t
     default="10m",
     show_default=True,
     metavar="TIME",
-    help="Do not answer --fits for nodes whose values are older (90s, 10m).",
+    help="Maximum age of a node's values for --fits to answer for it (90s, 10m).",
 )
 @click.option(
     "--fail-on",
     type=VerdictList(),
     metavar="VERDICT[,VERDICT]",
-    help="Exit with 1 when a container has one of these verdicts, and with 3 when not all are known.",
+    help="Exit with 1 when a container has one of these verdicts, and with 3 when some are unknown.",
 )
 @click.option("--fail-on-reject", is_flag=True, help="Exit with 1 when not all pods of --fits are admitted.")
 def command(**given: options.Given) -> None:
-    """Show the cluster's worst containers and nodes, silent agents, refused pods and free room.
+    """Show a cluster's worst containers and nodes, silent agents, refused pods and free room.
 
     It queries a Prometheus that scrapes the agents. With --fits it shows on which nodes a pod would be admitted, by the
     kubelets' own rules for memory.

@@ -13,6 +13,7 @@ Examples:
   numaudit help
   numaudit help state verify
   numaudit help glossary
+
 Exit codes: 0 fine, 2 usage.
 """
 )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Examples:
   numaudit metrics
   numaudit metrics -o json
+
 Exit codes: 0 fine, 2 usage.
 """
 )
