@@ -128,6 +128,16 @@ class Promise:
         return NodeSet.from_ids(node for block in self.memory for node in block.numa_affinity or ())
 
     @cached_property
+    def huge_pages(self) -> Mapping[str, tuple[int, NodeSet]]:
+        """Resource (hugepages-2Mi) -> promised bytes, and their nodes. A promise of none is left out."""
+        found: dict[str, tuple[int, NodeSet]] = {}
+        for block in self.memory or ():
+            if block.type != "memory" and block.size:
+                size, nodes = found.get(block.type, (0, NodeSet()))
+                found[block.type] = size + block.size, nodes | NodeSet.from_ids(block.numa_affinity or ())
+        return found
+
+    @cached_property
     def device_nodes(self) -> NodeSet | None:
         """The nodes of the devices that name one."""
         if self.devices is None:

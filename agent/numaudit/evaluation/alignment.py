@@ -18,6 +18,7 @@ from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.evaluation.history import History, uses_other_nodes
 from numaudit.evaluation.rates import cpu_seconds
+from numaudit.evaluation.room.by_page_size import by_page_size
 from numaudit.evaluation.sources.base import AccessEvidence, AccessSource
 from numaudit.evaluation.sources.table import evaluate_sources, running_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -223,7 +224,8 @@ def _gather(
     if intended and resident is not None:
         drifted = allowed is not None and allowed.nodes is not None and allowed.nodes != intended
         known = None if earlier is None else earlier.spills.get(id_)
-        spill = next_spill(resident, intended, drifted, known, now, thresholds)
+        pages = by_page_size(resident, None if intent is None else intent.promise) or ()
+        spill = next_spill(resident, intended, drifted, known, now, thresholds, pages)
     return ContainerEvidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
 
 

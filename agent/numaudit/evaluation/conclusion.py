@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from numaudit.evaluation.access_reasons import access_clause, still_clause
@@ -11,6 +13,7 @@ from numaudit.evaluation.causes.spill import Spill
 from numaudit.evaluation.changes import why_no_intent
 from numaudit.evaluation.history import History, even_remote_share
 from numaudit.evaluation.rates import share_outside
+from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import VerdictName
 from numaudit.evaluation.window import ends_at
@@ -75,6 +78,8 @@ def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresh
 def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> Conclusion:
     if spill.is_certain(now, thresholds):
         said = f"{in_units(spill.outside)} of its judged bytes are outside the promised {intended.in_words}"
+        if spill.huge_pages:
+            said += f"; among them {_sizes(spill.huge_pages)}"
         if spill.unmapped <= thresholds.spilled_bytes:
             return Conclusion("spilled", said)
         are_all = spill.outside - spill.unmapped <= thresholds.spilled_bytes
@@ -88,6 +93,12 @@ def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, th
         "memory is outside the promised nodes, but a second tick must confirm it",
         "Wait for the next tick, which decides.",
     )
+
+
+def _sizes(pages: Sequence[HugePagesOfContainer]) -> str:
+    """1Gi of its 4Gi of hugepages-1Gi"""
+    said = [f"{in_units(one.misplaced_bytes or 0)} of its {in_units(one.held)} of {one.type}" for one in pages]
+    return " and ".join(said)
 
 
 def _drift(allowed: NodeSet, promised: NodeSet) -> str:

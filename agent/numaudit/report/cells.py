@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
+from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.room.policies import policy_nodes
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.mappings import is_weighted
@@ -96,6 +98,20 @@ def policy(one: ContainerReport) -> str:
             sums[row.name] = sums.get(row.name, 0) + row.bytes
     named = sorted(sums, key=lambda name: (-sums[name], name))
     return ", ".join(_with_weights(name, mappings.interleave_weights) for name in named) or "default"
+
+
+def huge_pages(one: ContainerReport) -> str:
+    """`2Mi: 16Mi of 16Mi, 1Gi: 1Gi of 2Gi (1Gi misplaced)`; where nothing was promised `2Mi: 28Mi`."""
+    if one.huge_pages is None:
+        return UNKNOWN
+    return ", ".join(map(_of_size, one.huge_pages)) or "-"
+
+
+def _of_size(pages: HugePagesOfContainer) -> str:
+    text = f"{pages.type.removeprefix(HUGEPAGES_PREFIX)}: {size(pages.held)}"
+    if pages.promised_bytes:
+        text += f" of {size(pages.promised_bytes)}"
+    return f"{text} ({size(pages.misplaced_bytes)} misplaced)" if pages.misplaced_bytes else text
 
 
 def _with_weights(name: str, weights: Mapping[int, int] | None) -> str:

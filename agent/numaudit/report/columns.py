@@ -108,6 +108,10 @@ def _has_mappings(report: Report) -> bool:
     return any(one.mappings is not None for one in report.containers)
 
 
+def _has_huge_pages(report: Report) -> bool:
+    return any(one.huge_pages for one in report.containers)
+
+
 def _has_shared_of_others(report: Report) -> bool:
     return any(one.mappings is not None and one.mappings.shared_of_others for one in report.containers)
 
@@ -159,8 +163,12 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column("SHMEM", partial(cells.type_size, "shmem"), is_number=True, table=ColumnPlaces(71, wide_only=True)),
     Column("HUGETLB", partial(cells.type_size, "hugetlb"), is_number=True, table=ColumnPlaces(72, wide_only=True)),
     Column(
+        "HUGE PAGES", cells.huge_pages, "used of promised huge pages by size, and what is not on the promised nodes",
+        needs=_has_huge_pages, table=ColumnPlaces(73, wide_only=True),
+    ),
+    Column(
         "POLICY", cells.policy, "memory policies of its processes, those with the most bytes first",
-        needs=_has_mappings, table=ColumnPlaces(73, wide_only=True),
+        needs=_has_mappings, table=ColumnPlaces(74, wide_only=True),
     ),
     Column(
         "MISPLACED", cells.misplaced, "judged bytes on nodes that were not promised",

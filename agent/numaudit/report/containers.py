@@ -14,6 +14,7 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
+from numaudit.evaluation.room.by_page_size import by_page_size
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent
 from numaudit.report.counters import CountersOfTick, tier_moves
@@ -111,6 +112,7 @@ class ContainerReports:
             else mappings_report(mappings, charged_to_others(id_, mappings, resident), snapshot.interleave_weights),
             elsewhere=None if mappings is None else self._elsewhere(mappings, intended, allowed),
             unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
+            huge_pages=by_page_size(resident, None if intent is None else intent.promise),
             **self._counters.of(id_),
         )
 

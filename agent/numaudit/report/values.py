@@ -14,6 +14,7 @@ from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
+from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.counters import Counters, TierMoves
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
@@ -141,6 +142,8 @@ class ContainerReport(Counters, frozen=True):
     read."""
     unknown: tuple[Unknown, ...]
     """Unknown figures of the container with their reasons."""
+    huge_pages: tuple[HugePagesOfContainer, ...] | None = None
+    """Its huge pages by size, as far as it uses or was promised some; null = not known."""
 
     @property
     def page_cache_bytes(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from numaudit.evaluation.access import Access, SampledPages
+from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.report.words import UNKNOWN, share, size
 from numaudit.topology.nodeset import NodeSet
@@ -77,8 +78,22 @@ def _bytes(one: ContainerReport, nodes: Sequence[NodeReport]) -> Iterator[str]:
     yield f"page cache {size(one.page_cache_bytes)}, which does not count in verdicts"
     if one.aligned_bytes is not None:
         yield f"on the promised nodes: {size(one.aligned_bytes)} ({share(one.aligned_bytes, one.judged_bytes)})"
+    for pages in one.huge_pages or ():
+        yield _huge_pages(pages)
     remote = f"{size(one.remote_bytes)} ({share(one.remote_bytes, one.judged_bytes)})"
     yield f"remote, on nodes whose CPUs it may not use: {remote}"
+
+
+def _huge_pages(pages: HugePagesOfContainer) -> str:
+    """hugepages-1Gi 2Gi of the promised 4Gi: N0 1Gi, N1 1Gi; 1Gi of them are not on the promised node 0"""
+    text = f"{pages.type} {size(pages.held)}"
+    if pages.promised_bytes is not None:
+        text += f" of the promised {size(pages.promised_bytes)}" if pages.promised_bytes else ", without a promise"
+    held = ", ".join(f"N{node} {size(amount)}" for node, amount in pages.bytes_by_node.items() if amount)
+    text += f": {held}" if held else ""
+    if pages.misplaced_bytes and pages.promised_nodes:
+        text += f"; {size(pages.misplaced_bytes)} of them are not on the promised {pages.promised_nodes.in_words}"
+    return text
 
 
 def _accesses(one: ContainerReport) -> Iterator[str]:

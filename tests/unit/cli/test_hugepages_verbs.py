@@ -96,4 +96,4 @@ def test_the_report_names_who_took_the_pages(capsys: Capture, fixtures: Path) ->
     found = answer(capsys, "report", "--root", str(fixtures / "hugepages-short"))
     (finding,) = [one for one in found["findings"] if one["name"] == "hugepages-short"]
     assert finding["numaNodes"] == [1]
-    assert "used without a promise by default/bu-numanode/app (28Mi)" in finding["message"]
+    assert "used there without a promise by default/bu-numanode/app (28Mi)" in finding["message"]

@@ -86,8 +86,31 @@ def test_pages_that_a_burstable_pod_took_are_short_and_it_is_named() -> None:
     assert found.numa_nodes == NodeSet.of(1)
     assert found.message == (
         "the memory map would admit 32Mi more of hugepages-2Mi on node 1, but the kernel can give 4Mi: 4Mi are free "
-        "there; used without a promise by ns/eater/app (28Mi)"
+        "there; used there without a promise by ns/eater/app (28Mi)"
     )
+
+
+def test_a_container_that_uses_pages_of_another_node_than_its_promised_one_is_named_too() -> None:
+    """Its promise is of node 1, and it used a page of node 0."""
+    there = snapshot(free=12, promised=8, held=4)
+    stray = {2 * MIB: {0: 2 * MIB, 1: 8 * MIB}}
+    resident = Resident(anon={0: 0, 1: 0}, hugetlb=stray[2 * MIB], huge_pages=stray)
+    with_pool = NodeMemory(0, GIB, GIB, Resident(), (HugePages(2 * MIB, 4, 3, 0),))
+    assert there.intent is not None
+    assert there.intent.machine is not None
+    full = MemoryTable(8 * MIB, 0, 8 * MIB, 0, 8 * MIB)
+    of_node = there.intent.machine[0]
+    machine = {**there.intent.machine, 0: replace(of_node, memory_map={**of_node.memory_map, TWO_MIB: full})}
+    there = replace(
+        _with_nodes(there, (with_pool, there.nodes[1])),
+        residency={**there.residency, PROMISED: resident},
+        intent=replace(there.intent, machine=machine),
+    )
+    (found,) = short(there)
+    assert found.numa_nodes == NodeSet.of(0)
+    assert found.message.endswith("6Mi are free there; used there without a promise by ns/db/app (2Mi)")
+    (of_size,) = huge_pages_of(there)
+    assert [others(of_size, node, there) for node in (0, 1)] == [2 * MIB, 0]
 
 
 def test_free_pages_that_a_promise_has_not_used_yet_are_not_left_for_others() -> None:

@@ -14,6 +14,7 @@ from msgspec import structs
 from numaudit.evaluation.access import Access, Measured, SampledPages, UsedFromAfar
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
+from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.exporters.blocks import NOTHING
 from numaudit.exporters.catalogue import CONTAINER_METRICS
@@ -40,6 +41,7 @@ PAGES = SampledPages((UsedFromAfar(0, 1, 40),), 40, 50, 0, 100, 0.9, whole=True)
 FULL = structs.replace(
     report(container()).containers[0],
     intended=Intended(NodeSet.of(0), {"memory": 9}, CpuSet.of(1), NodeSet.of(0), NodeSet.of(1)),
+    huge_pages=(HugePagesOfContainer("hugepages-2Mi", 4, NodeSet.of(0), {0: 2, 1: 2}, 2),),
     aligned_bytes=4096,
     verdict=Verdict("spilled", "made up", None, (), None),
     hint_outcome=HintOutcome(None, None, None, None, AdmissionOutcome.DEGRADED, "log", None, None, None),

@@ -47,6 +47,7 @@ _NEVER_NAMES = {
         "topologyManagerOptions", "topologyManagerPolicy", "topologyManagerScope", "version",
     },
     "MappedBytes": {"name"},
+    "HugePagesOfContainer": {"type"},
     "HugePagesReport": {"type"},
     "MemoryTableReport": {"type"},
     "MigratedReport": {"reason"},

@@ -256,7 +256,7 @@ def test_huge_pages_that_a_burstable_group_took_are_missing_as_foretold(
                 assert call(["report", "-o", "json"]) == 0
                 found = json.loads(capsys.readouterr().out)["findings"]
                 (said,) = [one["message"] for one in found if one["name"] == "hugepages-short"]
-                assert "used without a promise by" in said and "burstable (28Mi)" in said
+                assert "used there without a promise by" in said and "burstable (28Mi)" in said
             assert short_of(capsys, pod, 8) == []
             assert asks(lab, 8) == (0, "mapped\nfilled\n")
     finally:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from numaudit.evaluation.causes.placement import bytes_outside, unmapped_bytes_outside
+from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
@@ -23,6 +25,8 @@ class Spill:
     """Of these, bytes in files in memory that no process maps, at least: the kernel never moves them."""
     settling: bool
     """Its cpuset was put right since they came there. The kernel then moves them, and memory.numa_stat lags behind."""
+    huge_pages: tuple[HugePagesOfContainer, ...] = ()
+    """The sizes of which some are outside."""
 
     def is_certain(self, now: float, thresholds: Thresholds) -> bool:
         """Is it no passing thing?"""
@@ -33,18 +37,36 @@ class Spill:
 
 
 def next_spill(
-    resident: Resident, intended: NodeSet, drifted: bool, earlier: Spill | None, now: float, thresholds: Thresholds
+    resident: Resident,
+    intended: NodeSet,
+    drifted: bool,
+    earlier: Spill | None,
+    now: float,
+    thresholds: Thresholds,
+    huge_pages: Sequence[HugePagesOfContainer] = (),
 ) -> Spill | None:
-    """The spill as of this tick; None = hardly any bytes are outside. `drifted`: the cpuset allows other nodes."""
+    """The spill as of this tick; None = hardly any bytes are outside. `drifted`: the cpuset allows other nodes.
+
+    Huge pages of each size are also judged alone: one page of 1 GiB is a small share of a large container, but all of
+    what it was promised.
+    """
     outside = bytes_outside(resident.judged, intended)
-    if outside <= thresholds.spilled_bytes or outside <= thresholds.spilled_share * sum(resident.judged.values()):
+    sizes = tuple([one for one in huge_pages if one.misplaced_bytes])
+    if not _is_past(outside, sum(resident.judged.values()), thresholds) and not any(
+        _is_past(one.misplaced_bytes or 0, one.held, thresholds) for one in sizes
+    ):
         return None
+    outside = max(outside, sum(one.misplaced_bytes or 0 for one in sizes))
     unmapped = unmapped_bytes_outside(resident, intended)
     if drifted:
-        return Spill(outside, now, 0, unmapped, settling=True)
+        return Spill(outside, now, 0, unmapped, True, sizes)
     if earlier is None:
-        return Spill(outside, now, 1, unmapped, settling=False)
+        return Spill(outside, now, 1, unmapped, False, sizes)
     moving = earlier.settling and outside < earlier.outside - thresholds.spilled_bytes
     if moving or not earlier.ticks:
-        return Spill(outside, now, 1, unmapped, settling=True)
-    return Spill(outside, earlier.seen_since, earlier.ticks + 1, unmapped, earlier.settling)
+        return Spill(outside, now, 1, unmapped, True, sizes)
+    return Spill(outside, earlier.seen_since, earlier.ticks + 1, unmapped, earlier.settling, sizes)
+
+
+def _is_past(outside: int, of: int, thresholds: Thresholds) -> bool:
+    return outside > thresholds.spilled_bytes and outside > thresholds.spilled_share * of

@@ -45,7 +45,7 @@ def _shortage(of_size: HugePagesOfSize, machine: MachineState, nodes: NodeSet, s
         text += f", and processes have reserved {in_units(room.reserved)} on the machine"
     users = largest_users(of_size, nodes, snapshot)[:_MOST_USERS]
     if users:
-        text += f"; used without a promise by {', '.join(f'{who} ({in_units(size)})' for who, size in users)}"
+        text += f"; used there without a promise by {', '.join(f'{who} ({in_units(size)})' for who, size in users)}"
     if of_size.overcommit:
         text += f"; it may make up to {in_units(of_size.overcommit)} of surplus pages, if it finds memory for them"
     return printable(text)

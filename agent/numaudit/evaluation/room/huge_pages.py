@@ -45,10 +45,10 @@ class HugePagesOfSize:
     overcommit: int | None
     """Surplus that the kernel may make at most; None = not known."""
 
-    @property
-    def promised(self) -> frozenset[int]:
-        """The cgroups of containers with a promise of these pages."""
-        return frozenset(id_ for claim in self.claims for id_ in claim.container.cgroups)
+    def promised_on(self, nodes: NodeSet) -> frozenset[int]:
+        """The cgroups of containers with a promise of these pages on some of the nodes."""
+        there = (claim for claim in self.claims if not claim.nodes.isdisjoint(nodes))
+        return frozenset(id_ for claim in there for id_ in claim.container.cgroups)
 
     def held(self, node: int) -> int | None:
         """Used on the node by anybody; None = not known."""
@@ -92,20 +92,20 @@ def _pool(node: NodeMemory, page_size: int) -> HugePages:
 
 
 def others(of_size: HugePagesOfSize, node: int, snapshot: Snapshot) -> int | None:
-    """Bytes used on the node by whoever has no promise of pages of this size; None = not known."""
-    used = of_size.held(node)
-    of_promised = (snapshot.residency.get(ContainerId(id_)) for id_ in of_size.promised)
-    own = [held_on(resident, of_size.room.page_size, NodeSet.of(node)) for resident in of_promised]
+    """Bytes used on the node by whoever has no promise of its pages of this size; None = not known."""
+    used, there = of_size.held(node), NodeSet.of(node)
+    of_promised = (snapshot.residency.get(ContainerId(id_)) for id_ in of_size.promised_on(there))
+    own = [held_on(resident, of_size.room.page_size, there) for resident in of_promised]
     return None if used is None or None in own else max(0, used - sum(filter(None, own)))
 
 
 def largest_users(of_size: HugePagesOfSize, nodes: NodeSet, snapshot: Snapshot) -> list[tuple[str, int]]:
     """Containers and services that use pages of this size on the nodes without a promise of them, the largest first."""
+    promised = of_size.promised_on(nodes)
     found = [
         (full_name(one.namespace, one.pod, one.pod_uid, one.name) if one.pod_uid else one.path, held)
         for one in snapshot.containers
-        if one.id not in of_size.promised
-        and (held := held_on(snapshot.residency.get(one.id), of_size.room.page_size, nodes))
+        if one.id not in promised and (held := held_on(snapshot.residency.get(one.id), of_size.room.page_size, nodes))
     ]
     return sorted(found, key=lambda one: (-one[1], one[0]))
 

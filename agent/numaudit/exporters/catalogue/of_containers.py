@@ -45,6 +45,17 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("aligned_bytes", "intended", "resident"),
     ),
     Metric(
+        "container_huge_page_bytes", "bytes", "Huge pages that the container uses, by node and page size.",
+        ("numa_node", "type"), values.huge_pages,
+        reads=("huge_pages",),
+    ),
+    Metric(
+        "container_misplaced_huge_page_bytes", "bytes",
+        "Huge pages on other nodes than the container was promised pages of that size on.",
+        ("numa_node", "type"), values.misplaced_huge_pages,
+        reads=("huge_pages",),
+    ),
+    Metric(
         "container_judged_bytes", "bytes", "Bytes that decide alignment: anon, shmem and hugetlb on all nodes.",
         (), one(lambda container: container.judged_bytes),
         reads=("judged_bytes",),

@@ -128,6 +128,19 @@ def misplaced(container: ContainerReport) -> Values:
 _judged_types = attrgetter(*JUDGED_TYPES)
 
 
+def huge_pages(container: ContainerReport) -> Values:
+    """Without what is 0."""
+    of_sizes = container.huge_pages or ()
+    return [((str(node), one.type), size) for one in of_sizes for node, size in one.bytes_by_node.items() if size]
+
+
+def misplaced_huge_pages(container: ContainerReport) -> Values:
+    for one in container.huge_pages or ():
+        for node, size in one.bytes_by_node.items() if one.promised_nodes else ():
+            if size and node not in (one.promised_nodes or ()):
+                yield (str(node), one.type), size
+
+
 def cpu_seconds(container: Counters) -> Values:
     on = container.cpu_seconds or ()
     return Columns(_node_labels(tuple([one.numa_node for one in on])), tuple([one.seconds for one in on]))
