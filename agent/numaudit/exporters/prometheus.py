@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
@@ -27,6 +28,8 @@ Format = Literal["text", "openmetrics"]
 
 _FRACTIONS = ("seconds", "ratio")
 """Units of numbers that may be no whole ones."""
+_GO_EXPONENT = 1e6
+"""From here on Go writes an exponent where Python does not."""
 _SCRAPES = 64
 REMEMBERED_FOR = 300.0
 """Seconds that a form is rendered ahead of scrapes after the last one asked for it."""
@@ -108,12 +111,24 @@ class _RenderedFamily(NamedTuple):
     """The head, then each block's lines."""
     since: _Since
 
-    def known(self, since: _Since) -> dict[int, bytes]:
-        """The lines that would be the same, by the `id` of their block: what did not change is the very same block."""
-        pairs = zip(self.blocks, islice(self.pieces, 1, None), strict=True)
+    def of(self, blocks: Sequence[SeriesBlock], since: _Since) -> list[bytes | None]:
+        """The lines of each block that would be the same: what did not change is the very same block, most often in
+        its place. None = they have to be made.
+        """
+        if len(blocks) == len(self.blocks):
+            lines = islice(self.pieces, 1, None)
+            found = [
+                text if block is last else None for block, last, text in zip(blocks, self.blocks, lines, strict=True)
+            ]
+        else:
+            known = dict(zip(map(id, self.blocks), islice(self.pieces, 1, None), strict=True))
+            found = [known.get(id(block)) for block in blocks]
         if self.since == since:
-            return {id(block): text for block, text in pairs}
-        return {id(block): text for block, text in pairs if self.since.of_key(block.key) == since.of_key(block.key)}
+            return found
+        return [
+            text if self.since.of_key(block.key) == since.of_key(block.key) else None
+            for block, text in zip(blocks, found, strict=True)
+        ]
 
 
 @dataclass(slots=True)
@@ -136,22 +151,24 @@ def _render_family(
     # Facts and verdicts hardly ever change from tick to tick.
     if before is not None and before.blocks == family.blocks and before.since == since:
         return before
-    known = {} if before is None else before.known(since)
+    last = [None for _ in family.blocks] if before is None else before.of(family.blocks, since)
     has_fractions = family.metric.unit in _FRACTIONS
     templates: dict[tuple[Labels, ...], bytes] = {}
     pieces = [_head(family, format_)]
-    for block in family.blocks:
-        last = known.get(id(block))
-        if last is not None:
-            pieces.append(last)
+    template, of_labels = b"", None
+    for block, text in zip(family.blocks, last, strict=True):
+        if text is not None:
+            pieces.append(text)
             continue
         key, labels = block.key, block.labels
         created = since.of_key(key)
-        lines = templates.get(labels)
-        if lines is None:  # few differ
-            lines = templates[labels] = _lines(family.metric, key is not None, labels, created is not None)
+        if labels is not of_labels:  # neighbours mostly have the same
+            of_labels = labels
+            template = templates.get(labels) or _lines(family.metric, key is not None, labels, created is not None)
+            templates[labels] = template  # few differ
+        lines = template
         if created is not None:
-            lines = lines.replace(_CREATED, _go_float(created))
+            lines = lines.replace(_CREATED, _time(created))
         if key is not None:
             lines = lines.replace(_IDENTITY, identities.get(key) or _labels_text(IDENTITY, key))
         numbers = tuple(map(_go_float, block.numbers)) if has_fractions else block.numbers
@@ -183,8 +200,16 @@ def _lines(metric: Metric[Any], has_identity: bool, labels: Sequence[Labels], ha
 
 
 def _go_float(number: float) -> bytes:
+    if 0 <= number < _GO_EXPONENT:
+        return b"%a" % float(number)
     text: str = floatToGoString(number)
     return text.encode()
+
+
+@lru_cache(maxsize=4096)
+def _time(seconds: float) -> bytes:
+    """That of a container's begin stays, and many began together."""
+    return _go_float(seconds)
 
 
 def _head(family: MetricFamily, format_: Format) -> bytes:
