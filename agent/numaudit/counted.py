@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -12,21 +13,24 @@ from msgspec import Struct
 from numaudit.value import Value
 
 
-class HintFault(NamedTuple):
-    """One kind of NUMA hint fault: a task on a node used memory of a node. Source: TNF_ flags of the kernel."""
+class HintFault(Struct, frozen=True, order=True, cache_hash=True, dict=True):
+    """One kind of NUMA hint fault: a task on a node used memory of a node. Source: TNF_ flags of the kernel.
+
+    Few kinds occur, and each in the counts of many containers: a value works out each of its properties once.
+    """
 
     cpu_node: int
     memory_node: int
     """After a migration: the node that the page came to."""
     flags: int
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The kernel's flags in its own words; local means that the page was found on the CPU's node."""
         words = ("migrated", "no_group", "shared", "local", "migrate_fail")
         return tuple(word for bit, word in enumerate(words) if self.flags >> bit & 1)
 
-    @property
+    @cached_property
     def is_remote(self) -> bool:
         """True when the page was on another node than the CPU when it was used; a move by the fault itself does not
         count.
@@ -36,16 +40,21 @@ class HintFault(NamedTuple):
         was_found_here = bool(self.flags & 8)
         return not was_found_here and (self.cpu_node != self.memory_node or self.has_moved)
 
-    @property
+    @cached_property
+    def stays_remote(self) -> bool:
+        """The page was on another node, and still is."""
+        return self.is_remote and not self.has_moved
+
+    @cached_property
     def has_moved(self) -> bool:
         return bool(self.flags & 1)
 
-    @property
+    @cached_property
     def is_shared(self) -> bool:
         """The page is of a shared mapping and other processes map it, too."""
         return bool(self.flags & 4)
 
-    @property
+    @cached_property
     def could_not_move(self) -> bool:
         return bool(self.flags & 16)
 

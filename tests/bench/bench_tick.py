@@ -60,6 +60,7 @@ SHORT_ALL, SHORT_TENTH, SHORT_PROBES, SHORT_MANY = 8.0, 5.0, 20.0, 7.0
 SECONDS = pick(15, short=6)
 INTERVAL = pick(2, short=1)
 PUSH_INTERVAL = pick(3, short=1)
+_LOCAL, _REMOTE = HintFault(0, 0, 8), HintFault(0, 1, 0)
 SCRAPES, ROUNDS = pick((50, 5), short=(5, 1))
 SCRAPER = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
 
@@ -188,9 +189,8 @@ def _count(probes: Mapping[str, Counters], cgroup: int, process: int, index: int
     """What the programs count of one container up to a tick. Its process begins another scan pass each time."""
     probes["cpu_time"].by_cgroup[cgroup] = {0: number * 10**9 + index, 1: number * 10**8}
     probes["page_alloc"].by_cgroup[cgroup] = {(0, 0): number * MIB + index, (0, 1): number * 4096}
-    faults = {HintFault(0, 0, 8): number * 100 + index, HintFault(0, 1, 0): number * 7}
-    probes["hint_faults"].by_cgroup[cgroup] = faults
-    seen = {HintFault(0, 0, 8): 200 + number, HintFault(0, 1, 0): 50 + number}
+    probes["hint_faults"].by_cgroup[cgroup] = {_LOCAL: number * 100 + index, _REMOTE: number * 7}
+    seen = {_LOCAL: 200 + number, _REMOTE: 50 + number}
     probes["hint_faults"].passes[cgroup] = {ScanPass(process, one): PassUse(seen, 0) for one in (number, number + 1)}
 
 

@@ -21,6 +21,7 @@ import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from numaudit.counted import HintFault
@@ -249,6 +250,12 @@ def passes_to_evict(
     }
 
 
+@lru_cache(maxsize=4096)
+def _kind(cpu_node: int, memory_node: int, flags: int) -> HintFault:
+    """One value for each kind, which is in many entries."""
+    return HintFault(cpu_node, memory_node, flags)
+
+
 def decode(
     entries: Iterable[MapEntries], skipped: Iterable[MapEntries], cpus: int, lost: Mapping[Loss, int] | None = None
 ) -> HintFaultCounts:
@@ -259,7 +266,7 @@ def decode(
         keys = struct.iter_unpack(_KEY, chunk.keys)
         sums = (sum_per_cpu(chunk.values, cpus, field, fields=2) for field in range(2))
         for (cgroup, cpu_node, memory_node, flags), count, size in zip(keys, *sums, strict=True):
-            fault = HintFault(cpu_node, memory_node, flags)
+            fault = _kind(cpu_node, memory_node, flags)
             faults.setdefault(cgroup, {})[fault] = count
             pages.setdefault(cgroup, {})[fault] = size
     skips: dict[int, int] = {}
@@ -273,12 +280,11 @@ def decode_passes(entries: Iterable[MapEntries]) -> Passes:
     """Map entries as the kernel packs them, by cgroup, process and pass."""
     seen: dict[tuple[int, int, int], dict[HintFault, int]] = {}
     reached: dict[tuple[int, int, int], int] = {}
-    kinds: dict[tuple[int, int, int], HintFault] = {}  # few, and each of them is in many entries
     for chunk in entries:
         keys, values = struct.iter_unpack(_SCAN_KEY, chunk.keys), struct.iter_unpack(_SCAN_VALUE, chunk.values)
         for (cgroup, process, number, *kind), (pages, scanned_to) in zip(keys, values, strict=True):
             place = cgroup, process, number
-            fault = kinds.get(key := tuple(kind)) or kinds.setdefault(key, HintFault(*kind))
+            fault = _kind(*kind)
             if place in seen:
                 seen[place][fault] = pages
                 reached[place] = max(scanned_to, reached[place])

@@ -18,7 +18,7 @@ from numaudit.kernel import process_status
 from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import Passes
-from numaudit.snapshot import ContainerId, Resident, Snapshot
+from numaudit.snapshot import BytesByNode, ContainerId, Resident, Snapshot
 
 _charged = attrgetter("anon", "file", "shmem", "hugetlb")
 """Memory types that processes can map."""
@@ -104,32 +104,41 @@ def limited(
     """
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
-    anon, file, shmem, hugetlb = (sum(by_node.values()) if by_node else 0 for by_node in _charged(resident))
-    columns = tuple(zip(*mapped, strict=True)) or ((0,), (0,), (0,))
-    sums, most = [*map(sum, columns)], [*map(max, columns)]
+    anon, file, shmem, hugetlb = map(_total, _charged(resident))
+    if len(mapped) == 1:
+        sums = most = mapped[0]
+    else:
+        columns = tuple(zip(*mapped, strict=True)) or ((0,), (0,), (0,))
+        sums = process_status.ProcessMemory(*map(sum, columns))
+        most = process_status.ProcessMemory(*map(max, columns))
     remote = used.remote
     if remote:
         limits: dict[int, int] = {}
-        of_others = max(0, most[2] - shmem)
+        of_others = max(0, most.shmem - shmem)
         for node in {node for _, node in remote}:
             there = of_others
-            if node in shmem_on:
+            if of_others and node in shmem_on:
                 there = max(0, shmem_on[node] - (resident.shmem or _NOTHING).get(node, 0))
             limits[node] = _sampled_at_most(resident, node) + min(of_others, there)
         remote = _within(remote, limits)
     known = used.mapped
     if mapped:
         # Children share their parent's memory, and processes share files: that counts once where the sums say so.
-        private = max(most[0], min(sums[0], anon))
-        known = private + min(sums[1], most[1] + file) + min(sums[2], most[2] + shmem) + hugetlb
-    return replace(used, remote=remote, mapped=known)
+        private = max(most.anon, min(sums.anon, anon))
+        known = private + min(sums.file, most.file + file) + min(sums.shmem, most.shmem + shmem) + hugetlb
+    return PagesUsed(remote, used.local, used.home, used.age, used.is_whole, known)
+
+
+def _total(by_node: BytesByNode | None) -> int:
+    return sum(by_node.values()) if by_node else 0
 
 
 def _sampled_at_most(resident: Resident, node: int) -> int:
     """Bytes on the node: the kernel samples what processes map, and no huge pages of the pool."""
-    files = (resident.file or _NOTHING).get(node, 0) + (resident.shmem or _NOTHING).get(node, 0)
+    anon, file, shmem = resident.anon or _NOTHING, resident.file or _NOTHING, resident.shmem or _NOTHING
+    files = file.get(node, 0) + shmem.get(node, 0)
     in_use = files if resident.mapped is None else min(files, resident.mapped.get(node, 0))
-    return (resident.anon or _NOTHING).get(node, 0) + in_use
+    return anon.get(node, 0) + in_use
 
 
 def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> dict[tuple[int, int], int]:
@@ -137,6 +146,8 @@ def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) ->
     sums: dict[int, int] = {}
     for (_, node), size in remote.items():
         sums[node] = sums.get(node, 0) + size
+    if all([size <= limits[node] for node, size in sums.items()]):
+        return {pair: size for pair, size in remote.items() if size}
     return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items() if size}
 
 

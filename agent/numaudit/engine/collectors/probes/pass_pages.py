@@ -43,23 +43,24 @@ def most_of_each(processes: Iterable[Pages]) -> Pages:
 def together(newest: Pages, before: Pages) -> Pages:
     """Two passes: each side as the one saw it that saw more; what was used from its own node as that which saw less.
 
-    A side that one of them left out is as the other saw it.
+    A side is the page's node, whether it is used from another one, and whether processes share it. A side that one of
+    them left out is as the other saw it.
     """
-    by_side: dict[tuple[int, bool, bool], tuple[dict[HintFault, int], dict[HintFault, int]]] = {}
+    sides: dict[tuple[int, bool, bool], tuple[dict[HintFault, int], dict[HintFault, int]]] = {}
     for place, pages in enumerate((newest, before)):
         for fault, count in pages.items():
-            if not (place and fault.has_moved):  # what an older pass brought home is used from there since
-                by_side.setdefault(_side_of(fault), ({}, {}))[place][fault] = count
+            if place and fault.has_moved:  # what an older pass brought home is used from there since
+                continue
+            side = fault.memory_node, fault.stays_remote, fault.is_shared
+            if side in sides:
+                sides[side][place][fault] = count
+            else:
+                sides[side] = ({}, {fault: count}) if place else ({fault: count}, {})
     found: dict[HintFault, int] = {}
-    for (_, is_remote, _), (now, then) in by_side.items():
+    for (_, is_remote, _), (now, then) in sides.items():
         more, less = (now, then) if total_of(now) >= total_of(then) else (then, now)
-        found |= more if is_remote or not less else less
+        found.update(more if is_remote or not less else less)
     return found
-
-
-def _side_of(fault: HintFault) -> tuple[int, bool, bool]:
-    """The page's node, whether it is used from another one, and whether processes share it."""
-    return fault.memory_node, fault.is_remote and not fault.has_moved, fault.is_shared
 
 
 def without(pages: Pages, home: int) -> Pages:
@@ -68,10 +69,7 @@ def without(pages: Pages, home: int) -> Pages:
     if not home or not remote:
         return pages
     left = max(0, remote - home)
-    return {
-        fault: count * left // remote if fault.is_remote and not fault.has_moved else count
-        for fault, count in pages.items()
-    }
+    return {fault: count * left // remote if fault.stays_remote else count for fault, count in pages.items()}
 
 
 def no_more_than(limit: int, pages: Pages, newer: Pages) -> Pages:
@@ -80,7 +78,7 @@ def no_more_than(limit: int, pages: Pages, newer: Pages) -> Pages:
 
 
 def _remote_of(pages: Pages) -> int:
-    return sum(count for fault, count in pages.items() if fault.is_remote and not fault.has_moved)
+    return sum(count for fault, count in pages.items() if fault.stays_remote)
 
 
 def shared_of(pages: Pages) -> Pages:

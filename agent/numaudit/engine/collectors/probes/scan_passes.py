@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from numaudit.counted import HintFault, PagesUsed
@@ -123,7 +124,7 @@ class _Process:
     def _go_on(self, use: PassUse) -> None:
         """Counts of a pass rise; where the probe had to make room in its map, they begin at 0 once more."""
         if use.pages != self.current:
-            has_fallen = any(count > use.pages.get(kind, 0) for kind, count in self.current.items())
+            has_fallen = any([count > use.pages.get(kind, 0) for kind, count in self.current.items()])
             self.current = most_of_both(use.pages, self.current) if has_fallen else use.pages
             self.positions.append(_Position(use.scanned_to, self.current))
             if len(self.positions) > _MOST_POSITIONS:
@@ -164,6 +165,9 @@ class _Process:
         return NO_PAGES
 
 
+_NONE: Mapping[int, _Process] = {}
+
+
 @dataclass(slots=True)
 class ScanPasses:
     """Remembers the passes of all processes from tick to tick."""
@@ -177,7 +181,10 @@ class ScanPasses:
         for cgroup, passes in by_cgroup.items():
             by_process: dict[int, dict[int, PassUse]] = {}
             for (process, number), use in passes.items():
-                by_process.setdefault(process, {})[number] = use
+                if process in by_process:
+                    by_process[process][number] = use
+                else:
+                    by_process[process] = {number: use}
             processes = self._processes.setdefault(cgroup, {})
             for process, own in by_process.items():
                 known = processes.get(process)
@@ -216,7 +223,7 @@ class ScanPasses:
         private: dict[HintFault, int] = {}
         shared: dict[int, dict[HintFault, int]] = {}
         oldest, is_whole, found = now, True, False
-        for number, process in (one for cgroup in cgroups for one in self._processes.get(cgroup, {}).items()):
+        for number, process in chain.from_iterable(self._processes.get(cgroup, _NONE).items() for cgroup in cgroups):
             pages, seen_at, whole = process.used(now)
             if not pages or now - seen_at > _OLDEST:
                 continue
@@ -226,6 +233,6 @@ class ScanPasses:
                 target[fault] = target.get(fault, 0) + count
         if not found:
             return None
-        most = most_of_each(shared.values())
-        remote, local, home = bytes_by_side(sum_of(private, most), page_size)
+        pages = sum_of(private, most_of_each(shared.values())) if shared else private
+        remote, local, home = bytes_by_side(pages, page_size)
         return PagesUsed(remote, local, home, max(0.0, now - oldest), is_whole)
