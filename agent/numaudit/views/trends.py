@@ -5,7 +5,10 @@ Bounded in number and size. A tick replaces values as a whole, so other threads 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import NamedTuple
 
 from numaudit.report.values import ContainerReport, Report
 
@@ -13,10 +16,38 @@ KEPT = 60
 """Ticks."""
 MOST = 4096
 """Containers, in the report's order: the worst first."""
-_WIDE = 4
-"""Bytes of memory for an amount, which is kept in KiB."""
-_UNKNOWN_AMOUNT, _UNKNOWN_SHARE = (1 << 8 * _WIDE) - 1, 255
+_UNKNOWN_AMOUNT, _UNKNOWN_SHARE = (1 << 32) - 1, 255
 _Key = int | tuple[str | None, str | None]
+
+
+class _Tick(NamedTuple):
+    """The containers of one tick, each at its place: amounts in KiB, in four bytes each, and shares in one."""
+
+    amounts: Sequence[int]
+    shares: bytes
+
+
+class _Place(NamedTuple):
+    """A container's own place in the ticks."""
+
+    at: int
+    since: int
+    """Number of its first tick: what is older was another container's."""
+
+
+class _Kept(NamedTuple):
+    """The newest tick has the number `newest`."""
+
+    newest: int = 0
+    ticks: tuple[_Tick, ...] = ()
+    places: Mapping[_Key, _Place] = {}
+
+    def of(self, one: ContainerReport) -> list[tuple[int, int]]:
+        """Amount and share of each tick that has the container."""
+        place = self.places.get(_key(one))
+        if place is None:
+            return []
+        return [(tick.amounts[place.at], tick.shares[place.at]) for tick in self.ticks[place.since - self.newest - 1 :]]
 
 
 class Trends:
@@ -24,18 +55,31 @@ class Trends:
 
     def __init__(self) -> None:
         self._host: tuple[tuple[int, int, int], ...] = ()
-        self._containers: dict[_Key, tuple[bytes, bytes]] = {}
+        self._kept = _Kept()
+        self._rows: Mapping[int, ContainerReport] = {}
+        """Of the newest tick, by the `id` of each: what did not change is the very same row."""
 
     def add(self, report: Report) -> None:
         """One tick. Containers that are gone are forgotten."""
         summary = report.summary
         self._host = (*self._host[1 - KEPT :], (summary.aligned, summary.misaligned, summary.refused_pods))
-        before, now = self._containers, {}
-        for one in report.containers[:MOST]:
-            amounts, shares = before.get(_key(one), (b"", b""))
-            amounts = amounts[_WIDE * (1 - KEPT) :] + _amount(one).to_bytes(_WIDE, "little")
-            now[_key(one)] = amounts, shares[1 - KEPT :] + bytes((_share(one),))
-        self._containers = now
+        rows = {id(one): one for one in report.containers[:MOST]}
+        kept, newest = self._kept, self._kept.newest + 1
+        changed = {_key(one): one for place, one in rows.items() if place not in self._rows}
+        places = kept.places
+        if len(rows) != len(places) or not places.keys() >= changed.keys():
+            places = _placed([_key(one) for one in rows.values()], places, newest)
+        tick = kept.ticks[-1] if kept.ticks else _Tick((), b"")
+        if changed:
+            amounts, shares = array("I", tick.amounts), bytearray(tick.shares)
+            room = len(places) - len(amounts)
+            amounts.extend([_UNKNOWN_AMOUNT] * room)
+            shares.extend([_UNKNOWN_SHARE] * room)
+            for key, one in changed.items():
+                at = places[key].at
+                amounts[at], shares[at] = _amount(one), _share(one)
+            tick = _Tick(amounts, bytes(shares))
+        self._kept, self._rows = _Kept(newest, (*kept.ticks[1 - KEPT :], tick), places), rows
 
     @property
     def aligned(self) -> Sequence[int]:
@@ -52,13 +96,19 @@ class Trends:
 
     def outside(self, one: ContainerReport) -> Sequence[int | None]:
         """Judged bytes outside its promise; without a promise, on nodes that have none of its CPUs."""
-        kept = self._containers.get(_key(one), (b"", b""))[0]
-        amounts = (int.from_bytes(kept[at : at + _WIDE], "little") for at in range(0, len(kept), _WIDE))
-        return [None if amount == _UNKNOWN_AMOUNT else amount << 10 for amount in amounts]
+        return [None if amount == _UNKNOWN_AMOUNT else amount << 10 for amount, _ in self._kept.of(one)]
 
     def remote_share(self, one: ContainerReport) -> Sequence[int | None]:
         """Measured remote share in per cent."""
-        return [None if share == _UNKNOWN_SHARE else share for share in self._containers.get(_key(one), (b"", b""))[1]]
+        return [None if share == _UNKNOWN_SHARE else share for _, share in self._kept.of(one)]
+
+
+def _placed(keys: Sequence[_Key], places: Mapping[_Key, _Place], newest: int) -> dict[_Key, _Place]:
+    """Places of these containers: who had one keeps it, and others get the first ones that are free."""
+    found = {key: places[key] for key in keys if key in places}
+    used = {place.at for place in found.values()}
+    free = (at for at in count() if at not in used)
+    return found | {key: _Place(next(free), newest) for key in keys if key not in found}
 
 
 def _key(one: ContainerReport) -> _Key:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from accesses import counted
 from numaudit.evaluation.access import measured
-from numaudit.report.values import Report
+from numaudit.report.values import ContainerReport, Report
 from numaudit.views.trends import KEPT, MOST, Trends
 from page_reports import many
 from reports import container, report
@@ -65,6 +67,21 @@ def test_a_container_that_is_gone_is_forgotten_and_one_that_came_has_what_was_si
     assert len(trends.outside(_of(id=2).containers[0])) == 2
 
 
+@given(st.lists(st.dictionaries(st.integers(1, 5), st.integers(0, 3)), max_size=12))
+def test_any_ticks_keep_of_each_container_what_was_since_it_came(ticks: list[dict[int, int]]) -> None:
+    trends, expected, before = Trends(), dict[int, list[int]](), dict[tuple[int, int], ContainerReport]()
+    for of in ticks:
+        rows = {
+            pair: before.get(pair) or _of(id=pair[0], remote_bytes=pair[1] << 10).containers[0] for pair in of.items()
+        }
+        trends.add(replace(_of(), containers=tuple(rows.values())))
+        expected = {id_: [*expected.get(id_, []), size << 10] for id_, size in of.items()}
+        before = rows  # what did not change is the very same row
+        assert {id_: trends.outside(_of(id=id_).containers[0]) for id_ in range(1, 6)} == {
+            id_: expected.get(id_, []) for id_ in range(1, 6)
+        }
+
+
 def test_only_the_worst_of_very_many_are_kept() -> None:
     trends = Trends()
     of = _of()
@@ -74,15 +91,15 @@ def test_only_the_worst_of_very_many_are_kept() -> None:
 
 
 def test_a_thousand_containers_take_a_bounded_part_of_the_agents_memory() -> None:
-    of = many(1000)
+    two = many(1000), many(1000)  # each row is another value in every tick
     gc.collect()
     tracemalloc.start()
     try:
         trends = Trends()
-        for _ in range(2 * KEPT):
-            trends.add(of)
+        for tick in range(2 * KEPT):
+            trends.add(two[tick % 2])
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(trends.outside(of.containers[0])) == KEPT
+    assert len(trends.outside(two[0].containers[0])) == KEPT
     assert 300 * 1000 < held < MOST_BYTES * 1000

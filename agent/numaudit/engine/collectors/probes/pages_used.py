@@ -146,7 +146,7 @@ def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) ->
     sums: dict[int, int] = {}
     for (_, node), size in remote.items():
         sums[node] = sums.get(node, 0) + size
-    if all([size <= limits[node] for node, size in sums.items()]):
+    if all(size <= limits[node] for node, size in sums.items()):
         return {pair: size for pair, size in remote.items() if size}
     return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items() if size}
 

@@ -124,7 +124,7 @@ class _Process:
     def _go_on(self, use: PassUse) -> None:
         """Counts of a pass rise; where the probe had to make room in its map, they begin at 0 once more."""
         if use.pages != self.current:
-            has_fallen = any([count > use.pages.get(kind, 0) for kind, count in self.current.items()])
+            has_fallen = any(count > use.pages.get(kind, 0) for kind, count in self.current.items())
             self.current = most_of_both(use.pages, self.current) if has_fallen else use.pages
             self.positions.append(_Position(use.scanned_to, self.current))
             if len(self.positions) > _MOST_POSITIONS:
