@@ -15,6 +15,7 @@ from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, 
 from numaudit.intent import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.process_placement import ContainerProcesses, ProcessMappings
+from numaudit.ranks.told import ProcessTold
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import TierSettings
@@ -240,6 +241,8 @@ class Snapshot:
     """By page size, of the machine as a whole; empty = the kernel shows none."""
     processes: Mapping[ContainerId, ContainerProcesses] = field(default_factory=dict)
     """Of the containers whose processes were asked for."""
+    told: Mapping[ContainerId, Mapping[int, ProcessTold]] = field(default_factory=dict)
+    """Declarations of these processes, by their ids."""
     interleave_weights: Mapping[int, int] | None = None
     """By node; None = not read, or the kernel knows no weighted interleave."""
     tiers: TierSettings | None = None

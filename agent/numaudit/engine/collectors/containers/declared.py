@@ -1,0 +1,124 @@
+"""Declarations of the processes of the containers that were asked for, and the devices that they have open.
+
+Command lines and environments are read one at a time; what the table of launchers does not know is dropped at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from time import monotonic
+
+from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
+from numaudit.errors import printable
+from numaudit.kernel.host import Host, explain
+from numaudit.kernel.processes import started_with, words
+from numaudit.kernel.processes.held_devices import HeldDevices
+from numaudit.process_placement import ContainerProcesses, ProcessPlacement
+from numaudit.ranks.declaration import Given, Placeable, Told
+from numaudit.ranks.table import declarations, environment_in, given_in
+from numaudit.ranks.told import HeldDevice, ProcessTold
+from numaudit.snapshot import Allowed, Container, Snapshot
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+_MOST_ANCESTORS = 32
+
+
+class DeclaredCollector(Collector):
+    name = "declared"
+
+    def is_due(self, tick: TickInputs) -> bool:
+        return tick.with_processes and tick.mappings_budget is not None
+
+    def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
+        """Of every process in the snapshot."""
+        assert tick.mappings_budget is not None
+        reader = _Reader(tick.host, monotonic() + tick.mappings_budget, HeldDevices(tick.host), skipped)
+        told = {}
+        for one in snapshot.containers:
+            processes = snapshot.processes.get(one.id)
+            if processes is not None:
+                here = _placeable(snapshot, snapshot.allowed.get(one.id))
+                told[one.id] = reader.container(one, processes, here)
+        return replace(snapshot, told=told)
+
+
+def _placeable(snapshot: Snapshot, allowed: Allowed | None) -> Placeable:
+    """By the cpuset of a container, or by the machine where that is not known."""
+    machine = snapshot.machine
+    with_memory = NodeSet.from_ids(node.id for node in machine.nodes if node.memory != 0)
+    nodes = with_memory if allowed is None or allowed.nodes is None else allowed.nodes & with_memory
+    cpus_of = {node.id: node.cpus for node in machine.nodes}
+    cpus = None if allowed is None else allowed.cpus
+    here = Placeable(nodes, CpuSet() if cpus is None else cpus, cpus_of)
+    return here if here.cpus else replace(here, cpus=here.cpus_on(NodeSet.from_ids(cpus_of)))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads until a deadline: a command line may be made so that it takes long to understand."""
+
+    host: Host
+    deadline: float
+    devices: HeldDevices
+    skipped: SkippedItems
+    _given: dict[int, tuple[Given, ...]] = field(default_factory=dict)
+
+    def container(self, one: Container, found: ContainerProcesses, here: Placeable) -> dict[int, ProcessTold]:
+        """By process."""
+        as_a_whole = Told(
+            unit=started_with.unit_settings(self.host, one.path.rpartition("/")[2]) if one.kind == "service" else {},
+            runtime=started_with.runtime_policy(self.host, one.container_id) if one.container_id else {},
+        )
+        parents = {process.pid: process.parent for process in found.processes}
+        told: dict[int, ProcessTold] = {}
+        for process in found.processes:
+            if monotonic() > self.deadline:
+                self.skipped.lose(len(found.processes) - len(told), "the time for command lines ran out")
+                break
+            try:
+                told[process.pid] = self._process(process, parents, as_a_whole, here)
+            except OSError as error:
+                self.skipped.count(error)
+        return told
+
+    def _process(
+        self, process: ProcessPlacement, parents: Mapping[int, int | None], as_a_whole: Told, here: Placeable
+    ) -> ProcessTold:
+        """Raises OSError when it has ended."""
+        pid, unread = process.pid, None
+        own = self._given_to(pid)
+        try:
+            environment = environment_in(words.environment(self.host, pid))
+        except (FileNotFoundError, ProcessLookupError):
+            if self.host.is_live:
+                raise
+            environment, unread = {}, "a capture keeps no environment"
+        except OSError as error:
+            environment, unread = {}, printable(explain(error))
+        told = replace(as_a_whole, own=own, ancestors=self._ancestors(pid, parents), environment=environment)
+        found = declarations(told, here)
+        devices: tuple[HeldDevice, ...] = ()
+        if found or told.rank is not None:
+            try:
+                devices = self.devices.of(pid)
+            except PermissionError as error:
+                unread = unread or printable(explain(error))
+        return ProcessTold(pid, told.rank, found, devices, unread)
+
+    def _ancestors(self, pid: int, parents: Mapping[int, int | None]) -> tuple[tuple[Given, ...], ...]:
+        """Those in the same container, the nearest first."""
+        found: list[tuple[Given, ...]] = []
+        parent = parents.get(pid)
+        while parent is not None and parent in parents and len(found) < _MOST_ANCESTORS:
+            try:
+                found.append(self._given_to(parent))
+            except OSError:
+                break
+            parent = parents[parent]
+        return tuple(found)
+
+    def _given_to(self, pid: int) -> tuple[Given, ...]:
+        if pid not in self._given:
+            self._given[pid] = given_in(words.command_line(self.host, pid))
+        return self._given[pid]

@@ -1,0 +1,50 @@
+"""Parts of a snapshot that the rules of ranks ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.process_placement import ProcessPlacement
+from numaudit.ranks.told import ProcessTold
+from numaudit.snapshot import Allowed, ContainerId, Snapshot
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class RankContext:
+    """Of one container."""
+
+    cpus_of: Mapping[int, CpuSet]
+    """Node -> its CPUs."""
+    allowed: Allowed | None
+    full_nodes: NodeSet
+    """Nodes with next to no free memory now."""
+    processes: Mapping[int, ProcessPlacement]
+    told: Mapping[int, ProcessTold]
+    thresholds: Thresholds = field(default=DEFAULT)
+
+    @property
+    def memory_only(self) -> NodeSet:
+        """Nodes without CPUs."""
+        return NodeSet.from_ids(node for node, cpus in self.cpus_of.items() if not cpus)
+
+    def nodes_of(self, cpus: CpuSet) -> NodeSet:
+        return NodeSet.from_ids(node for node, own in self.cpus_of.items() if not own.isdisjoint(cpus))
+
+
+def context_of(container: ContainerId, snapshot: Snapshot) -> RankContext:
+    """Of a container whose processes were read."""
+    full = (
+        one.node
+        for one in snapshot.nodes
+        if one.free is not None and one.total and one.free < DEFAULT.full_node_share * one.total
+    )
+    return RankContext(
+        {node.id: node.cpus for node in snapshot.machine.nodes},
+        snapshot.allowed.get(container),
+        NodeSet.from_ids(full),
+        {one.pid: one for one in snapshot.processes[container].processes},
+        snapshot.told.get(container, {}),
+    )

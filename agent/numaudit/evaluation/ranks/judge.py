@@ -1,0 +1,160 @@
+"""The verdict of each process with a declaration, and the summary of a container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import structs
+
+from numaudit.evaluation.ranks.context import RankContext, context_of
+from numaudit.evaluation.ranks.cpu_rules import affinity_problems, cpus_of, thread_problems
+from numaudit.evaluation.ranks.memory_rules import (
+    NotRead,
+    placement_problems,
+    policy_in_force,
+    policy_problems,
+    shared_elsewhere,
+)
+from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND, RANK_VERDICTS, Rank, RankProblem
+from numaudit.process_placement import ProcessPlacement
+from numaudit.ranks.declaration import Declaration
+from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.topology.nodeset import NodeSet
+
+_HELPER_SHARE = 0.01
+"""A process with less memory than this share of the largest rank's, and without a number, is a helper of a rank."""
+_NAMED = 2
+
+
+def ranks_of(container: ContainerId, snapshot: Snapshot) -> tuple[Rank, ...]:
+    """Its processes with a declaration, by their ids; empty = none declares anything, or they were not read."""
+    if container not in snapshot.processes:
+        return ()
+    context = context_of(container, snapshot)
+    found = [rank for pid in context.processes if (rank := _rank(pid, context)) is not None]
+    largest = max((one.judged_bytes or 0 for one in found), default=0)
+    return tuple(
+        structs.replace(one, counts=one.rank is not None or (one.judged_bytes or 0) >= _HELPER_SHARE * largest)
+        for one in found
+    )
+
+
+def summary(ranks: Sequence[Rank]) -> str | None:
+    """One sentence: `7 of 8 ranks are where they were bound; rank 3: ...`. None = there is no rank."""
+    counted = [one for one in ranks if one.counts]
+    if not counted:
+        return None
+    wrong = [one for one in counted if one.verdict in NOT_WHERE_BOUND]
+    unknown = [one for one in counted if one.verdict == "unknown"]
+    right = len(counted) - len(wrong) - len(unknown)
+    of = f"{right} of {len(counted)} ranks {'is' if right == 1 else 'are'}" if len(counted) > 1 else "Its rank is"
+    text = f"{of} where {'they were' if len(counted) > 1 else 'it was'} bound"
+    if len(counted) == 1 and not right:
+        text = "Its rank is not where it was bound" if wrong else "It is not known if its rank is where it was bound"
+    elif unknown:
+        text += f", {len(unknown)} {'is' if len(unknown) == 1 else 'are'} not known"
+    ordered = sorted(wrong or unknown, key=lambda one: RANK_VERDICTS.index(one.verdict))
+    named = "; ".join(f"{one.title}: {one.detail}" for one in ordered[:_NAMED])
+    more = f"; and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
+    return f"{text}{'; ' if named else ''}{named}{more}."
+
+
+def _rank(pid: int, context: RankContext) -> Rank | None:
+    process, told = context.processes[pid], context.told.get(pid)
+    declarations = () if told is None else told.declarations
+    if not declarations:
+        declarations = _by_itself(process, context)
+    if not declarations:
+        return None
+    found = _compare(declarations, process, context)
+    judged = process.judged
+    memory_only = None if judged is None else sum(judged.get(node, 0) for node in context.memory_only)
+    return Rank(
+        pid=pid,
+        process=process.process,
+        rank=None if told is None else told.rank,
+        counts=True,
+        declarations=declarations,
+        devices=() if told is None else told.devices,
+        verdict=found.problems[0].name if found.problems else "unknown" if found.missing else "in-force",
+        detail=found.detail,
+        problems=tuple(found.problems),
+        judged_bytes=None if judged is None else sum(judged.values()),
+        shared_elsewhere_bytes=found.shared,
+        memory_only_bytes=memory_only,
+    )
+
+
+def _by_itself(process: ProcessPlacement, context: RankContext) -> tuple[Declaration, ...]:
+    """A policy in force that nothing declares is a declaration of its own, with the CPUs that go with it."""
+    try:
+        found = policy_in_force(process)
+        cpus = cpus_of(process)
+    except NotRead:
+        return ()
+    if found.kind in (None, "local", "interleave", "weighted-interleave"):
+        return ()
+    allowed = None if context.allowed is None else context.allowed.cpus
+    bound = None if allowed is None or allowed <= cpus else cpus
+    return (Declaration("itself", "its memory policy", "itself", found.kind, found.nodes, bound),)
+
+
+@dataclass(slots=True)
+class _Compared:
+    problems: list[RankProblem] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    shared: int | None = None
+    what: str = ""
+
+    def take(self, find: Callable[[], Iterable[RankProblem]]) -> bool:
+        """Were there none? What could not be read is noted once."""
+        before = len(self.problems)
+        try:
+            self.problems.extend(find())
+        except NotRead as reason:
+            if str(reason) not in self.missing:
+                self.missing.append(str(reason))
+            return False
+        return len(self.problems) == before
+
+    @property
+    def detail(self) -> str:
+        if self.problems:
+            return self.problems[0].detail
+        return self.missing[0] if self.missing else self.what
+
+
+def _compare(declarations: Sequence[Declaration], process: ProcessPlacement, context: RankContext) -> _Compared:
+    memory = next((one for one in declarations if one.has_memory), None)
+    cpus = next((one for one in declarations if one.has_cpus), None)
+    found = _Compared(missing=[one.unresolved for one in declarations if one.unresolved is not None])
+    is_policy = memory is None or found.take(lambda: policy_problems(memory, process, context))
+    is_bound = cpus is not None and found.take(lambda: affinity_problems(cpus, process, context))
+    if is_policy:
+        nodes = _nodes_of_cpus(process, context) if is_bound else None
+        found.take(lambda: placement_problems(memory, nodes, process, context))
+    if memory is None or is_policy:
+        found.take(lambda: thread_problems(memory if is_policy else None, cpus if is_bound else None, process, context))
+    try:
+        found.shared = shared_elsewhere(process)
+    except NotRead:
+        found.shared = None
+    found.problems.sort(key=lambda one: RANK_VERDICTS.index(one.name))
+    found.what = ", ".join(_in_force(memory, cpus, process))
+    return found
+
+
+def _nodes_of_cpus(process: ProcessPlacement, context: RankContext) -> NodeSet | None:
+    try:
+        return context.nodes_of(cpus_of(process))
+    except NotRead:
+        return None
+
+
+def _in_force(memory: Declaration | None, cpus: Declaration | None, process: ProcessPlacement) -> Iterator[str]:
+    """The parts of a declaration that are in force, in words."""
+    if memory is not None:
+        yield f"its memory policy is {process.policy}" if memory.memory_of == "process" else "its mappings are placed"
+    if cpus is not None and process.main is not None and process.main.cpus is not None:
+        yield f"it runs on {process.main.cpus.in_words}"

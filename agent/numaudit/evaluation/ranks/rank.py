@@ -1,0 +1,93 @@
+"""A process with a declaration, and its verdict."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from numaudit.ranks.declaration import Declaration
+from numaudit.ranks.told import HeldDevice
+from numaudit.topology.nodeset import NodeSet
+from numaudit.value import Value
+
+RankVerdict = Literal["declared-not-in-force", "first-touch-before-bind", "thread-astray", "unknown", "in-force"]
+RANK_VERDICTS: tuple[RankVerdict, ...] = (
+    "declared-not-in-force",
+    "first-touch-before-bind",
+    "thread-astray",
+    "unknown",
+    "in-force",
+)
+"""In the order of severity, the worst first."""
+NOT_WHERE_BOUND: tuple[RankVerdict, ...] = RANK_VERDICTS[:3]
+
+RankCause = Literal[
+    "refused-by-seccomp",
+    "not-set",
+    "policy-lost",
+    "other-policy",
+    "wrong-node",
+    "cut-by-cpuset",
+    "cpus-not-bound",
+    "touched-before",
+    "node-full",
+    "threads-outside",
+    "threads-policy",
+]
+"""`refused-by-seccomp`: no policy is set, a seccomp filter is, and CAP_SYS_NICE is missing; the kernel does not say
+which calls a filter refuses. `not-set`: there is none, for no reason that shows. `policy-lost`: an ancestor has the
+declared policy, and the process does not. `other-policy`, `wrong-node`: another one is in force, or the same on other
+nodes. `cut-by-cpuset`: the cpuset lacks declared nodes or CPUs. `cpus-not-bound`: it may run on CPUs that were not
+declared. `touched-before`, `node-full`: memory elsewhere was used before the policy, or came when the node was full.
+`threads-outside`, `threads-policy`: threads have other CPUs than declared, or another policy than the main thread."""
+
+
+class RankProblem(Value, frozen=True):
+    """One difference between a declaration and what is in force."""
+
+    name: RankVerdict
+    """The verdict that follows."""
+    cause: RankCause
+    """Likely cause."""
+    detail: str
+    """The difference in words."""
+    bytes: int | None = None
+    """Bytes on other nodes; null = it is not about bytes."""
+    numa_nodes: NodeSet | None = None
+    """Those nodes; null = it is not about bytes."""
+
+
+class Rank(Value, frozen=True):
+    """A process that was told where to be."""
+
+    pid: int
+    """Process id."""
+    process: str | None
+    """Its name; null = not known."""
+    rank: int | None
+    """Its number in its job; null = it shows none."""
+    counts: bool
+    """Does it count in the summary? Small helpers of a rank that inherited its environment do not."""
+    declarations: tuple[Declaration, ...]
+    """Declaration of its memory, of its CPUs, or of both."""
+    devices: tuple[HeldDevice, ...]
+    """Accelerators and network adapters that it has open."""
+    verdict: RankVerdict
+    """The worst of its problems; `unknown` where there is none and something could not be compared."""
+    detail: str
+    """The evidence in words."""
+    problems: tuple[RankProblem, ...]
+    """All differences, the worst first."""
+    judged_bytes: int | None
+    """Its memory without files of disks, shared memory included; null = not read."""
+    shared_elsewhere_bytes: int | None
+    """Bytes of shared memory under its policy on other nodes: whoever touched them first chose the node. null = not
+    read."""
+    memory_only_bytes: int | None
+    """Bytes on nodes without CPUs (HBM, CXL, memory of a GPU), which are not counted as remote; null = not read."""
+
+    @property
+    def title(self) -> str:
+        """As a sentence names it."""
+        if self.rank is not None:
+            return f"rank {self.rank}"
+        return f"process {self.pid}" if self.process is None else f"{self.process} ({self.pid})"

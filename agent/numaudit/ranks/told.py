@@ -1,0 +1,32 @@
+"""Declarations of the processes of a container: values of one tick."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from numaudit.ranks.declaration import Declaration
+from numaudit.value import Value
+
+
+class HeldDevice(Value, frozen=True):
+    """A device that a process has open."""
+
+    kind: Literal["gpu", "vfio", "infiniband"]
+    address: str
+    """PCI address; of several devices of one IOMMU group the first."""
+    numa_node: int | None
+    """null = the firmware does not say."""
+
+
+class ProcessTold(Value, frozen=True):
+    """Declarations of one process, and its devices."""
+
+    pid: int
+    rank: int | None
+    """Number in its job; null = its environment shows none, or may not be read."""
+    declarations: tuple[Declaration, ...]
+    """Of its memory and of its CPUs, or one of both; empty = none was found."""
+    devices: tuple[HeldDevice, ...] = ()
+    """Of a process with a declaration or a number."""
+    unread: str | None = None
+    """Reason why its environment was not read; null = it was."""

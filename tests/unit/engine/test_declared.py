@@ -1,0 +1,154 @@
+"""Declarations of a container's processes, read from a made-up /proc, /sys and /etc."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from numaudit.engine.collectors.base import SkippedItems
+from numaudit.engine.collectors.containers import declared
+from numaudit.kernel.host import Host
+from numaudit.kernel.processes import started_with, words
+from numaudit.kernel.processes.held_devices import HeldDevices
+from numaudit.process_placement import ContainerProcesses, ProcessPlacement
+from numaudit.ranks.declaration import Placeable
+from numaudit.ranks.told import HeldDevice, ProcessTold
+from numaudit.snapshot import Container, ContainerId
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+HERE = Placeable(NodeSet.of(0, 1), CpuSet.parse("0-7"), {0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")})
+JOB = Container(ContainerId(1), "/job", "group")
+
+
+def placement(pid: int, parent: int | None) -> ProcessPlacement:
+    return ProcessPlacement(pid, "work", parent, None, None, 1, (), None, None, "disabled", True)
+
+
+def write(root: Path, pid: int, line: str, environ: str | None = "") -> None:
+    folder = root / "proc" / str(pid)
+    (folder / "fd").mkdir(parents=True)
+    (folder / "cmdline").write_text("".join(f"{word}\0" for word in line.split()))
+    if environ is not None:
+        (folder / "environ").write_text("".join(f"{word}\0" for word in environ.split()))
+
+
+def read(
+    root: Path, parents: dict[int, int | None], one: Container = JOB
+) -> tuple[dict[int, ProcessTold], SkippedItems]:
+    skipped, host = SkippedItems(), Host(root)
+    reader = declared._Reader(host, monotonic() + 60, HeldDevices(host), skipped)
+    found = ContainerProcesses(tuple(placement(*pair) for pair in parents.items()), len(parents), None, "start")
+    return reader.container(one, found, HERE), skipped
+
+
+def test_a_descendant_of_numactl_s_wrapper_was_told_what_that_says(tmp_path: Path) -> None:
+    write(tmp_path, 10, "timeout 60 numactl -m 1 ./work", "")
+    write(tmp_path, 11, "./work", "RANK=5 SECRET=x")
+    write(tmp_path, 12, "./child", "")
+    told, _ = read(tmp_path, {10: 1, 11: 10, 12: 11})
+    assert told[10].declarations == ()
+    assert [str(told[pid].declarations[0].memory_nodes) for pid in (11, 12)] == ["1", "1"]
+    assert told[11].rank == 5
+    assert "SECRET" not in repr(told)
+
+
+def test_a_process_outside_the_container_is_no_ancestor(tmp_path: Path) -> None:
+    write(tmp_path, 10, "timeout 60 numactl -m 1 ./work", "")
+    write(tmp_path, 11, "./work", "")
+    told, _ = read(tmp_path, {11: 10})
+    assert told[11].declarations == ()
+
+
+def test_processes_that_are_their_own_ancestors_end_the_walk(tmp_path: Path) -> None:
+    write(tmp_path, 10, "./a", "")
+    write(tmp_path, 11, "./b", "")
+    told, _ = read(tmp_path, {10: 11, 11: 10})
+    assert set(told) == {10, 11}
+
+
+def test_an_environment_without_the_rights_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(host: Host, pid: int) -> bytes:
+        raise PermissionError(13, "Permission denied", f"/proc/{pid}/environ")
+
+    write(tmp_path, 10, "java -XX:+UseNUMA", "")
+    monkeypatch.setattr(words, "environment", refuse)
+    told, _ = read(tmp_path, {10: None})
+    assert told[10].unread is not None
+    assert told[10].unread.startswith("cannot read /proc/10/environ: Permission denied")
+    assert told[10].declarations[0].launcher == "jvm"
+
+
+def test_a_capture_has_command_lines_and_no_environment(tmp_path: Path) -> None:
+    write(tmp_path, 10, "./work", None)
+    assert read(tmp_path, {10: None})[0][10].unread == "a capture keeps no environment"
+
+
+def test_a_process_that_has_ended_is_skipped(tmp_path: Path) -> None:
+    write(tmp_path, 10, "./work", "")
+    told, skipped = read(tmp_path, {10: None, 11: None})
+    assert (set(told), skipped.gone) == ({10}, 1)
+
+
+def test_a_long_environment_is_cut_between_two_words(tmp_path: Path) -> None:
+    write(tmp_path, 10, "./work", "RANK=1 " + "A" * 300_000 + " LOCAL_RANK=2")
+    assert words.environment(Host(tmp_path), 10) == b"RANK=1"
+    assert read(tmp_path, {10: None})[0][10].rank == 1
+
+
+def test_a_service_declares_by_its_unit_and_drop_ins(tmp_path: Path) -> None:
+    write(tmp_path, 10, "./work", "")
+    for file, text in {
+        "usr/lib/systemd/system/db.service": "NUMAPolicy=interleave\n",
+        "etc/systemd/system/db.service": "NUMAPolicy=bind\nNUMAMask=0\n",
+        "run/systemd/system/db.service.d/50-node.conf": "NUMAMask=0\n",
+        "etc/systemd/system/db.service.d/50-node.conf": "[Service]\nNUMAMask=1\n",
+    }.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    service = replace(JOB, path="/system.slice/db.service", kind="service")
+    (found,) = read(tmp_path, {10: None}, service)[0][10].declarations
+    assert (found.launcher, found.policy, str(found.memory_nodes)) == ("systemd", "bind", "1")
+    assert started_with.unit_settings(Host(tmp_path), "../../etc/shadow.service") == {}
+
+
+def test_a_container_declares_by_its_runtime_s_configuration(tmp_path: Path) -> None:
+    write(tmp_path, 10, "./work", "")
+    bundle = tmp_path / "run/containerd/io.containerd.runtime.v2.task/k8s.io" / ("ab" * 32)
+    bundle.mkdir(parents=True)
+    (bundle / "config.json").write_text('{"linux":{"memoryPolicy":{"mode":"MPOL_BIND","nodes":"0"}}}')
+    (found,) = read(tmp_path, {10: None}, replace(JOB, container_id="ab" * 32))[0][10].declarations
+    assert (found.launcher, str(found.memory_nodes)) == ("oci", "0")
+
+
+def test_open_devices_have_their_nodes(tmp_path: Path) -> None:
+    write(tmp_path, 10, "./work", "RANK=0")
+    for name, target in (
+        ("3", "nvidia1"),
+        ("4", "vfio/12"),
+        ("5", "infiniband/uverbs0"),
+        ("6", "nvidia9"),
+        ("7", "null"),
+    ):
+        (tmp_path / "proc/10/fd" / name).symlink_to(f"/dev/{target}")
+    gpu = tmp_path / "proc/driver/nvidia/gpus/0000:3b:00.0"
+    gpu.mkdir(parents=True)
+    (gpu / "information").write_text("Model: \t\t A100\nDevice Minor: \t 1\n")
+    devices = tmp_path / "sys/bus/pci/devices"
+    for address, node in (("0000:3b:00.0", "1"), ("0000:af:00.0", "0"), ("0000:d8:00.0", "-1")):
+        (devices / address).mkdir(parents=True)
+        (devices / address / "numa_node").write_text(f"{node}\n")
+    group = tmp_path / "sys/kernel/iommu_groups/12/devices"
+    group.mkdir(parents=True)
+    (group / "0000:d8:00.0").symlink_to(devices / "0000:d8:00.0")
+    verbs = tmp_path / "sys/class/infiniband_verbs/uverbs0"
+    verbs.mkdir(parents=True)
+    (verbs / "device").symlink_to(devices / "0000:af:00.0")
+    (found,) = read(tmp_path, {10: None})[0].values()
+    assert set(found.devices) == {
+        HeldDevice("gpu", "0000:3b:00.0", 1),
+        HeldDevice("vfio", "0000:d8:00.0", None),
+        HeldDevice("infiniband", "0000:af:00.0", 0),
+    }

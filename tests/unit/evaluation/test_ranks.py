@@ -1,0 +1,234 @@
+"""Verdicts of ranks: each way in which a process is not where it was bound, its likely cause and the summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace as replace_data
+
+from msgspec.structs import replace
+
+from numaudit.evaluation.ranks.judge import ranks_of, summary
+from numaudit.evaluation.ranks.rank import Rank
+from numaudit.process_placement import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
+from numaudit.ranks.declaration import Declaration
+from numaudit.ranks.told import ProcessTold
+from numaudit.snapshot import Allowed, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.topology.machine import Machine, Node
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+MIB, GIB = 1 << 20, 1 << 30
+ID = ContainerId(7)
+NODES = (Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7")), Node(2, CpuSet()))
+BIND_1 = Declaration("vllm", "_VLLM_INTERNAL_NUMACTL_ARGS", "environment", "bind", NodeSet.of(1), CpuSet.parse("4-7"))
+ON_1 = {1: 10 * GIB}
+
+
+def group(policy: str | None, cpus: str = "4-7", threads: int = 4, name: str = "rank") -> ThreadGroup:
+    where = CpuSet.parse(cpus)
+    nodes = NodeSet.from_ids(node.id for node in NODES if not node.cpus.isdisjoint(where))
+    return ThreadGroup(threads, 100, (name,), where, nodes, NodeSet.parse("0-2"), policy, {}, {})
+
+
+def process(
+    policy: str | None = "bind:1",
+    memory: dict[int, int] | None = ON_1,
+    groups: tuple[ThreadGroup, ...] | None = None,
+    mappings: tuple[MappedMemory, ...] = (),
+    **more: str | bool | int | tuple[UnreadPart, ...],
+) -> ProcessPlacement:
+    mapped = None if memory is None else (MappedMemory("anon", policy or "default", memory), *mappings)
+    found = ProcessPlacement(
+        pid=100,
+        process="python3",
+        parent=1,
+        started_at=None,
+        pid_in_namespace=None,
+        threads=4,
+        thread_groups=(group(policy),) if groups is None else groups,
+        mappings=mapped,
+        cpu_time_source=None,
+        seccomp="disabled",
+        sys_nice=True,
+    )
+    return replace(found, **more)
+
+
+def snapshot(*processes: ProcessPlacement, told: tuple[Declaration, ...] = (BIND_1,), free: int = GIB) -> Snapshot:
+    return Snapshot(
+        0.0,
+        Machine(NODES),
+        "v2",
+        allowed={ID: Allowed(NodeSet.parse("0-2"), CpuSet.parse("0-7"))},
+        nodes=tuple(NodeMemory(node, 20 * GIB, free, Resident()) for node in range(3)),
+        processes={ID: ContainerProcesses(processes, len(processes), None, "start")},
+        told={ID: {one.pid: ProcessTold(one.pid, one.pid - 100, told) for one in processes}},
+    )
+
+
+def rank(one: ProcessPlacement, *told: Declaration, free: int = GIB) -> Rank:
+    (found,) = ranks_of(ID, snapshot(one, told=told or (BIND_1,), free=free))
+    return found
+
+
+def cause(one: Rank) -> tuple[str, str | None]:
+    return one.verdict, one.problems[0].cause if one.problems else None
+
+
+def test_a_rank_under_its_policy_on_its_cpus_with_its_memory_there_is_in_force() -> None:
+    found = rank(process())
+    assert cause(found) == ("in-force", None)
+    assert found.detail == "its memory policy is bind:1, it runs on CPUs 4-7"
+
+
+def test_no_policy_behind_a_seccomp_filter_without_sys_nice_was_probably_refused() -> None:
+    found = rank(process("default", seccomp="filter", sys_nice=False))
+    assert cause(found) == ("declared-not-in-force", "refused-by-seccomp")
+    assert "set_mempolicy(2) was probably refused" in found.detail
+    assert cause(rank(process("default", seccomp="filter", sys_nice=True))) == ("declared-not-in-force", "not-set")
+
+
+def test_a_policy_on_another_node_and_another_policy_are_named() -> None:
+    assert cause(rank(process("bind:0"))) == ("declared-not-in-force", "wrong-node")
+    assert cause(rank(process("interleave:0-1"))) == ("declared-not-in-force", "other-policy")
+
+
+def test_nodes_that_the_cpuset_lacks_cut_a_declaration() -> None:
+    both = replace(BIND_1, memory_nodes=NodeSet.of(1, 3), cpus=None)
+    assert cause(rank(process("bind:1"), both)) == ("declared-not-in-force", "cut-by-cpuset")
+    absent = replace(BIND_1, memory_nodes=NodeSet.of(3), cpus=None)
+    assert cause(rank(process("default"), absent)) == ("declared-not-in-force", "cut-by-cpuset")
+    cpus = Declaration("slurm-cpus", "SLURM_CPU_BIND", "environment", cpus=CpuSet.parse("8-9"))
+    assert cause(rank(process("default"), cpus)) == ("declared-not-in-force", "cut-by-cpuset")
+
+
+def test_a_child_without_the_policy_of_its_parent_has_lost_it() -> None:
+    numactl = replace(BIND_1, launcher="numactl", source="numactl", where="ancestor")
+    parent = process(pid=100, parent=1)
+    child = process("default", pid=101, parent=100)
+    found = {one.pid: one for one in ranks_of(ID, snapshot(parent, child, told=(numactl,)))}
+    assert cause(found[100]) == ("in-force", None)
+    assert cause(found[101]) == ("declared-not-in-force", "policy-lost")
+
+
+def test_memory_on_another_node_under_bind_was_touched_before() -> None:
+    found = rank(process(memory={0: 3 * GIB, 1: 11 * GIB}))
+    assert cause(found) == ("first-touch-before-bind", "touched-before")
+    assert (found.problems[0].bytes, found.problems[0].numa_nodes) == (3 * GIB, NodeSet.of(0))
+    assert found.detail == "3Gi of 14Gi on node 0, touched before it was bound"
+
+
+def test_a_little_memory_elsewhere_is_no_problem() -> None:
+    assert cause(rank(process(memory={0: 90 * MIB, 1: 10 * GIB}))) == ("in-force", None)
+
+
+def test_memory_that_a_full_node_refused_was_not_touched_before() -> None:
+    preferred = replace(BIND_1, policy="preferred")
+    spilled = process("prefer:1", memory={0: 3 * GIB, 1: 11 * GIB})
+    assert cause(rank(spilled, preferred, free=MIB)) == ("first-touch-before-bind", "node-full")
+    assert cause(rank(spilled, preferred)) == ("first-touch-before-bind", "touched-before")
+
+
+def test_memory_on_a_node_without_cpus_is_not_remote() -> None:
+    found = rank(process(memory={1: GIB, 2: 9 * GIB}))
+    assert cause(found) == ("in-force", None)
+    assert found.memory_only_bytes == 9 * GIB
+
+
+def test_shared_memory_elsewhere_is_noted_and_is_of_who_touched_it_first() -> None:
+    found = rank(process(mappings=(MappedMemory("shmem", "bind:1", {0: GIB}),)))
+    assert cause(found) == ("in-force", None)
+    assert found.shared_elsewhere_bytes == GIB
+
+
+def test_mappings_with_a_policy_of_their_own_are_not_of_the_thread_s() -> None:
+    assert cause(rank(process(mappings=(MappedMemory("anon", "interleave:0-1", {0: GIB, 1: GIB}),)))) == (
+        "in-force",
+        None,
+    )
+
+
+def test_a_main_thread_on_all_cpus_was_not_bound() -> None:
+    found = rank(process(groups=(group("bind:1", "0-7"),)))
+    assert cause(found) == ("declared-not-in-force", "cpus-not-bound")
+
+
+def test_threads_outside_the_declared_cpus_are_astray() -> None:
+    found = rank(process(groups=(group("bind:1"), group("bind:1", "0-7", 2, "nccl"))))
+    assert cause(found) == ("thread-astray", "threads-outside")
+    assert found.detail == "2 threads (nccl) may run on nodes 0-1, outside the CPUs of _VLLM_INTERNAL_NUMACTL_ARGS"
+    of_main = replace(BIND_1, threads="main")
+    assert cause(rank(process(groups=(group("bind:1"), group("bind:1", "0-3", 2))), of_main)) == ("in-force", None)
+
+
+def test_threads_without_the_policy_are_astray() -> None:
+    found = rank(process(groups=(group("bind:1"), group("default", threads=1, name="pool"))))
+    assert cause(found) == ("thread-astray", "threads-policy")
+    assert found.detail == "1 thread (pool) without its policy bind:1, but with default"
+
+
+def test_one_node_whichever_is_fulfilled_by_any() -> None:
+    mpi = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True)
+    assert cause(rank(process("default", groups=(group("default", "4"),)), mpi)) == ("in-force", None)
+    assert cause(rank(process("default", groups=(group("default", "0-7"),)), mpi)) == (
+        "declared-not-in-force",
+        "cpus-not-bound",
+    )
+
+
+def test_memory_follows_declared_cpus_by_first_touch() -> None:
+    mpi = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True)
+    found = rank(process("default", memory={0: GIB, 1: GIB}), mpi)
+    assert cause(found) == ("first-touch-before-bind", "touched-before")
+
+
+def test_a_policy_that_nothing_declares_is_its_own_declaration() -> None:
+    found = rank(process(memory={0: GIB, 1: GIB}))
+    (alone,) = ranks_of(ID, replace_data(snapshot(process(memory={0: GIB, 1: GIB})), told={}))
+    assert alone.declarations[0].launcher == "itself"
+    assert cause(alone) == cause(found) == ("first-touch-before-bind", "touched-before")
+    assert ranks_of(ID, replace_data(snapshot(process("default")), told={})) == ()
+
+
+def test_mappings_of_a_virtual_machine_must_have_the_declared_policy() -> None:
+    qemu = Declaration("qemu", "host-nodes", "arguments", "bind", NodeSet.of(1), memory_of="mappings")
+    guest = MappedMemory("anon", "bind:1", {1: GIB})
+    assert cause(rank(process("default", mappings=(guest,)), qemu)) == ("in-force", None)
+    assert cause(rank(process("default"), qemu)) == ("declared-not-in-force", "not-set")
+    elsewhere = replace(guest, policy="bind:0")
+    assert cause(rank(process("default", mappings=(elsewhere,)), qemu)) == ("declared-not-in-force", "wrong-node")
+
+
+def test_huge_pages_of_dpdk_must_be_on_the_declared_nodes() -> None:
+    dpdk = Declaration("dpdk", "--socket-mem", "arguments", memory_nodes=NodeSet.of(1), memory_of="huge-pages")
+    pages = MappedMemory("hugetlb", "default", {1: GIB})
+    assert cause(rank(process("default", mappings=(pages,)), dpdk)) == ("in-force", None)
+    wrong = rank(process("default", mappings=(replace(pages, bytes_by_node={0: GIB, 1: GIB}),)), dpdk)
+    assert (cause(wrong), wrong.problems[0].bytes) == (("declared-not-in-force", "wrong-node"), GIB)
+
+
+def test_what_was_not_read_is_unknown_and_has_its_reason() -> None:
+    unread = process(None, memory=None, unread=(UnreadPart("mappings", "run as root"),))
+    found = rank(unread)
+    assert (found.verdict, found.detail) == ("unknown", "its memory policy was not read: run as root")
+    lost = Declaration("numactl", "numactl", "ancestor", unresolved="netdev: names a device")
+    assert rank(process("default"), lost).detail == "netdev: names a device"
+
+
+def test_the_summary_counts_ranks_and_names_the_worst() -> None:
+    ranks = [
+        process(pid=100 + number, memory={0: 3 * GIB, 1: 11 * GIB} if number == 3 else ON_1) for number in range(8)
+    ]
+    found = ranks_of(ID, snapshot(*ranks))
+    assert summary(found) == (
+        "7 of 8 ranks are where they were bound; rank 3: 3Gi of 14Gi on node 0, touched before it was bound."
+    )
+    assert summary(found[:1]) == "Its rank is where it was bound."
+    assert summary(found[3:4]) is not None
+    assert summary(()) is None
+
+
+def test_a_helper_that_inherited_the_environment_does_not_count() -> None:
+    large, small = process(), process(pid=101, memory={1: MIB})
+    seen = snapshot(large, small)
+    told = {pid: replace(one, rank=None) for pid, one in seen.told[ID].items()}
+    found = ranks_of(ID, replace_data(seen, told={ID: told}))
+    assert [one.counts for one in found] == [True, False]
