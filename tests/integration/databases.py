@@ -91,7 +91,7 @@ def prometheus(
     command = [str(binary), f"--config.file={folder}/prometheus.json", f"--storage.tsdb.path={folder}/data"]
     command += ["--storage.tsdb.retention.time=100y", f"--query.lookback-delta={lookback}"]
     with server([*command, f"--web.listen-address=127.0.0.1:{port}"], folder / "prometheus.log"):
-        yield _when_ready(Database(f"http://127.0.0.1:{port}"), "/-/ready")
+        yield when_ready(Database(f"http://127.0.0.1:{port}"), "/-/ready")
 
 
 def fill(folder: Path, recording: Recording) -> float:
@@ -115,7 +115,15 @@ def victoria_metrics(binary: Path, folder: Path, *targets: Target) -> Iterator[D
         _write_configuration(folder / "scrape.json", targets, "1s")
         command += [f"-promscrape.config={folder}/scrape.json"]
     with server(command, folder / "victoria.log"):
-        yield _when_ready(Database(f"http://127.0.0.1:{port}"), "/health")
+        yield when_ready(Database(f"http://127.0.0.1:{port}"), "/health")
+
+
+def alertmanager_program() -> list[str]:
+    """The command of an Alertmanager, to which its options are added."""
+    binary = tool("alertmanager")
+    # Debian's has its templates at a fixed place, which is not on this system.
+    mounted = f'mount --bind {binary.parents[1]}/share /usr/share && exec "$0" "$@"'
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted, str(binary)]
 
 
 @contextmanager
@@ -134,7 +142,7 @@ def server(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes
             process.wait()
 
 
-def _when_ready(database: Database, path: str) -> Database:
+def when_ready(database: Database, path: str) -> Database:
     end = time.monotonic() + PATIENCE
     while True:
         try:

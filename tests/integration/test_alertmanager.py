@@ -19,7 +19,7 @@ import yaml
 
 import alert_cases
 from agent_process import PATIENCE, eventually
-from databases import free_port, server
+from databases import alertmanager_program, free_port, server
 from required import tool
 
 EXAMPLE = alert_cases.RULES.with_name("alertmanager.yaml")
@@ -64,10 +64,7 @@ def alertmanager(folder: Path, receivers: str) -> Iterator[str]:
     file = folder / "alertmanager.yaml"
     file.write_text(hurried, encoding="utf-8")
     url = f"http://127.0.0.1:{free_port()}"
-    binary = tool("alertmanager")
-    # Debian's has its templates at a fixed place, which is not on this system.
-    mounted = f'mount --bind {binary.parents[1]}/share /usr/share && exec "$0" "$@"'
-    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", mounted, str(binary)]
+    command = alertmanager_program()
     command += [f"--config.file={file}", f"--storage.path={folder}/data"]
     command += [f"--web.listen-address={url.removeprefix('http://')}", "--cluster.listen-address="]
     with server(command, folder / "alertmanager.log"):

@@ -52,6 +52,8 @@ TOOLS = {
         Tool("prometheus-forky", "prometheus", "forky", "usr/bin/prometheus"),
         Tool("victoria-metrics", "victoria-metrics", "forky", "usr/bin/victoria-metrics"),
         Tool("kustomize", "kustomize", "forky", "usr/bin/kustomize"),
+        # Only its schema of compose files is used.
+        Tool("docker-compose", "docker-compose", None, "usr/bin/docker-compose"),
         # Go's template engine with the functions that Helm's charts have; Helm itself is in no suite.
         Tool("chezmoi", "chezmoi", "forky", "usr/bin/chezmoi"),
         Tool("promtool-forky", "promtool", "forky", "usr/bin/promtool"),
