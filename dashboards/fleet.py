@@ -93,7 +93,7 @@ _URGENT = Section(
         ),
         Table(
             title="Nodes unsafe to restart",
-            description="The kubelets of these nodes would not start again with this file, or only by chance. Repair "
+            description="The kubelets of these nodes would not start again with this file, or may not. Repair "
             "the file before anything restarts. The name of a node leads to its page.",
             queries=[
                 Query(
@@ -136,7 +136,7 @@ _FIRST = Section(
     (
         _number(
             "Nodes unsafe",
-            "On this number of nodes the kubelet would not start again, or only by chance. The table above names them.",
+            "On this number of nodes the kubelet would not start again, or may not. The table above names them.",
             _or_none(f"count({_UNSAFE})"),
             bad=True,
         ),

@@ -80,7 +80,10 @@ def test_real_agents_on_a_misaligned_and_an_aligned_host_have_the_right_alerts(f
             )
         }
         texts = [one["annotations"]["description"] for one in database.get("/api/v1/alerts")["data"]["alerts"]]
-        drifted = f"default/gu-init-numanode/app on {here} may use memory of the NUMA nodes 0,2, but"
+        drifted = (
+            f"default/gu-init-numanode/app on {here} may use memory of NUMA nodes 0,2, "
+            "but the kubelet promised it node 2 (verdict drifted)."
+        )
         assert any(drifted in one for one in texts), texts
 
 

@@ -21,6 +21,7 @@ from numaudit.evaluation.verdicts import VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.probes.migrations import REASONS
+from plain_words import banned_words
 
 MatchesGolden = Callable[[str, str], None]
 TOP = Path(__file__).parents[3]
@@ -90,6 +91,34 @@ def test_a_page_says_what_it_means_and_what_to_do(alert: dict[str, Any]) -> None
     assert headings == [f"# {alert['alert']}", "## Meaning", "## Impact", "## Diagnosis", "## Mitigation"]
     assert "" not in [text.strip() for text in re.split(r"^#.*", page, flags=re.MULTILINE)[2:]]
     assert "numaudit" in page.partition("## Diagnosis")[2].partition("## Mitigation")[0]
+
+
+@each_alert
+def test_an_alert_uses_plain_words_and_counts_one_thing_as_one(alert: dict[str, Any]) -> None:
+    for name in ("summary", "description"):
+        text = alert["annotations"][name]
+        assert banned_words(text) == []
+        assert not re.search(r"\b[Nn]odes \{\{ range", text), "a single node reads `node 2`"
+        assert not re.search(r"\$value( \| printf \S+)? \}\} (nodes|pods|steps|containers|hosts)\b(?! of)", text)
+
+
+@each_alert
+def test_a_page_has_whole_sentences(alert: dict[str, Any]) -> None:
+    page = (TOP / f"docs/runbooks/{alert['alert']}.md").read_text(encoding="utf-8")
+    assert not_sentences(page) == []
+
+
+def not_sentences(page: str) -> list[str]:
+    """Paragraphs of a page that are cut off, or begin with a clause that has no sentence to go with it."""
+    prose = re.sub(r"^(```.*?^```|#.*?|\|.*?)$", "", page, flags=re.DOTALL | re.MULTILINE)
+    paragraphs = [" ".join(one.split()) for one in prose.split("\n\n") if one.strip()]
+    clause = re.compile(r"(As|Because|If|Nothing|Of|Since|That|When|Where|Which|Who)\b[^,:]*\.")
+    return [one for one in paragraphs if not re.match(r"[A-Z0-9`[]", one) or one[-1] not in ".:" or clause.match(one)]
+
+
+@pytest.mark.parametrize("text", ["As the log says.", "Nothing is left.", "for an hour it was so.", "It ends without"])
+def test_a_fragment_on_a_page_would_be_noticed(text: str) -> None:
+    assert not_sentences(f"# Name\n\n{text}\n\n```\nas it is\n```\n\nA sentence.\n") == [text]
 
 
 @each_rule
