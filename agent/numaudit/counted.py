@@ -97,6 +97,8 @@ class Sampled(Struct, frozen=True):
     """False: the kernel leaves its tasks out, so no faults mean nothing."""
     is_watched: bool = True
     """False: it was not on the watch list, so no faults mean nothing."""
+    by_process: Mapping[int, PagesUsed] | None = None
+    """Of its processes, where those were asked for."""
 
 
 Locality = Literal["local", "remote"]

@@ -97,7 +97,8 @@ class ProcessPlacement(Value, frozen=True):
     """Of the main thread. A filter may refuse mempolicy calls; which ones, the kernel does not say."""
     sys_nice: bool | None
     """Has the main thread CAP_SYS_NICE in effect? Filters of container runtimes let only those set policies."""
-    unread: tuple[UnreadPart, ...] = ()
+    unread: tuple[UnreadPart, ...]
+    """Parts that could not be read; empty = all was read."""
 
     @property
     def main(self) -> ThreadGroup | None:
@@ -110,8 +111,8 @@ class ProcessPlacement(Value, frozen=True):
         return None if self.main is None else self.main.policy
 
     @property
-    def cpu_seconds(self) -> dict[int, float]:
-        """By node, of all threads that were read."""
+    def ran(self) -> dict[int, float]:
+        """CPU seconds by node, of all threads that were read."""
         sums: dict[int, float] = {}
         for group in self.thread_groups:
             for node, seconds in group.cpu_seconds.items():
@@ -136,7 +137,7 @@ class ProcessPlacement(Value, frozen=True):
         return self.thread_groups[1:]
 
     @property
-    def threads_elsewhere(self) -> int | None:
+    def strays(self) -> int | None:
         """Threads that ran last on a node where the main thread may not run; None = not known."""
         if self.main is None or self.main.cpu_nodes is None:
             return None

@@ -33,8 +33,9 @@ ENDED, UNSEEN = ContainerId(-1), ContainerId(-2)
 """Owners of what probes have counted for the whole host: of containers that have ended, and of cgroups that came and
 went between two ticks."""
 
-Kind = Literal["container", "sandbox", "pod", "service", "scope", "slice", "group"]
-"""The kind of a cgroup. `sandbox` is a pod's pause container; `group` is a cgroup of no known shape."""
+Kind = Literal["container", "sandbox", "pod", "service", "scope", "slice", "group", "job", "step"]
+"""The kind of a cgroup. `sandbox` is a pod's pause container; `job` and `step` are Slurm's; `group` is a cgroup of no
+known shape."""
 
 Qos = QosClass
 

@@ -92,6 +92,22 @@ class Process:
     """The lines of /proc/PID/cgroup."""
     numa_maps: str
     mountinfo: str = ""
+    threads: tuple[Thread, ...] = ()
+    """The main thread first; none = neither `stat` nor `status` is there."""
+    namespace: str = ""
+    """Its ids in the PID namespaces below the host's."""
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One thread, with the CPUs that it may run on and the one it ran on last."""
+
+    id: int
+    cpus: str
+    last_cpu: int
+    seconds: int = 0
+    policy: str = "default"
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -263,7 +279,27 @@ def _process_files(host: Host) -> dict[str, str]:
         files[f"{folder}/numa_maps"] = process.numa_maps
         if process.mountinfo:
             files[f"{folder}/mountinfo"] = process.mountinfo
+        for thread in process.threads:
+            own = f"{folder}/task/{thread.id}"
+            files |= _thread_files(host, own, process, thread)
+            files[f"{own}/numa_maps"] = f"55d000000000 {thread.policy} file=/usr/bin/rank N0=1 kernelpagesize_kB=4\n"
+            if thread is process.threads[0]:
+                files |= _thread_files(host, folder, process, thread)
+    if any(process.threads for process in host.processes):
+        files["proc/stat"] = "cpu 0\nbtime 1790000000\n"
     return files
+
+
+def _thread_files(host: Host, folder: str, process: Process, thread: Thread) -> dict[str, str]:
+    name = thread.name or process.comm
+    nodes = _list(node.id for node in host.nodes if node.mib)
+    return {
+        f"{folder}/stat": f"{thread.id} ({name}) S 1 {'0 ' * 9}{100 * thread.seconds} 0 0 0 20 0 1 0 "
+        f"{100 * process.pid} {'0 ' * 16}{thread.last_cpu} 0 0\n",
+        f"{folder}/status": f"Name:\t{name}\nPid:\t{thread.id}\nNSpid:\t{thread.id} {process.namespace}\n"
+        f"Threads:\t{len(process.threads)}\nCapEff:\t00000000a80425fb\nSeccomp:\t2\n"
+        f"Cpus_allowed_list:\t{thread.cpus}\nMems_allowed_list:\t{nodes}\n",
+    }
 
 
 def _below(host: Host, group: Group) -> list[Group]:

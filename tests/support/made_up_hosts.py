@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from host_files import GIB, KIB, MIB, Group, Host, HugePages, Node, Process
+from host_files import GIB, KIB, MIB, Group, Host, HugePages, Node, Process, Thread
 
 
 def hex_id(seed: str) -> str:
@@ -240,6 +240,51 @@ def cgroup_v1() -> Host:
                 cpus_per_socket=2, huge_sizes=("2MB",))  # fmt: skip
 
 
+def ranks() -> Host:
+    """A pod of four ranks that spans two nodes: two are local, one has a thread without affinity, and one used memory
+    before it was bound. Beside it the two ranks of a step of a Slurm job, which are local; one interleaves a buffer."""
+    nodes = [Node(0, "0-7", 8192, "10 21"), Node(1, "8-15", 8192, "21 10")]
+    job, pod, container = "/system.slice/slurmstepd.scope/job_77", uid("7"), hex_id("7a")
+
+    def process(pid: int, node: int, pages: str, *more: Thread, comm: str = "python3", extra: str = "") -> Process:
+        cpus, policy = nodes[node].cpus, f"bind:{node}"
+        threads = (Thread(pid, cpus, 8 * node, 600, policy), *more)
+        lines = [f"{policy} file=/usr/bin/rank mapped=20 N0=20 kernelpagesize_kB=4",
+                 f"{policy} anon=1 {pages} kernelpagesize_kB=4", *([extra] if extra else [])]  # fmt: skip
+        mount = mounts(f"/pods/{pod}/containers/server/0123abcd /dev/termination-log") if pid < 5000 else ""
+        return Process(pid, comm, "0::/\n", maps(*lines), mount, threads, str(pid - 4100 + 1) if pid < 5000 else "")
+
+    def thread(id_: int, node: int, seconds: int, name: str = "python3") -> Thread:
+        return Thread(id_, nodes[node].cpus, 8 * node + 1, seconds, f"bind:{node}", name)
+
+    processes = [
+        process(4101, 0, "N0=262144", thread(4111, 0, 200), comm="VLLM::Worker_TP0"),
+        process(4102, 0, "N0=262144", thread(4112, 0, 200), comm="VLLM::Worker_TP1"),
+        process(4103, 1, "N1=262144", Thread(4113, "0-15", 3, 200, "default", "nccl-net"), comm="VLLM::Worker_TP2"),
+        process(4104, 1, "N0=65536 N1=196608", thread(4114, 1, 200), comm="VLLM::Worker_TP3"),
+        process(5101, 0, "N0=131072", thread(5111, 0, 10), comm="solver"),
+        process(5102, 1, "N1=131072", comm="solver",
+                extra="interleave:0-1 anon=8192 N0=4096 N1=4096 kernelpagesize_kB=4"),
+    ]  # fmt: skip
+    groups = [
+        Group("/", {"anon": {0: MIB}}),
+        Group("/kubepods"),
+        Group(f"/kubepods/pod{pod}"),
+        Group(f"/kubepods/pod{pod}/{container}", {"anon": {0: 2304 * MIB, 1: 1792 * MIB}}, mems="0-1", cpus="0-15",
+              procs=(4101, 4102, 4103, 4104)),
+        Group("/system.slice"),
+        Group("/system.slice/slurmstepd.scope"),
+        Group(job),
+        Group(f"{job}/step_0"),
+        Group(f"{job}/step_0/user"),
+        Group(f"{job}/step_0/user/task_0", {"anon": {0: 512 * MIB}}, procs=(5101,)),
+        Group(f"{job}/step_0/user/task_1", {"anon": {0: 16 * MIB, 1: 528 * MIB}}, procs=(5102,)),
+        Group(f"{job}/step_extern", {"anon": {0: MIB}}),
+        Group("/system.slice/slurmstepd.scope/system", {"anon": {0: 2 * MIB}}),
+    ]  # fmt: skip
+    return Host(nodes, groups, processes, pod_logs=(f"ml_vllm-0_{pod}",), cpus_per_socket=8)
+
+
 HOSTS: dict[str, Callable[[], Host]] = {
     "eight-nodes": eight_nodes,
     "memory-only-node": memory_only_node,
@@ -247,4 +292,5 @@ HOSTS: dict[str, Callable[[], Host]] = {
     "huge-pages": huge_pages,
     "systemd-crio": systemd_crio,
     "cgroup-v1": cgroup_v1,
+    "ranks": ranks,
 }

@@ -87,6 +87,16 @@ def test_the_page_of_a_captured_host_is_known(
     matches_golden(f"tests/golden/{name}.page.txt", text)
 
 
+@pytest.mark.parametrize("which", ["vllm-0", "job_77"])
+def test_the_processes_of_a_made_up_host_are_known(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, which: str
+) -> None:
+    where = ("--processes", "--root", str(fixtures / "ranks"))
+    matches_golden(f"tests/golden/ranks.{which}.txt", _output(capsys, "report", which, *where))
+    document = without_times(_output(capsys, "report", which, *where, "-o", "json"))
+    matches_golden(f"tests/golden/ranks.{which}.json", json_lines.written(document["containers"]))
+
+
 @pytest.mark.parametrize("name", ["kubernetes-four-nodes", "misaligned-node"])
 def test_the_headroom_of_a_captured_host_is_known(
     capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden, name: str

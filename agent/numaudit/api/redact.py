@@ -22,7 +22,9 @@ from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import Verdict
+from numaudit.process_placement import ThreadGroup, UnreadPart
 from numaudit.report.memory_manager import HolderReport
+from numaudit.report.processes.values import ProcessesReport, ProcessReport
 from numaudit.report.summary import summarize
 from numaudit.report.values import (
     ContainerReport,
@@ -38,6 +40,8 @@ NAMES: Mapping[type, tuple[str, ...]] = {
     Finding: ("namespace", "pod", "container", "pod_uid"),
     HintOutcome: ("namespace", "pod", "container", "pod_uid", "workload"),
     ProcessMapping: ("process",),
+    ProcessReport: ("process",),
+    ThreadGroup: ("names",),
     HolderReport: ("namespace", "pod", "pod_uid"),
 }
 """Fields that are hidden whole."""
@@ -55,7 +59,9 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     Finding: ("message", "remedy"),
     HintOutcome: ("reason", "message"),
     Summary: ("text",),
+    ProcessesReport: ("unread",),
     Unknown: ("what", "reason"),
+    UnreadPart: ("reason",),
     Verdict: ("reason", "remedy"),
 }
 """Fields in which the hidden names are searched for."""
@@ -145,7 +151,9 @@ def _words(report: Report, also: Iterable[str]) -> Iterator[str]:
 
 def _names(value: object) -> Iterator[str]:
     for fields in (NAMES, PATHS):
-        yield from filter(None, (getattr(value, name) for name in fields.get(type(value), ())))
+        for name in fields.get(type(value), ()):
+            found = getattr(value, name)
+            yield from found if isinstance(found, tuple) else filter(None, (found,))
     for _, inner in _inner(value):
         yield from _names(inner)
 
@@ -173,6 +181,7 @@ def _walk(value: Value, hide: _Hide) -> Value:
     )
     for fields, way in ways:
         for name in fields.get(type(value), ()):
-            if changed[name] is not None:
-                changed[name] = way(changed[name])
+            found = changed[name]
+            if found is not None:
+                changed[name] = tuple(map(way, found)) if isinstance(found, tuple) else way(found)
     return structs.replace(value, **changed)  # type: ignore[type-var]

@@ -1,7 +1,9 @@
 """The owner of a cgroup, by its path. Pure: text in, values out.
 
 Sources: the kubelet's pkg/kubelet/cm/{pod_container_manager,cgroup_manager}_linux.go (QoS and pod
-groups, systemd escaping), the runtimes' naming of leaf groups, systemd's unit names.
+groups, systemd escaping), the runtimes' naming of leaf groups, systemd's unit names, Slurm's cgroup plugins
+(src/plugins/cgroup/v1/cgroup_v1.c, v2/cgroup_v2.c: [NODE_]slurmstepd.scope/job_N/step_S/user/task_T, and
+slurm[_NODE]/uid_U/job_N/step_S/task_T).
 """
 
 from __future__ import annotations
@@ -31,6 +33,9 @@ _RUNTIMES = {
     "libpod": "podman",
     "nerdctl": "containerd",
 }
+_SLURM_PARENT = re.compile(r"(?:.+_)?slurmstepd\.scope|uid_\d+", re.ASCII)
+_SLURM_JOB = re.compile(r"job_(\d+)", re.ASCII)
+_SLURM_STEP = re.compile(r"step_(\d+(?:\+\d+)?|batch|extern|interactive)", re.ASCII)
 _BARE_PARENTS = {"docker": "docker", "libpod_parent": "podman", "default": "containerd", "k8s.io": "containerd"}
 
 
@@ -43,6 +48,8 @@ class CgroupOwner:
     qos: Qos | None = None
     runtime: str | None = None
     container_id: str | None = None
+    name: str | None = None
+    """Of a job of Slurm, its id; of a step of it, both ids as Slurm writes them: 77.0, 77.batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,7 @@ def descend(above: Lineage, name: str) -> Lineage:
         pod = CgroupOwner("pod", match[1].replace("_", "-"), _QOS[tier])
         return Lineage(pod, name, in_kubepods, pod)
     if above.pod is None:
-        return Lineage(_outside_pods(name, above.name), name, in_kubepods)
+        return Lineage(_of_slurm(name, above) or _outside_pods(name, above.name), name, in_kubepods)
     if above.joined:
         return Lineage(above.place, name, in_kubepods, above.pod, joined=True)
     place = _inside_pod(above.below_pod or name, None if not above.below_pod else name, above.pod)
@@ -109,6 +116,17 @@ def _inside_pod(first: str, last: str | None, pod: CgroupOwner) -> CgroupOwner:
     if last is not None:
         return CgroupOwner(_unit_kind(last), pod.pod_uid, pod.qos, container_id=match["id"])
     return CgroupOwner("container", pod.pod_uid, pod.qos, _RUNTIMES.get(match["prefix"] or ""), match["id"])
+
+
+def _of_slurm(name: str, above: Lineage) -> CgroupOwner | None:
+    """A job, or a step of one."""
+    job = _SLURM_JOB.fullmatch(name)
+    if job is not None and _SLURM_PARENT.fullmatch(above.name):
+        return CgroupOwner("job", runtime="slurm", name=job[1])
+    step = _SLURM_STEP.fullmatch(name)
+    if step is not None and above.place.kind == "job":
+        return CgroupOwner("step", runtime="slurm", name=f"{above.place.name}.{step[1]}")
+    return None
 
 
 def _outside_pods(name: str, parent: str) -> CgroupOwner:

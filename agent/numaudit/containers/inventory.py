@@ -16,7 +16,9 @@ from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Container, ContainerId
 
-_TERMINAL = ("container", "sandbox", "service", "scope")
+_TERMINAL = ("container", "sandbox", "service", "scope", "job", "step")
+_OWN_ROWS = ("container", "step")
+"""Kinds that no group above takes as its own."""
 _LONGEST_WAIT = 20
 """Ticks between two attempts to name a container."""
 _POD_LOGS = re.compile(r"([a-z0-9-]+)_([a-z0-9.-]+)_([0-9a-f-]{32,36})", re.ASCII)
@@ -136,8 +138,8 @@ class _Question:
 def divide(cgroups: Iterable[Cgroup]) -> Census:
     """Divide a tree (parents first) into containers so that each cgroup belongs to exactly one.
 
-    A Kubernetes container or systemd unit takes all below it, unless there are containers below
-    (a node in a container, a runtime inside a service); then it keeps only what is its own.
+    A Kubernetes container, systemd unit or step of a Slurm job takes all below it, unless there are containers or steps
+    below (a node in a container, a runtime or slurmd inside a service); then it keeps only what is its own.
     """
     groups = list(cgroups)
     places = _places(groups)
@@ -190,7 +192,7 @@ def _is_unit(path: str, place: CgroupOwner) -> bool:
 def _paths_above_containers(groups: list[Cgroup], places: Mapping[str, CgroupOwner]) -> set[str]:
     above: set[str] = set()
     for group in groups:
-        if places[group.path].kind == "container":
+        if places[group.path].kind in _OWN_ROWS:
             parent = group.parent
             while parent != "/" and parent not in above:
                 above.add(parent)
@@ -208,6 +210,7 @@ def _container(group: Cgroup, place: CgroupOwner, whole: bool) -> Container:
         runtime=place.runtime,
         container_id=place.container_id,
         pod_uid=place.pod_uid,
+        name=place.name,
     )
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from numaudit.report.values import ContainerReport
 
-KINDS = ("container", "sandbox", "pod", "service", "scope", "slice", "group", "parent")
+KINDS = ("container", "sandbox", "pod", "service", "scope", "slice", "job", "step", "group", "parent")
 """Those of the report; `parent` is a group of which only what its children do not hold is shown."""
 
 

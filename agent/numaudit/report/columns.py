@@ -96,6 +96,10 @@ def _has_cpu_time(report: Report) -> bool:
     return any(one.cpu_seconds is not None for one in report.containers)
 
 
+def _has_expected(report: Report) -> bool:
+    return _has_cpu_time(report) or any(one.expected_basis is not None for one in report.containers)
+
+
 def _has_counts(report: Report) -> bool:
     return any(access.counted is not None for one in report.containers for access in one.accesses)
 
@@ -198,8 +202,8 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column(
         "EXPECTED", lambda one: percent(one.expected_remote_ratio),
         "share of accesses that would be remote if all judged bytes were used equally from the CPUs where it ran "
-        "(residence x CPU time)",
-        value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_cpu_time,
+        "(residence x CPU time); of the container as a whole, unless --processes adds up its processes",
+        value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_expected,
         table=ColumnPlaces(130, 3), top=ColumnPlaces(110, 5),
     ),
     Column(

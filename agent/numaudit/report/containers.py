@@ -15,13 +15,16 @@ from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.evaluation.room.by_page_size import by_page_size
+from numaudit.evaluation.sources.by_process import ExpectedByProcess, expected_by_process
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent import ContainerIntent
 from numaudit.report.counters import CountersOfTick, tier_moves
 from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
+from numaudit.report.processes.build import processes_report
 from numaudit.report.values import (
     ContainerReport,
+    ExpectedBasis,
     Intended,
     Unknown,
 )
@@ -78,6 +81,13 @@ class ContainerReports:
             if snapshot.cpu_time is not None:
                 ran = snapshot.cpu_time.get(id_, {})
                 distance = distance_ratio(used_bytes(snapshot, id_, resident), ran, snapshot.machine.distances)
+        basis: ExpectedBasis | None = None if expected is None else "container"
+        processes = snapshot.processes.get(id_)
+        by_process = None
+        if processes is not None:
+            by_process = expected_by_process(processes, snapshot.machine.distances)
+            if by_process.unknown is None:
+                distance, basis = by_process.distance_ratio, None if expected is None else "processes"
         return ContainerReport(
             id=id_,
             kind=container.kind,
@@ -103,6 +113,7 @@ class ContainerReports:
             findings=findings,
             tier_moves=tier_moves(resident),
             expected_remote_ratio=expected,
+            expected_basis=basis,
             distance_ratio=distance,
             accesses=accesses,
             measured=measured(accesses),
@@ -111,8 +122,12 @@ class ContainerReports:
             if mappings is None or resident is None
             else mappings_report(mappings, charged_to_others(id_, mappings, resident), snapshot.interleave_weights),
             elsewhere=None if mappings is None else self._elsewhere(mappings, intended, allowed),
-            unknown=_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
             huge_pages=by_page_size(resident, None if intent is None else intent.promise),
+            processes=None if processes is None else processes_report(processes, (snapshot.hint_faults or {}).get(id_)),
+            unknown=(
+                *_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
+                *_unknown_by_process(by_process),
+            ),
             **self._counters.of(id_),
         )
 
@@ -144,6 +159,12 @@ def _intended(intent: ContainerIntent, machine: Machine) -> Intended:
         cpu_nodes=None if promise.cpus is None else machine.nodes_of_cpus(promise.cpus),
         device_nodes=promise.device_nodes,
     )
+
+
+def _unknown_by_process(found: ExpectedByProcess | None) -> tuple[Unknown, ...]:
+    if found is None or found.unknown is None:
+        return ()
+    return (Unknown("expected share by process", found.unknown),)
 
 
 def _unknown(

@@ -6,6 +6,7 @@ Per-container types are Structs, which are made in a fraction of a dataclass's t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import field
 
@@ -20,10 +21,13 @@ from numaudit.report.counters import Counters, TierMoves
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
 from numaudit.report.mappings import MappingsReport
 from numaudit.report.memory_manager import MemoryManagerReport
+from numaudit.report.processes.values import ProcessesReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TieringReport
 from numaudit.value import Timestamp, Value
+
+ExpectedBasis = Literal["processes", "container"]
 
 
 class Unknown(Value, frozen=True):
@@ -125,9 +129,12 @@ class ContainerReport(Counters, frozen=True):
     = there is one tier, or the kernel (before Linux 6.12) does not count it by cgroup."""
     expected_remote_ratio: float | None
     """Share of accesses that would be remote if every byte were used equally from wherever its CPUs ran."""
+    expected_basis: ExpectedBasis | None
+    """processes = the sum over its processes, each with its own memory and CPU time; container = all of its memory from
+    wherever any of its processes ran; null = there is no such share."""
     distance_ratio: float | None
-    """The same weighed by distance: mean distance from its CPUs to its bytes / 10, so 1.0 = all is local. null = no CPU
-    time was measured, or a distance is not known."""
+    """The same, on the same basis, weighed by distance: mean distance from its CPUs to its bytes / 10, so 1.0 = all is
+    local. null = no CPU time was measured, or a distance is not known."""
     accesses: tuple[Access, ...]
     """From where its memory was used, by source; the best source comes first."""
     measured: Measured | None
@@ -140,6 +147,8 @@ class ContainerReport(Counters, frozen=True):
     """The processes' mappings with the most bytes on other nodes than the promised ones (without a promise, than those
     of the allowed CPUs), and only those bytes; shared memory of others is among them. null = the mappings were not
     read."""
+    processes: ProcessesReport | None
+    """Its processes; null = nobody asked for them (`--processes`)."""
     unknown: tuple[Unknown, ...]
     """Unknown figures of the container with their reasons."""
     huge_pages: tuple[HugePagesOfContainer, ...] | None = None

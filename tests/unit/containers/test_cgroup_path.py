@@ -103,6 +103,25 @@ def test_a_runtimes_monitor_is_no_container(path: str, place: CgroupOwner) -> No
 
 
 @pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/system.slice/slurmstepd.scope/job_77", CgroupOwner("job", runtime="slurm", name="77")),
+        ("/system.slice/slurmstepd.scope/job_77/step_0", CgroupOwner("step", runtime="slurm", name="77.0")),
+        ("/system.slice/n1_slurmstepd.scope/job_7/step_batch", CgroupOwner("step", runtime="slurm", name="7.batch")),
+        ("/slurm/uid_1000/job_9/step_extern", CgroupOwner("step", runtime="slurm", name="9.extern")),
+        ("/slurm_n1/uid_0/job_9/step_1+2", CgroupOwner("step", runtime="slurm", name="9.1+2")),
+        ("/system.slice/slurmstepd.scope/system", CgroupOwner("group")),
+        ("/system.slice/slurmstepd.scope/job_77/step_0/user/task_3", CgroupOwner("group")),
+        ("/elsewhere/job_77", CgroupOwner("group")),
+        ("/elsewhere/step_0", CgroupOwner("group")),
+        ("/system.slice/slurmstepd.scope/job_x", CgroupOwner("group")),
+    ],
+)
+def test_jobs_and_steps_of_slurm_have_their_ids(path: str, place: CgroupOwner) -> None:
+    assert parse(path) == place
+
+
+@pytest.mark.parametrize(
     ("below", "kind"), [("system.slice/cron.service", "service"), ("init.scope", "scope"), ("container", "group")]
 )
 def test_a_group_inside_a_container_knows_its_container(below: str, kind: Kind) -> None:

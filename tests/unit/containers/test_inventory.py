@@ -230,3 +230,11 @@ def test_a_deep_tree_costs_one_step_for_each_group(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cgroup_path, "descend", count)
     _divided(*("/a" * depth for depth in range(1, 1901)))
     assert len(steps) == 1900
+
+
+def test_a_step_of_a_slurm_job_has_all_below_it(captured: CapturedHost) -> None:
+    census = _census(captured, "ranks")
+    rows = {c.name: (c.kind, c.whole, len(census.groups[c.id])) for c in census.containers if c.runtime == "slurm"}
+    assert rows == {"77": ("job", False, 1), "77.0": ("step", True, 4), "77.extern": ("step", True, 1)}
+    (scope,) = (c for c in census.containers if c.path == "/system.slice/slurmstepd.scope")
+    assert not scope.whole

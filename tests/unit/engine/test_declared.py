@@ -24,7 +24,7 @@ JOB = Container(ContainerId(1), "/job", "group")
 
 
 def placement(pid: int, parent: int | None) -> ProcessPlacement:
-    return ProcessPlacement(pid, "work", parent, None, None, 1, (), None, None, "disabled", True)
+    return ProcessPlacement(pid, "work", parent, None, None, 1, (), None, None, "disabled", True, ())
 
 
 def write(root: Path, pid: int, line: str, environ: str | None = "") -> None:

@@ -97,7 +97,7 @@ def test_threads_with_the_same_nodes_and_policy_are_one_group(tree: Tree) -> Non
     assert (process.main.threads, process.main.cpus, process.main.cpu_nodes) == (
         3, CpuSet.parse("4-7"), NodeSet.of(1),
     )  # fmt: skip
-    assert (process.differing, process.threads_elsewhere, process.threads) == ((), 0, 3)
+    assert (process.differing, process.strays, process.threads) == ((), 0, 3)
 
 
 def test_a_thread_without_affinity_is_a_group_of_its_own(tree: Tree) -> None:
@@ -105,7 +105,7 @@ def test_a_thread_without_affinity_is_a_group_of_its_own(tree: Tree) -> None:
     process = only(tree.read())
     (stray,) = process.differing
     assert (stray.threads, stray.first_thread, stray.names, stray.cpu_nodes) == (1, 9, ("nccl",), NodeSet.of(0, 1))
-    assert (stray.last_on, process.threads_elsewhere) == ({0: 1}, 1)
+    assert (stray.last_on, process.strays) == ({0: 1}, 1)
 
 
 def test_a_thread_with_another_policy_is_a_group_of_its_own(tree: Tree) -> None:
@@ -119,20 +119,20 @@ def test_cpu_time_of_threads_on_one_node_is_no_estimate(tree: Tree) -> None:
     """Wherever they ran last by the kernel's count: that may be of the time before they were bound."""
     tree.write(7, Process({7: Thread("4-7", 0, ticks=300), 8: Thread("0-3", 1, ticks=100)}))
     process = only(tree.read())
-    assert (process.cpu_seconds, process.cpu_time_source) == ({0: 1.0, 1: 3.0}, "affinity")
+    assert (process.ran, process.cpu_time_source) == ({0: 1.0, 1: 3.0}, "affinity")
 
 
 def test_cpu_time_of_threads_on_several_nodes_is_an_estimate_by_their_last_cpu(tree: Tree) -> None:
     tree.write(7, Process({7: Thread("0-7", 6, ticks=300), 8: Thread("0-3", 1, ticks=100)}))
     process = only(tree.read())
-    assert (process.cpu_seconds, process.cpu_time_source) == ({0: 1.0, 1: 3.0}, "last-cpu")
+    assert (process.ran, process.cpu_time_source) == ({0: 1.0, 1: 3.0}, "last-cpu")
 
 
 def test_cpu_time_of_a_measurement_is_its_increase(tree: Tree) -> None:
     tree.write(7, Process({7: Thread("0-3", 0, ticks=300), 8: Thread("0-3", 1, ticks=100)}))
     found = tree.read(before={(7, 5000): 250, (8, 4000): 90})
     assert found.cpu_time_since == "measurement"
-    assert only(found).cpu_seconds == {0: 1.5}  # thread 8 is a new one with an old one's id
+    assert only(found).ran == {0: 1.5}  # thread 8 is a new one with an old one's id
 
 
 def test_policies_of_mappings_are_by_their_kind(tree: Tree) -> None:

@@ -48,6 +48,7 @@ def process(
         cpu_time_source=None,
         seccomp="disabled",
         sys_nice=True,
+        unread=(),
     )
     return replace(found, **more)
 

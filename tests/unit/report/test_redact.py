@@ -48,6 +48,7 @@ _NEVER_NAMES = {
     },
     "MappedBytes": {"name"},
     "HugePagesOfContainer": {"type"},
+    "MappedMemory": {"kind", "policy"},
     "HugePagesReport": {"type"},
     "MemoryTableReport": {"type"},
     "MigratedReport": {"reason"},
@@ -56,11 +57,13 @@ _NEVER_NAMES = {
     "OverheadOfProbe": {"probe"},
     "ProbeAccount": {"probe"},
     "ProcessMapping": {"kind", "policy"},
+    "ProcessesReport": {"pagesUnused"},
     "RemoteStall": {"latencySource"},
     "Report": {"cgroupMode"},
     "Residual": {"types"},
     "StateFinding": {"name"},
     "TaskMoveReport": {"event"},
+    "ThreadGroup": {"cpus", "policy"},
 }  # fmt: skip
 """Texts that are of the kernel's, the kubelet's or our own vocabulary, or are sets of CPUs."""
 

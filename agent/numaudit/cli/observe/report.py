@@ -25,6 +25,7 @@ Examples:
   numaudit report prod/mysql-0/db -o json
   numaudit report -n prod 'web-*'
   numaudit report system.slice
+  numaudit report vllm-0 --processes
   numaudit report mysql-0 --watch 2s
   numaudit report --root ./captured -o wide
   numaudit report -o html > report.html
@@ -68,6 +69,12 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option(
     "--nodes", is_flag=True, help="Show each node's memory too, and what the kubelet can still promise there."
+)
+@click.option(
+    "--processes",
+    is_flag=True,
+    help="Show the processes of the containers that NAME or --namespace selects: CPUs, memory policy, memory and CPU "
+    "time by node, and threads that differ. EXPECTED is then the sum over them.",
 )
 @click.option(
     "--matrix",

@@ -10,6 +10,7 @@ from numaudit.api.ordering import in_order_of
 from numaudit.api.selection import first, narrow, of_verdicts
 from numaudit.report.sums.remainders import is_small_remainder
 from numaudit.report.values import Report
+from numaudit.snapshot import ContainerId
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +30,8 @@ class ReportSelection:
     """Does the output show what groups hold themselves, also next to nothing? Tables and pages leave that out."""
     nodes: bool = False
     """With the tables of nodes?"""
+    processes: bool = False
+    """With the processes of each container?"""
     matrix: bool = False
     hide: Callable[[Report, Report], Report] | None = None
     """Makes a report without names, of what was narrowed and of the whole; None = names are shown."""
@@ -37,6 +40,11 @@ class ReportSelection:
         """The selected part of the report. Raises InputError when nothing is called so."""
         subject = narrow(whole, self.which, self.namespace)
         return subject if self.hide is None else self.hide(subject, whole)
+
+    def containers(self, whole: Report) -> frozenset[ContainerId]:
+        """Those that it selects and that run. Raises InputError when nothing is called so."""
+        found = narrow(whole, self.which, self.namespace).containers
+        return frozenset(ContainerId(one.id) for one in found if one.id is not None)
 
     def rows(self, subject: Report) -> Report:
         """The rows that are shown of it."""
@@ -56,6 +64,8 @@ class ReportSelection:
         report_tables.print_report(shown, out, wide=self.wide, nodes=self.nodes, of=of, is_named=is_named)
         if self.which is not None:
             one_container.print_processes(shown, out)
+        if self.processes:
+            one_container.print_process_tables(shown, out)
         if self.matrix:
             report_tables.print_matrix(shown, out)
             report_tables.print_accesses(shown, out)

@@ -24,6 +24,7 @@ from numaudit.kernel.origin import host_name, node_name, origin_of
 from numaudit.report.gates.fail_below import Shortfalls, shortfalls
 from numaudit.report.gates.fail_on import not_accepted
 from numaudit.report.values import Report
+from numaudit.snapshot import ContainerId
 from numaudit.value import Origin
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def run(
     duration: float | None,
     watch: float | None,
     nodes: bool,
+    processes: bool,
     require_access: bool,
     matrix: bool,
     first_touch: bool,
@@ -67,11 +69,15 @@ def run(
         watch,
         root,
     )
+    if processes:
+        _refuse_processes_without(which or namespace, numa_maps_budget, watch)
     key = os.urandom(_KEY_BYTES) if redact else None
     host = options.host(root)
     hide = None if key is None else _hiding(host, root, key)
     has_all = output in ("wide", "json")
-    view = ReportSelection(which, namespace, verdict, sort, top, output == "wide", has_all, nodes, matrix, hide)
+    view = ReportSelection(
+        which, namespace, verdict, sort, top, output == "wide", has_all, nodes, processes, matrix, hide
+    )
     observer = Observer.of(host)
     kinds = _with_first_touch() if first_touch else None
     if watch is not None:
@@ -84,7 +90,15 @@ def run(
 
         return report_watch.watch(observer, view, watch, (numa_maps_budget or None) if is_given else None, kinds)
     interrupted = Event()
-    whole = observe(observer, numa_maps_budget or None, duration, kinds, interrupted, needs_access=require_access)
+    whole = observe_whole(
+        observer,
+        numa_maps_budget or None,
+        duration,
+        kinds,
+        interrupted,
+        needs_access=require_access,
+        processes_of=view.containers if processes else None,
+    ).report
     report = view.subject(whole)
     shown = view.rows(report)
     if output == "json":
@@ -130,6 +144,18 @@ def _refuse_what_does_not_fit(
             raise InputError(f"{said} what is measured: add --duration 10s, or --watch")
 
 
+def _refuse_processes_without(selected: str | None, budget: float, watch: float | None) -> None:
+    """Raises InputError."""
+    if selected is None:
+        raise InputError(
+            "--processes reads every thread: name the containers (`numaudit report NAME --processes`, or --namespace)"
+        )
+    if watch is not None:
+        raise InputError("--watch has no room for --processes: `numaudit top` shows those of an opened container")
+    if not budget:
+        raise InputError("--processes reads numa_maps: leave out --numa-maps-budget 0")
+
+
 def observe(
     observer: Observer,
     numa_maps_budget: float | None,
@@ -152,11 +178,14 @@ def observe_whole(
     interrupted: Event | None = None,
     *,
     needs_access: bool = False,
+    processes_of: Callable[[Report], frozenset[ContainerId]] | None = None,
 ) -> Ticked:
     """One tick, or one at either end of a measurement; where nothing can be measured, one tick and the reason.
 
     `needs_access`: raise Unavailable with the reason instead. Ctrl-C ends a measurement early, where `interrupted` is
     there to say so. Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
+    `processes_of`: the containers of a report whose processes are read, and whose mappings alone. What it raises ends
+    this at the first tick.
     """
     engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
     if duration is not None:
@@ -167,9 +196,12 @@ def observe_whole(
                 if needs_access:
                     raise
                 click.echo(f"numaudit: {reason}; this is the report without a measurement", err=True)
-                return observe_whole(observer, numa_maps_budget, None)
+                return observe_whole(observer, numa_maps_budget, None, processes_of=processes_of)
             engine.session = session
-            engine.tick()
+            report = engine.tick().report
+            of = None if processes_of is None else processes_of(report)
+            if of is not None:
+                engine.tick(numa_maps_of=of, with_processes=True)
             try:
                 progress.wait(duration, "measuring")
             except KeyboardInterrupt:
@@ -177,12 +209,13 @@ def observe_whole(
                     raise
                 interrupted.set()
                 click.echo("numaudit: interrupted; this is what was measured until now", err=True)
-            return engine.tick(numa_maps_budget)
-    ticked = engine.tick(numa_maps_budget)
+            return engine.tick(numa_maps_budget, of, with_processes=of is not None)
+    of = None if processes_of is None else processes_of(engine.tick().report)
+    ticked = engine.tick(numa_maps_budget, of, with_processes=of is not None)
     if ticked.judgements.needs_another_tick:
         if observer.host.is_live:
             progress.wait(_SECOND_TICK, "measuring again, because memory is outside its promised nodes")
-        ticked = engine.tick(numa_maps_budget)
+        ticked = engine.tick(numa_maps_budget, of, with_processes=of is not None)
     return ticked
 
 

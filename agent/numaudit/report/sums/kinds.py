@@ -10,6 +10,8 @@ from numaudit.snapshot import Kind
 
 _NAMES: Mapping[Kind, tuple[str, str]] = {
     "container": ("container", "containers"),
+    "job": ("job", "jobs"),
+    "step": ("job step", "job steps"),
     "sandbox": ("sandbox", "sandboxes"),
     "pod": ("pod", "pods"),
     "service": ("service", "services"),

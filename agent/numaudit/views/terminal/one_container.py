@@ -1,4 +1,4 @@
-"""One container of a report in full: its figures by node, all the others, and its processes with memory elsewhere."""
+"""One container of a report in full: its figures by node, all the others, and its processes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.text import Text
 from numaudit.report import cells
 from numaudit.report.columns import columns_of
 from numaudit.report.names import display_name
+from numaudit.report.processes.columns import LEGEND, notes, process_columns, process_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, size
 from numaudit.snapshot import ProcessMapping
@@ -111,6 +112,35 @@ def print_processes(report: Report, out: Console) -> None:
             print_table(table, out)
             for note in _now(one, report):
                 print_note(note, out, "dim")
+
+
+def print_process_tables(report: Report, out: Console) -> None:
+    """A table for each container that has processes, and what the columns mean."""
+    shown = [one for one in report.containers if one.processes is not None and one.processes.alive]
+    for one in shown:
+        out.print()
+        out.print(Text(f"{display_name(one)}: its processes", "bold"))
+        print_process_table(one, out)
+    if shown:
+        for note in LEGEND:
+            print_note(note, out, "dim")
+    elif any(one.processes is not None for one in report.containers):
+        print_note("no processes: what was asked for has none", out)
+
+
+def print_process_table(one: ContainerReport, out: Console) -> None:
+    """Rows and notes; nothing where its processes were not read."""
+    found = one.processes
+    if found is None:
+        return
+    columns = process_columns(found)
+    marks = (">" if column.is_number else "~" if column.folds else "" for column in columns)
+    table = new_table(*(mark + column.title for mark, column in zip(marks, columns, strict=True)))
+    for row in process_rows(found):
+        table.add_row(*(column.text(row) for column in columns))
+    print_table(table, out)
+    for note in notes(found, one.expected_remote_ratio, one.expected_basis):
+        print_note(note, out, "dim")
 
 
 def _wanted(one: ContainerReport) -> NodeSet:

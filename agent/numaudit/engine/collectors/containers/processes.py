@@ -46,13 +46,17 @@ class ProcessesCollector(Collector):
         return tick.with_processes
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
-        """Every process of the containers asked for. Without a budget only CPU times are read, for the next tick."""
+        """Every process of the containers asked for. Without a budget only CPU times are read, for the next tick.
+
+        With probes CPU times are those since the last tick that asked, as the probes' are; else since threads began.
+        """
         wanted = [id_ for id_ in tick.census.groups if tick.mappings_of is None or id_ in tick.mappings_of]
         processes = {id_: processes_of(tick.reader, tick.census.groups[id_], skipped) for id_ in wanted}
         if tick.mappings_budget is None:
             self._times = _times(tick.host, [pid for pids in processes.values() for pid in pids if pid])
             return snapshot
-        walk = ProcessReader(tick.host, tick.machine, monotonic() + tick.mappings_budget, self._times)
+        before = None if tick.readings is None else self._times
+        walk = ProcessReader(tick.host, tick.machine, monotonic() + tick.mappings_budget, before)
         found = {
             id_: walk.container(pids, snapshot.numa_maps.get(id_), tick.mappings_budget)
             for id_, pids in processes.items()

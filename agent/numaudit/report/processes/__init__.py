@@ -1,0 +1,1 @@
+"""The part of the report about the processes of a container."""

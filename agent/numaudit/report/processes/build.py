@@ -1,0 +1,37 @@
+"""Turns the processes of a snapshot into those of the report."""
+
+from __future__ import annotations
+
+from numaudit.counted import PagesUsed, Sampled
+from numaudit.evaluation.sources.by_process import expected_of
+from numaudit.process_placement import ContainerProcesses, ProcessPlacement
+from numaudit.report.processes.values import ProcessesReport, ProcessPagesUsed, ProcessReport
+
+_NOT_MEASURED = "not measured; --duration 10s samples it where NUMA balancing does"
+_NONE_SEEN = "the kernel saw none of its processes use memory in a scan pass of the last hour"
+
+
+def processes_report(found: ContainerProcesses, sampled: Sampled | None) -> ProcessesReport:
+    """`sampled`: hint faults of the container; None = not measured."""
+    used = {} if sampled is None or sampled.by_process is None else sampled.by_process
+    why = _NOT_MEASURED if sampled is None or sampled.by_process is None else _NONE_SEEN
+    items = tuple(_process(one, used.get(one.pid)) for one in found.processes)
+    has_some = any(one.pages_used is not None for one in items)
+    return ProcessesReport(items, found.alive, found.unread, found.cpu_time_since, None if has_some else why)
+
+
+def _process(one: ProcessPlacement, used: PagesUsed | None) -> ProcessReport:
+    return ProcessReport(
+        **{name: getattr(one, name) for name in one.__struct_fields__},
+        judged_bytes=one.judged,
+        cpu_seconds=one.ran,
+        threads_elsewhere=one.strays,
+        expected_remote_ratio=expected_of(one),
+        pages_used=None if used is None else _pages(used),
+    )
+
+
+def _pages(used: PagesUsed) -> ProcessPagesUsed:
+    remote, local = sum(used.remote.values()), sum(used.local.values())
+    ratio = remote / (remote + local) if remote + local else None
+    return ProcessPagesUsed(remote, local, used.home, ratio, used.is_whole)

@@ -1,0 +1,213 @@
+"""The rows and columns of a container's processes, for the terminal's table, the live screen and the page.
+
+A process has a row, and each of its thread groups that differs from its main thread's has one below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from numaudit.process_placement import MappedMemory, ThreadGroup
+from numaudit.report.processes.values import ProcessesReport, ProcessReport
+from numaudit.report.words import UNKNOWN, node_list, percent, size
+from numaudit.topology.sizes import plural
+
+MOST = 40
+"""Processes that are shown."""
+_LEAST_BYTES = 1 << 20
+"""Mappings with less than this do not show the policy that they have of their own."""
+_MOST_REASONS = 3
+_NONE = "-"
+_ESTIMATE = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """A process, or one of its thread groups."""
+
+    process: ProcessReport
+    group: ThreadGroup | None
+    """The group that the row is about; None = the process as a whole."""
+
+    @property
+    def threads(self) -> ThreadGroup | None:
+        """The group of whose CPUs and policy the row tells."""
+        return self.process.main if self.group is None else self.group
+
+    @property
+    def cpu_seconds(self) -> Mapping[int, float]:
+        return self.process.cpu_seconds if self.group is None else self.group.cpu_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessColumn:
+    """One figure of every row."""
+
+    title: str
+    text: Callable[[ProcessRow], str]
+    is_number: bool = False
+    folds: bool = False
+    """May it go on in a second line?"""
+    needs: Callable[[ProcessesReport], bool] | None = None
+    """Returns True when there is something to show."""
+
+
+def process_rows(report: ProcessesReport) -> list[ProcessRow]:
+    """Of the processes with the most memory, in the order of their ids, which is that in which ranks were started."""
+    shown = report.items
+    if len(shown) > MOST:
+        largest = sorted(shown, key=lambda one: -sum((one.judged_bytes or {}).values()))[:MOST]
+        shown = tuple(sorted(largest, key=lambda one: one.pid))
+    return [row for one in shown for row in _rows(one)]
+
+
+def _rows(one: ProcessReport) -> Iterator[ProcessRow]:
+    yield ProcessRow(one, None)
+    for group in one.differing:
+        yield ProcessRow(one, group)
+
+
+def process_columns(report: ProcessesReport) -> list[ProcessColumn]:
+    """Those that have something to show."""
+    return [column for column in COLUMNS if column.needs is None or column.needs(report)]
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"
+
+
+def _pid(row: ProcessRow) -> str:
+    return str(row.process.pid) if row.group is None else ""
+
+
+def _name(row: ProcessRow) -> str:
+    if row.group is None:
+        return row.process.process or UNKNOWN
+    names = f": {', '.join(row.group.names)}" if row.group.names else ""
+    return f"  {plural(row.group.threads, 'thread')}{names}"
+
+
+def _threads(row: ProcessRow) -> str:
+    if row.group is not None:
+        return str(row.group.threads)
+    return UNKNOWN if row.process.threads is None else str(row.process.threads)
+
+
+def _cpus(row: ProcessRow) -> str:
+    found = row.threads
+    return UNKNOWN if found is None or found.cpus is None else str(found.cpus)
+
+
+def _cpu_nodes(row: ProcessRow) -> str:
+    found = row.threads
+    return UNKNOWN if found is None else node_list(found.cpu_nodes)
+
+
+def _policy(row: ProcessRow) -> str:
+    """That of the threads; and of a process's mappings, where they have another one and some memory."""
+    found = row.threads
+    own = UNKNOWN if found is None or found.policy is None else found.policy
+    if row.group is not None:
+        return own
+    return "; ".join([own, *(_mapped(one) for one in _with_policies(row.process))])
+
+
+def _with_policies(process: ProcessReport) -> Sequence[MappedMemory]:
+    """Mappings with another policy than any of its threads has."""
+    of_threads = {one.policy for one in process.thread_groups}
+    return [
+        one
+        for one in process.mappings or ()
+        if one.policy not in of_threads and sum(one.bytes_by_node.values()) >= _LEAST_BYTES
+    ]
+
+
+def _mapped(one: MappedMemory) -> str:
+    return f"{one.kind} {size(sum(one.bytes_by_node.values()))} {one.policy}"
+
+
+def _memory(row: ProcessRow) -> str:
+    if row.group is not None:
+        return ""
+    held = row.process.judged_bytes
+    if held is None:
+        return UNKNOWN
+    largest = sorted((pair for pair in held.items() if pair[1]), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"N{node} {size(bytes_)}" for node, bytes_ in largest) or _NONE
+
+
+def _ran(row: ProcessRow) -> str:
+    """Seconds by node, the most first; with a mark where they are an estimate."""
+    ran = sorted(((node, time) for node, time in row.cpu_seconds.items() if time), key=lambda pair: (-pair[1], pair[0]))
+    mark = _ESTIMATE if row.process.cpu_time_source == "last-cpu" else ""
+    return ", ".join(f"N{node} {mark}{time:.1f}s" for node, time in ran) or _NONE
+
+
+def _elsewhere(row: ProcessRow) -> str:
+    if row.group is not None:
+        home = None if row.process.main is None else row.process.main.cpu_nodes
+        return UNKNOWN if home is None else str(sum(n for node, n in row.group.last_on.items() if node not in home))
+    return UNKNOWN if row.process.threads_elsewhere is None else str(row.process.threads_elsewhere)
+
+
+def _expected(row: ProcessRow) -> str:
+    if row.group is not None:
+        return ""
+    ran = any(row.process.cpu_seconds.values())
+    return percent(row.process.expected_remote_ratio) if ran else _NONE
+
+
+def _used_remotely(row: ProcessRow) -> str:
+    if row.group is not None:
+        return ""
+    used = row.process.pages_used
+    return _NONE if used is None or used.remote_ratio is None else percent(used.remote_ratio)
+
+
+COLUMNS = (
+    ProcessColumn("PID", _pid, is_number=True),
+    ProcessColumn("PROCESS", _name),
+    ProcessColumn("THREADS", _threads, is_number=True),
+    ProcessColumn("CPUS", _cpus, folds=True),
+    ProcessColumn("CPU NODES", _cpu_nodes),
+    ProcessColumn("POLICY", _policy, folds=True),
+    ProcessColumn("MEMORY", _memory, folds=True),
+    ProcessColumn("CPU TIME", _ran, folds=True),
+    ProcessColumn("ELSEWHERE", _elsewhere, is_number=True),
+    ProcessColumn("EXPECTED", _expected, is_number=True),
+    ProcessColumn("USED REMOTELY", _used_remotely, is_number=True, needs=lambda report: report.pages_unused is None),
+)
+"""From left to right."""
+
+LEGEND = (
+    "ELSEWHERE = threads that ran last on a node where the main thread may not run.",
+    "MEMORY = what judges alignment; memory that processes share counts for each of them.",
+)
+
+
+def notes(report: ProcessesReport, expected: float | None, basis: str | None) -> Iterator[str]:
+    """The origin of the figures, and what was not read. `expected`: share of the container, on its basis."""
+    more = len(report.items) - MOST
+    if more > 0:
+        yield f"and {_processes(more)} more with less memory; -o json has all"
+    if basis == "processes":
+        counted = _processes(len(report.items))
+        yield f"EXPECTED of the container is the sum over its {counted}, by their CPU time: {percent(expected)}."
+    elif basis == "container":
+        yield f"EXPECTED of the container is of it as a whole: {percent(expected)}."
+    since = "of the measurement" if report.cpu_time_since == "measurement" else "since each thread began"
+    estimates = any(one.cpu_time_source == "last-cpu" for one in report.items)
+    how = (
+        f"; {_ESTIMATE} = an estimate: all time of a thread that may run on several nodes counts for the node of its "
+        "last CPU"
+    )
+    yield f"CPU TIME is that {since}{how if estimates else ''}."
+    if report.unread is not None:
+        yield f"{report.alive - len(report.items)} of {report.alive} processes were not read: {report.unread}"
+    reasons: dict[tuple[str, str], int] = {}
+    for one in report.items:
+        for part in one.unread:
+            reasons[part.what, part.reason] = reasons.get((part.what, part.reason), 0) + 1
+    for (what, reason), count in list(reasons.items())[:_MOST_REASONS]:
+        yield f"{what} of {_processes(count)} not read: {reason}"

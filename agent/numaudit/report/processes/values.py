@@ -1,0 +1,55 @@
+"""The processes of a container as a report has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from numaudit.process_placement import BytesByNode, ProcessPlacement
+from numaudit.value import Value
+
+
+class ProcessPagesUsed(Value, frozen=True):
+    """Memory that the kernel's newest scan passes saw one process use (NUMA hint faults). A byte counts once."""
+
+    remote_bytes: int
+    """Used from another node than its own."""
+    local_bytes: int
+    """Used from its own node."""
+    home_bytes: int
+    """Brought to the node that used it by the use itself (NUMA balancing)."""
+    remote_ratio: float | None
+    """Share of the first in the first two; null = they are 0."""
+    whole: bool
+    """False: a pass still goes on, and what it has not reached is not known."""
+
+
+class ProcessReport(ProcessPlacement, frozen=True):
+    """One process: what places it, where it ran, and where its memory is."""
+
+    judged_bytes: BytesByNode | None
+    """Resident anonymous and shared memory, stack, heap and huge pages by node; null = not read."""
+    cpu_seconds: Mapping[int, float]
+    """CPU time of its threads by node. Without that of threads that have ended."""
+    threads_elsewhere: int | None
+    """Threads that ran last on a node where the main thread may not run; null = not known."""
+    expected_remote_ratio: float | None
+    """Share of its accesses that would be remote if it used every byte equally from wherever its threads ran; null = it
+    did not run, or its memory is not known."""
+    pages_used: ProcessPagesUsed | None
+    """Measured; null = not measured, or the kernel saw it use nothing."""
+
+
+class ProcessesReport(Value, frozen=True):
+    """The processes of one container."""
+
+    items: tuple[ProcessReport, ...]
+    """By their ids."""
+    alive: int
+    """Processes that live. More than are here: `unread` says why."""
+    unread: str | None
+    """Reason why some were not read at all; null = all were read."""
+    cpu_time_since: Literal["start", "measurement"]
+    """Beginning of the CPU times: the start of each thread, or of the measurement."""
+    pages_unused: str | None
+    """Reason why no process has `pagesUsed`; null = some have."""
