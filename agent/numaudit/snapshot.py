@@ -103,7 +103,8 @@ class Resident(Struct, frozen=True, dict=True):
                 sums = dict(by_node or {})
             elif by_node:
                 for node, size in by_node.items():
-                    sums[node] = sums.get(node, 0) + size
+                    if size or node not in sums:
+                        sums[node] = sums.get(node, 0) + size
         return sums
 
     @cached_property

@@ -17,6 +17,7 @@ from msgspec import structs
 from goals import at_most, at_most_ms, least_ms
 from numaudit.containermanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState
 from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.daemon.memory import collect_garbage_rarely
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
@@ -46,6 +47,7 @@ MACHINE = Machine(
 
 
 def main() -> None:
+    collect_garbage_rarely()  # as the agent does
     first = snapshot(FEW, with_log=True)
     second = replace(snapshot(FEW, with_log=True, tick=1), intent=first.intent)  # the kubelet said nothing new
     whole = tick_ms(first, second)

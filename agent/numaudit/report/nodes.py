@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from operator import attrgetter, itemgetter
 
 from numaudit.report.values import NodeBytes, NodeReport, Residual
@@ -64,26 +64,26 @@ def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:
     if unattributed is None:
         return ()
     types = _compared_types(snapshot, unattributed)
-    held = _sum_of_all(snapshot.residency.values(), types)
+    held = _sum_of_all(snapshot.residency.values(), types, [one.node for one in snapshot.nodes])
     free = unattributed.sum_of(types)
     rows = []
     for memory in snapshot.nodes:
         if memory.resident.anon is None or memory.resident.file is None:
             continue
         node_bytes = memory.resident.sum_of(types).get(memory.node, 0)
-        container_bytes = held.get(memory.node, 0)
+        container_bytes = held[memory.node]
         unused = free.get(memory.node, 0)
         residual = node_bytes - container_bytes - unused
         rows.append(Residual(memory.node, node_bytes, container_bytes, unused, residual, types))
     return tuple(rows)
 
 
-def _sum_of_all(residents: Iterable[Resident], types: Sequence[str]) -> dict[int, int]:
-    """Bytes of some types by node, over all containers."""
+def _sum_of_all(residents: Iterable[Resident], types: Sequence[str], nodes: Sequence[int]) -> dict[int, int]:
+    """Bytes of some types on each of the nodes, over all containers."""
     read = attrgetter(*types)
     columns = [column for resident in residents for column in read(resident) if column]
     sums = {}
-    for node in {*chain.from_iterable(columns)}:
+    for node in nodes:
         try:
             sums[node] = sum(map(itemgetter(node), columns))
         except KeyError:  # a group does not show it, as hardly ever

@@ -49,9 +49,12 @@ def not_running_reports(
 def _waiting(intent: Intent) -> Iterator[tuple[ContainerIntent, PodFacts, str]]:
     """Those that live, and the words of their status."""
     pods = intent.pods or {}
-    states = {(uid, part.name): part.state for uid, pod in pods.items() for part in pod.containers}
     for one in intent.containers:
-        pod, state = pods.get(one.pod_uid), states.get((one.pod_uid, one.name))
-        is_alive = pod is not None and not pod.has_ended and not one.is_stale and not one.has_ended
-        if pod is not None and is_alive and not one.cgroups and one.promise.memory and state in _NOT_RUNNING:
-            yield one, pod, state or ""
+        if one.cgroups or not one.promise.memory or one.is_stale or one.has_ended:
+            continue
+        pod = pods.get(one.pod_uid)
+        if pod is None or pod.has_ended:
+            continue
+        state = next((part.state for part in reversed(pod.containers) if part.name == one.name), None)
+        if state in _NOT_RUNNING:
+            yield one, pod, state
