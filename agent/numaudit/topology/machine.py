@@ -137,14 +137,14 @@ class Machine:
 
     def nodes_of_cpus(self, cpus: CpuSet) -> NodeSet:
         """The nodes that have at least one of these CPUs."""
-        found = self._nodes_of_cpus.get(cpus)
+        found = self._nodes_of_cpus.get(cpus.mask)
         if found is None:
             found = NodeSet.from_ids(node.id for node in self.nodes if not node.cpus.isdisjoint(cpus))
             if len(self._nodes_of_cpus) < _REMEMBERED_SETS:
-                self._nodes_of_cpus[cpus] = found
+                self._nodes_of_cpus[cpus.mask] = found
         return found
 
     @cached_property
-    def _nodes_of_cpus(self) -> dict[CpuSet, NodeSet]:
-        """Answers given before: thousands of containers share a few sets."""
+    def _nodes_of_cpus(self) -> dict[int, NodeSet]:
+        """Answers given before, by the set's mask: thousands of containers share a few sets."""
         return {}

@@ -28,6 +28,7 @@ NUMA_BALANCING = "numa_misplaced"
 _OTHERS = ("syscall_or_cpuset", "mempolicy_mbind", "demotion", "damon")
 """Of the kernel's other reasons to migrate pages (enum migrate_reason) those that change the node."""
 _HUGE_PAGE = 2 << 20
+_NOTHING: Mapping[int, int] = {}
 
 
 class Arrival(Struct, frozen=True):
@@ -45,7 +46,7 @@ class Arrival(Struct, frozen=True):
 
     def missed(self, limit: int) -> tuple[Passing, ...]:
         """Events that were not watched while more than this number of bytes came."""
-        return tuple(what for what in PASSING if self.unwatched.get(what, 0) > limit)
+        return tuple([what for what in PASSING if self.unwatched.get(what, 0) > limit])
 
     def shrunk_to(self, outside: int) -> Arrival:
         """The same when some of the bytes have gone. Which of them is unknown, so those not watched may all be left."""
@@ -82,7 +83,7 @@ def arrival(
         unwatched[_FULL] = unwatched.get(_FULL, 0) + came
     if not is_whole:
         unwatched[_MIGRATION] = unwatched.get(_MIGRATION, 0) + max(0, came - sum(moved.values()))
-    while_full = {node: min(size, came) for node, size in (full or {}).items()}
+    while_full = {node: min(size, came) for node, size in full.items()} if full else _NOTHING
     return Arrival(
         wanted, outside, _sums(known.full, while_full, outside), _sums(known.moved, moved, outside), unwatched
     )
@@ -184,5 +185,7 @@ def _counts(pages: Mapping[Key, MigratedPages]) -> dict[Key, int]:
     return {key: one.succeeded for key, one in pages.items()}
 
 
-def _sums(known: Mapping[Key, int], more: Mapping[Key, int], most: int) -> dict[Key, int]:
+def _sums(known: Mapping[Key, int], more: Mapping[Key, int], most: int) -> Mapping[Key, int]:
+    if not known and not more:
+        return known
     return {key: min(most, known.get(key, 0) + more.get(key, 0)) for key in {**known, **more}}

@@ -49,6 +49,8 @@ def slower_nodes(wanted: NodeSet, snapshot: Snapshot) -> NodeSet:
 
 def demotion(container: ContainerId, wanted: NodeSet, snapshot: Snapshot) -> Demotion | None:
     """None = nothing can be demoted from the wanted nodes, or its memory is not known."""
+    if snapshot.machine.tiers is None:
+        return None
     resident, nodes = snapshot.residency.get(container), slower_nodes(wanted, snapshot)
     if resident is None or not nodes:
         return None

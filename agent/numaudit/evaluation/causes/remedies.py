@@ -30,6 +30,7 @@ OF_OTHERS: Mapping[VerdictName, str] = {
 }
 """For a systemd unit or a plain cgroup."""
 
+_OF_OWNERS: Mapping[Owner, Mapping[VerdictName, str]] = {"pod": {}, "command": OF_COMMANDS, "other": OF_OTHERS}
 IN_FORCE: Mapping[VerdictName, str] = {
     "cpu-remote": "Request whole CPUs, so that the CPU Manager pins it too. A Guaranteed pod with a fraction of a CPU "
     "runs on the shared pool of all nodes.",
@@ -81,9 +82,9 @@ def remedy_for_split_resources(intent: Intent) -> str | None:
 
 def remedy(verdict: VerdictName, of: Owner, intent: Intent | None = None) -> str | None:
     """Remedy of a verdict; None = nothing. No policy is named that is in force, as far as the intent says."""
-    if of == "pod" and verdict in _in_force(intent):
+    if of == "pod" and verdict in IN_FORCE and verdict in _in_force(intent):
         return IN_FORCE[verdict]
-    return {"pod": {}, "command": OF_COMMANDS, "other": OF_OTHERS}[of].get(verdict, REMEDIES[verdict])
+    return _OF_OWNERS[of].get(verdict, REMEDIES[verdict])
 
 
 def _in_force(intent: Intent | None) -> Iterator[VerdictName]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -189,12 +189,8 @@ _columns = attrgetter(*RESIDENT_TYPES)
 """In the order of Resident's fields."""
 
 
-def _less(whole: BytesByNode | None, parts: Iterable[BytesByNode | None]) -> BytesByNode | None:
+def _less(whole: BytesByNode | None, parts: Sequence[BytesByNode | None]) -> BytesByNode | None:
     if whole is None:
         return None
-    left = dict(whole)
-    for part in filter(None, parts):
-        for node, size in part.items():
-            if node in left:
-                left[node] -= size
-    return {node: max(0, size) for node, size in left.items()}
+    known = [part for part in parts if part]
+    return {node: max(0, size - sum([part.get(node, 0) for part in known])) for node, size in whole.items()}
