@@ -56,6 +56,7 @@ TOOLS = {
         Tool("docker-compose", "docker-compose", None, "usr/bin/docker-compose"),
         # Go's template engine with the functions that Helm's charts have; Helm itself is in no suite.
         Tool("chezmoi", "chezmoi", "forky", "usr/bin/chezmoi"),
+        Tool("kubectl", "kubectl", "forky", "usr/bin/kubectl"),
         Tool("promtool-forky", "promtool", "forky", "usr/bin/promtool"),
     )
 }

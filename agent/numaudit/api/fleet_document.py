@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import field
 
@@ -30,6 +30,8 @@ class FleetAgents(Value, frozen=True):
     """They were scraped within the last hour, and are not now."""
     versions: dict[str, int]
     """numaudit's version -> nodes."""
+    none: int = 0
+    """No agent runs there; only the API server knows these nodes, so `numaudit fleet` counts none."""
 
 
 class FleetContainer(Value, frozen=True):
@@ -66,9 +68,9 @@ class FleetNode(Value, frozen=True):
     node: str
     """Its name."""
     instance: str
-    """Address at which its agent is scraped."""
-    state: Literal["reporting", "stale", "down", "gone"]
-    """Does its agent report?"""
+    """Address at which its agent is scraped, or the agent's namespace/pod; empty = it has none."""
+    state: Literal["reporting", "stale", "down", "gone", "none"]
+    """Does its agent report? none: it has none."""
     version: str | None
     """numaudit's version there."""
     age_seconds: float | None
@@ -137,13 +139,11 @@ class FleetRoom(Value, frozen=True):
     """The Kubernetes node where it would be admitted."""
 
 
-class FleetReport(Value, frozen=True):
-    """The cluster, by what a Prometheus has of its agents."""
+class ClusterFigures(Value, frozen=True):
+    """The cluster, whoever was asked."""
 
-    prometheus: str
-    """Its URL, without secrets."""
     taken_at: Timestamp
-    """By its clock."""
+    """By the clock of the Prometheus, or of the machine that asked the agents."""
     namespace: str | None
     """Namespace whose containers are counted; null = all."""
     summary: str
@@ -173,6 +173,47 @@ class FleetReport(Value, frozen=True):
     """Free, but for no container of one NUMA node."""
     largest_rooms: list[FleetRoom]
     """The Kubernetes nodes with the most room, by the number of NUMA nodes."""
+    notices: list[str]
+
+
+class FleetReport(ClusterFigures, frozen=True):
+    """The cluster, by what a Prometheus has of its agents."""
+
+    prometheus: str
+    """Its URL, without secrets."""
+
+
+class ClusterReport(ClusterFigures, frozen=True):
+    """The cluster, by what each agent answered through the API server."""
+
+    context: str | None
+    """Context of the kubeconfig; null = there is none, as in a pod."""
+
+
+class NodeAnswer(Value, frozen=True):
+    """The answer of one node's agent to a verb."""
+
+    node: str
+    """The Kubernetes node."""
+    agent: str | None
+    """namespace/pod of its agent; null = it has none."""
+    exit_code: int | None
+    """Exit code of the verb there; null = it did not run or did not end."""
+    problem: str | None
+    """Reason why there is no document; null = there is one."""
+    document: dict[str, Any] | None
+    """The document that the verb printed there."""
+
+
+class NodeAnswerList(Value, frozen=True):
+    """The answers of all nodes to one verb."""
+
+    context: str | None
+    """Context of the kubeconfig; null = there is none, as in a pod."""
+    verb: str
+    """The verb, such as `state verify`."""
+    answers: list[NodeAnswer]
+    """By the name of the node."""
     notices: list[str]
 
 

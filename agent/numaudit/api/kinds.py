@@ -6,7 +6,7 @@ from numaudit.api import explanation_document, simulation_document, state_docume
 from numaudit.api.assertion_document import Assertion
 from numaudit.api.doctor_document import Doctor
 from numaudit.api.document import Capture, Config, ConfigCheck, Metrics, Topology
-from numaudit.api.fleet_document import FleetForecast, FleetReport
+from numaudit.api.fleet_document import ClusterReport, FleetForecast, FleetReport, NodeAnswerList
 from numaudit.api.placement_document import PlacementList
 from numaudit.api.selftest_document import SelfTest
 from numaudit.memorymanager.forecast import Forecast
@@ -33,6 +33,8 @@ KINDS: dict[str, type] = {
     "Simulation": simulation_document.Simulation,
     "FleetReport": FleetReport,
     "FleetForecast": FleetForecast,
+    "ClusterReport": ClusterReport,
+    "NodeAnswerList": NodeAnswerList,
     "Metrics": Metrics,
     "Config": Config,
     "ConfigCheck": ConfigCheck,

@@ -110,11 +110,11 @@ def main() -> None:
 
 def run() -> NoReturn:
     """The console script."""
-    _open_outputs()
+    open_outputs()
     sys.exit(call(sys.argv[1:]))
 
 
-def _open_outputs() -> None:
+def open_outputs() -> None:
     """Open closed outputs (`>&-`), whose text is dropped; a letter that an output cannot show becomes an escape."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -126,10 +126,10 @@ def _open_outputs() -> None:
         sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, "backslashreplace")
 
 
-def call(arguments: list[str]) -> int:
+def call(arguments: list[str], command: click.Command = main, name: str = "numaudit") -> int:
     """Run one command line; the exit code. Only messages for people go to stderr, never a traceback."""
     with contextlib.redirect_stderr(cast("TextIO", Messages(sys.stderr, arguments))):
-        return _call(_as_of_today(arguments))
+        return _call(_as_of_today(arguments) if command is main else arguments, command, name)
 
 
 def _as_of_today(arguments: list[str]) -> list[str]:
@@ -161,9 +161,9 @@ def _names_a_file(argument: str) -> bool:
     return is_short or argument == "--file" or argument.startswith("--file=")
 
 
-def _call(arguments: list[str]) -> int:
+def _call(arguments: list[str], command: click.Command, name: str) -> int:
     try:
-        result = main.main(args=arguments, prog_name="numaudit", standalone_mode=False)
+        result = command.main(args=arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
         # The reader has seen enough (`| head`); click and rich make a SystemExit of that, and no verb raises one.

@@ -77,7 +77,7 @@ def ask_report(prometheus: FleetAnswers, scope: Scope, top: int) -> FleetReport:
     for one in nodes:
         counts.update(one.verdicts)
         findings.update(one.findings)
-    rooms = _largest_rooms(nodes)
+    rooms = largest_rooms(nodes)
     of_agents = count_of(agents)
     by_reason = _refusals(refused)
     misplaced = sum(one.misplaced_bytes for one in nodes)
@@ -230,10 +230,10 @@ def _nodes(agents: Agents, facts: _Facts) -> list[FleetNode]:
         )
         for one in agents.by_key.values()
     ]
-    return sorted(found, key=_how_bad)
+    return sorted(found, key=how_bad)
 
 
-def _how_bad(node: FleetNode) -> tuple[bool, int, bool, bool, int, int, bool, int, str]:
+def how_bad(node: FleetNode) -> tuple[bool, int, bool, bool, int, int, bool, int, str]:
     """A misaligned container may wait; a kubelet that does not start again takes the whole node with it."""
     return (
         not node.restart_unsafe,
@@ -270,7 +270,8 @@ def _by_count(item: tuple[tuple[str, str], int]) -> tuple[int, tuple[str, str]]:
     return -item[1], item[0]
 
 
-def _largest_rooms(nodes: Iterable[FleetNode]) -> list[FleetRoom]:
+def largest_rooms(nodes: Iterable[FleetNode]) -> list[FleetRoom]:
+    """The node with the most room, by the number of NUMA nodes."""
     best: dict[int, FleetRoom] = {}
     for node in sorted(nodes, key=lambda one: one.node):
         for width, size in node.admissible_bytes.items():

@@ -38,15 +38,18 @@ def summary(
     return f"{reporting_sentence(agents)}: {'; '.join(parts)}"
 
 
-def blind_spots(nodes: Iterable[FleetNode]) -> list[str]:
-    """Notices that name what is not seen: nodes without news, silent sources, containers of unknown verdict."""
+def blind_spots(nodes: Iterable[FleetNode], most: int = _MOST_NAMES) -> list[str]:
+    """Notices that name what is not seen: nodes without news, silent sources, containers of unknown verdict.
+
+    `most`: names of nodes without news that it lists.
+    """
     listed = list(nodes)
     away = [f"{one.node} ({one.state})" for one in listed if one.state != "reporting"]
     silent = [f"{one.node} ({', '.join(one.silent_sources)})" for one in listed if one.silent_sources]
     unknown = [f"{one.node} ({count})" for one in listed if (count := one.verdicts.get("unknown"))]
     found = []
     if away:
-        found.append(f"nothing is known now of {_some(away)}")
+        found.append(f"nothing is known now of {_some(away, most)}")
     if silent:
         found.append(f"sources of the kubelet are silent on {_some(silent)}; promises and room there may be old")
     if unknown:
@@ -56,14 +59,14 @@ def blind_spots(nodes: Iterable[FleetNode]) -> list[str]:
     return found
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+def _some(names: Sequence[str], most: int = _MOST_NAMES) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def reporting_sentence(agents: FleetAgents) -> str:
     """`2 of 3 nodes report (1 down)`"""
-    missing = {"stale": agents.stale, "down": agents.down, "gone": agents.gone}
+    missing = {"stale": agents.stale, "down": agents.down, "gone": agents.gone, "without an agent": agents.none}
     total = agents.reporting + sum(missing.values())
     why = ", ".join(f"{count} {state}" for state, count in missing.items() if count)
     if not why:
@@ -75,10 +78,15 @@ def notices_of(warnings: Iterable[str], agents: Agents, count: FleetAgents) -> l
     """Notices about the answers and the agents."""
     found = [f"the server warns: {text}" for text in warnings]
     found += agents.notices
-    if len(count.versions) > 1:
-        listed = ", ".join(f"{version} on {plural(nodes, 'node')}" for version, nodes in count.versions.items())
-        found.append(f"the agents are of {len(count.versions)} versions: {listed}")
-    return found
+    return [*found, *several_versions(count)]
+
+
+def several_versions(count: FleetAgents) -> list[str]:
+    """A notice when not all agents are of one version."""
+    if len(count.versions) < 2:
+        return []
+    listed = ", ".join(f"{version} on {plural(nodes, 'node')}" for version, nodes in count.versions.items())
+    return [f"the agents are of {len(count.versions)} versions: {listed}"]
 
 
 def what_is_missing(found: FleetReport, warnings: Iterable[str]) -> str | None:

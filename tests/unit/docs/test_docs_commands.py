@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from command_tree import commands
+from numaudit.cli.cluster.plugin import plugin
 from numaudit.cli.main import main
 from numaudit.errors import InputError
 from pages import TOP, code_of, each_page
@@ -19,9 +20,8 @@ FOREIGN_FLAGS = {"--root-dir", "--reserved-memory", "--enable-feature", "--syste
 """Of the kubelet, of Prometheus, and of Python's venv."""
 
 
-def _command(words: list[str]) -> tuple[click.Command, list[str]]:
+def _command(words: list[str], command: click.Command = main) -> tuple[click.Command, list[str]]:
     """The command that the words name, and the words after its name."""
-    command: click.Command = main
     while isinstance(command, click.Group) and words:
         found = command.get_command(click.Context(command), words[0])
         if found is None:
@@ -42,13 +42,14 @@ def _wrong(line: str) -> list[str]:
 
 
 def _wrong_call(part: str) -> list[str]:
-    if part.startswith("kubectl "):
+    group: click.Command = plugin if part.startswith("kubectl numaudit ") else main
+    if part.startswith("kubectl ") and group is main:
         part = part.partition(" -- ")[2]
     called = re.search(r"(?:^|[ /])numaudit(?P<words> [^|;#>&]*)$", part)
     if called is None:
         return []
     words = shlex.split(called["words"].partition(" -- ")[0].replace("…", ""))  # after that comes somebody's command
-    command, rest = _command(words)
+    command, rest = _command(words, group)
     if isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
         return [f"no verb {rest[0]!r}"]
     flags = _flags(command)
@@ -81,6 +82,9 @@ def test_a_command_that_is_not_there_would_be_noticed() -> None:
     assert _wrong("numaudit state verify FILE --duration 10s") == ["no flag --duration"]
     assert _wrong("numaudit state verify [FILE] -o json") == []
     assert _wrong("kubectl -n numaudit exec daemonset/numaudit -- numaudit doktor") == ["no verb 'doktor'"]
+    assert _wrong("kubectl numaudit repot -A") == ["no verb 'repot'"]
+    assert _wrong("kubectl numaudit report -A --root x") == ["no flag --root"]
+    assert _wrong("kubectl numaudit report mysql-0 -n prod --duration 10s") == []
     assert _wrong("kubectl -n numaudit rollout restart daemonset/numaudit") == []
     assert _wrong("numaudit report -o yaml > file") != []
     assert _wrong("numaudit report --fail-on drifted,misplaced") != []
@@ -94,7 +98,7 @@ def test_a_command_that_is_not_there_would_be_noticed() -> None:
 def test_every_flag_that_a_page_names_alone_is_one_of_ours_or_known_to_be_anothers(page: Path) -> None:
     named = {re.split(r"[ =]", span)[0] for span in code_of(page) if span.startswith("-")}
     flags = {one for one in named if re.fullmatch(r"--?[a-z][a-z-]*", one)}
-    assert flags <= _flags(main) | FOREIGN_FLAGS
+    assert flags <= _flags(main) | _flags(plugin) | FOREIGN_FLAGS
 
 
 @each_page

@@ -12,12 +12,16 @@ import click
 import pytest
 
 from command_tree import commands, described_options, examples, exit_codes, usage
+from numaudit.cli.cluster.options import OPTIONS
+from numaudit.cli.cluster.plugin import plugin
+from numaudit.cli.cluster.verbs import EXAMPLES, command_of
 from numaudit.cli.main import VERBS
 from pages import TOP
 
 MatchesGolden = Callable[[str, str], None]
 PAGES = {"-".join(("numaudit", *path)): (path, command) for path, command in commands()}
 FOLDER = "share/man/man1"
+PLUGIN = "kubectl-numaudit"
 _EXIT_CODES = (
     "0 fine, 1 findings, 2 usage or one of your limits (ulimit), 3 this host cannot answer, 4 internal error, "
     "5 inconclusive, 130 interrupted."
@@ -79,17 +83,42 @@ def _related(name: str) -> list[str]:
     return above + [f"{name}-{one}" for one in _below(name)] or ["numaudit"]
 
 
+def plugin_page() -> str:
+    """The one page of `kubectl numaudit`: its own options, and its verbs with their examples."""
+    context = click.Context(plugin)
+    own = [record for one in OPTIONS if (record := one.get_help_record(context)) is not None]
+    verbs = [(" ".join(verb), command_of(verb).help or "") for verb in EXAMPLES]
+    shown = "".join(f"{_plain(f'kubectl numaudit {one}')}\n" for examples_ in EXAMPLES.values() for one in examples_)
+    parts = [
+        f'.TH {PLUGIN.upper().replace("-", chr(92) + "-")} 1 "" "numaudit" "User Commands"\n',
+        f".SH NAME\n{_plain(PLUGIN)} \\- ask numaudit's agents from anywhere\n",
+        f".SH SYNOPSIS\n.B kubectl numaudit\n{_plain('VERB [OPTIONS] [POD[/CONTAINER]|node/NODE]')}\n",
+        ".SH DESCRIPTION\n" + ".PP\n".join(_paragraphs(inspect.cleandoc(plugin.help or ""))),
+        _list("VERBS", verbs),
+        ".PP\nOther options of a verb are those of the verb itself, which its own page explains.\n",
+        _list("OPTIONS", own),
+        f".SH EXAMPLES\n.EX\n{shown}.EE\n",
+        ".SH EXIT STATUS\n" + _plain(exit_codes(plugin) or "") + "\n",
+        ".SH SEE ALSO\n" + ",\n".join(f".BR {_plain(one)} (1)" for one in ("numaudit", "numaudit-fleet")) + "\n",
+    ]
+    return "".join(parts)
+
+
+def test_the_generated_manual_page_of_the_plugin_is_that_of_its_commands(matches_golden: MatchesGolden) -> None:
+    matches_golden(f"{FOLDER}/{PLUGIN}.1", plugin_page())
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_the_generated_manual_page_is_that_of_the_command(matches_golden: MatchesGolden, name: str) -> None:
     matches_golden(f"{FOLDER}/{name}.1", page(name))
 
 
 def test_there_is_no_manual_page_of_a_command_that_is_gone() -> None:
-    assert {file.stem for file in (TOP / FOLDER).iterdir()} == set(PAGES)
+    assert {file.stem for file in (TOP / FOLDER).iterdir()} == {*PAGES, PLUGIN}
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="needs man-db")
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, PLUGIN])
 def test_man_shows_a_page_without_a_warning(name: str) -> None:
     done = subprocess.run(
         ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", TOP / FOLDER / f"{name}.1"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from numaudit.cli.cluster.plugin import plugin
 from numaudit.cli.glossary import GLOSSARY
 from numaudit.cli.main import VERBS, main
 from numaudit.config.settings import KEYS
@@ -53,8 +54,14 @@ def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tu
             yield from _commands(below, (*path, name))
 
 
+def _all_commands() -> Iterator[tuple[str, click.Command]]:
+    """Those of `numaudit`, and those of `kubectl numaudit`."""
+    yield from _commands(main)
+    yield from ((f"kubectl {path}", command) for path, command in _commands(plugin))
+
+
 def _options() -> Iterator[tuple[str, click.Option]]:
-    for path, command in _commands(main):
+    for path, command in _all_commands():
         for one in command.params:
             if isinstance(one, click.Option):
                 yield f"{path} {one.opts[-1]}", one
@@ -75,7 +82,7 @@ def test_help_of_a_switch_begins_with_the_verb_that_it_adds() -> None:
 
 
 def test_every_verb_has_a_sentence_as_help() -> None:
-    assert not _told((path, " ".join((command.help or "").split())) for path, command in _commands(main))
+    assert not _told((path, " ".join((command.help or "").split())) for path, command in _all_commands())
 
 
 def test_the_list_of_verbs_has_a_sentence_for_each() -> None:

@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from numaudit.api.fleet_document import FleetContainer, FleetFit, FleetForecast, FleetNode, FleetReport, misaligned
+from numaudit.api.fleet_document import (
+    ClusterFigures,
+    ClusterReport,
+    FleetContainer,
+    FleetFit,
+    FleetForecast,
+    FleetNode,
+    NodeAnswer,
+    NodeAnswerList,
+    misaligned,
+)
 from numaudit.errors import printable
 from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.words import UNKNOWN, size
+from numaudit.topology.sizes import plural
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 MOST_TOP = 200
 """Rows of a table at most."""
-_STATE_STYLE = {"unsafe": "bold red", "reporting": "", "stale": "yellow", "down": "red", "gone": "yellow"}
+_STATE_STYLE = {
+    "unsafe": "bold red",
+    "reporting": "",
+    "stale": "yellow",
+    "down": "red",
+    "gone": "yellow",
+    "none": "yellow",
+}
 _FIT_STYLE = {"fits": "green", "short": "red", "near": "yellow", "refused": "red", "unmanaged": "", "unknown": "yellow"}
 
 
-def print_fleet(found: FleetReport, top: int, out: Console) -> None:
+def print_fleet(found: ClusterFigures, top: int, out: Console) -> None:
     """One sentence, then the `top` worst nodes and containers, what was refused, and what room is left."""
     _note(found.summary, out)
     nodes = [one for one in found.nodes if _is_worth_a_line(one)]
@@ -149,3 +168,105 @@ def _notes(texts: Iterable[str], out: Console) -> None:
 
 def _note(text: str, out: Console) -> None:
     print_note(printable(text), out)
+
+
+Cells = tuple[str, str, str]
+"""Answer, its style, and details."""
+_MOST_WIDTHS = 3
+_NAMES = 4
+
+
+def print_headroom(found: ClusterReport, out: Console) -> None:
+    """A row for each node, the roomiest first, and the nodes that did not answer."""
+    widths = sorted({width for one in found.nodes for width in one.admissible_bytes})[:_MOST_WIDTHS]
+    titles = (f">ON {width} NUMA NODE{'' if width == 1 else 'S'}" for width in widths)
+    table = new_table("NODE", "STATE", *titles, ">FREE", ">ALLOCATABLE", ">STRANDED", "~PROBLEMS")
+    first = widths[0] if widths else 1
+    for one in sorted(found.nodes, key=lambda node: (-node.admissible_bytes.get(first, -1), node.node)):
+        room = [UNKNOWN if width not in one.admissible_bytes else size(one.admissible_bytes[width]) for width in widths]
+        sums = (one.free_bytes, one.allocatable_bytes, one.stranded_bytes)
+        is_there = one.state == "reporting"
+        table.add_row(
+            printable(one.node),
+            Text(one.state, "" if is_there else "red"),
+            *room,
+            *(UNKNOWN if bytes_ is None else size(bytes_) for bytes_ in sums),
+            printable("; ".join(one.problems)) or "-",
+        )
+    print_table(table, out)
+    print_note(
+        f"{size(found.free_bytes)} of {size(found.allocatable_bytes)} allocatable memory are free; "
+        f"{size(found.stranded_bytes)} of that cannot serve a container on one NUMA node",
+        out,
+    )
+    for text in found.notices:
+        _note(text, out)
+
+
+def print_answers(found: NodeAnswerList, out: Console) -> None:
+    """A row for each node: its answer in a word, and why."""
+    table = new_table("NODE", "ANSWER", "~WHY")
+    for one in found.answers:
+        answer, style, why = _cells(found.verb, one)
+        table.add_row(printable(one.node), Text(printable(answer), style), printable(why) or "-")
+    print_table(table, out)
+    for text in found.notices:
+        _note(text, out)
+
+
+def _cells(verb: str, one: NodeAnswer) -> Cells:
+    if one.document is None:
+        return "no answer", "red", one.problem or ""
+    return _OF_VERB[verb](one.document)
+
+
+def _doctor(document: Mapping[str, Any]) -> Cells:
+    checks = _list(document, "checks")
+    lacking = [str(one.get("name")) for one in checks if one.get("state") not in ("ok", "absent")]
+    questions = _list(document, "questions")
+    open_ = [str(one.get("link")) for one in questions if not one.get("answered")]
+    style = "red" if open_ else "yellow" if lacking else "green"
+    answer = f"{len(checks) - len(lacking)} of {plural(len(checks), 'check')} ok"
+    unanswered = [f"cannot answer: {', '.join(open_)}"] if open_ else []
+    return answer, style, "; ".join([*unanswered, *([_first_names(lacking)] if lacking else [])])
+
+
+def _verification(document: Mapping[str, Any]) -> Cells:
+    files = _list(document, "files")
+    bad = [one for one in files if one.get("valid") is False or one.get("startsNow") not in ("yes", "unknown", None)]
+    if not bad:
+        return "valid", "green", _first_names([str(one.get("file")) for one in files])
+    said = [f"{one.get('file')}: {_first_finding(one)}" for one in bad]
+    return "not valid", "red", "; ".join(said)
+
+
+def _first_finding(one: Mapping[str, Any]) -> str:
+    found = _list(one, "findings")
+    return str(found[0].get("message")) if found else f"starts now: {one.get('startsNow')}"
+
+
+def _fit(document: Mapping[str, Any]) -> Cells:
+    pods = _list(document, "explanations") if document.get("kind") == "ExplanationList" else [document]
+    admitted = [one for one in pods if one.get("admitted")]
+    sentences = " ".join(str(one.get("sentence")) for one in pods)
+    alone = "admitted" if admitted else "refused"
+    answer = f"{len(admitted)} of {len(pods)} admitted" if len(pods) > 1 else alone
+    return answer, "green" if len(admitted) == len(pods) else "red", sentences
+
+
+def _list(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """An agent of another release may leave it out."""
+    found = document.get(name)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+
+
+def _first_names(names: list[str]) -> str:
+    more = len(names) - _NAMES
+    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+_OF_VERB: Mapping[str, Callable[[Mapping[str, Any]], Cells]] = {
+    "doctor": _doctor,
+    "state verify": _verification,
+    "fit": _fit,
+}

@@ -1,0 +1,135 @@
+"""Requests to the API server through one `kubectl proxy`, whose socket only this user can open."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import selectors
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeVar
+
+import msgspec
+
+from numaudit.errors import Unavailable, printable
+from numaudit.kubectl.objects import Status
+from numaudit.kubectl.program import Kubectl, last_words
+from numaudit.net.connection import HttpAnswer, NotUnderstood
+from numaudit.net.local import LocalConnection
+
+_START_SECONDS = 20.0
+_LARGEST_OBJECT = 256 << 20
+LARGEST_ANSWER = 64 << 20
+
+T = TypeVar("T")
+
+
+class Forbidden(Unavailable):
+    """The API server refuses: 401 or 403."""
+
+
+class NotFound(Unavailable):
+    """The API server knows no such object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """The API server. Safe for threads: each request has a connection of its own."""
+
+    socket: Path
+    seconds: float
+    """Time limit of a request about objects."""
+
+    def object(self, path: str, kind: type[T], rule: str, headers: Mapping[str, str] | None = None) -> T:
+        """`rule`: what a role must have for this. Raises Forbidden with it, NotFound and Unavailable."""
+        answer = self.get(path, self.seconds, {"Accept": "application/json", **(headers or {})}, _LARGEST_OBJECT)
+        check(answer, rule)
+        try:
+            return msgspec.json.decode(answer.unpacked(_LARGEST_OBJECT), type=kind)
+        except (NotUnderstood, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Unavailable(
+                f"the API server's answer to {path.partition('?')[0]} is not understood: {error}"
+            ) from None
+
+    def get(
+        self, path: str, seconds: float, headers: Mapping[str, str] | None = None, most: int = LARGEST_ANSWER
+    ) -> HttpAnswer:
+        """Any answer. Raises Unavailable when there is none within the time."""
+        connection = LocalConnection(self.socket, seconds)
+        try:
+            return connection.get(path, headers or {}, most)
+        except TimeoutError:
+            raise Unavailable(f"no answer within {seconds:g} s") from None
+        except NotUnderstood as error:
+            raise Unavailable(str(error)) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"the answer broke off: {error or type(error).__name__}") from None
+        finally:
+            connection.close()
+
+
+def check(answer: HttpAnswer, rule: str) -> None:
+    """Raises Forbidden, NotFound and Unavailable for what is no success."""
+    if answer.status == http.client.OK:
+        return
+    said = status_of(answer)
+    match answer.status:
+        case http.client.UNAUTHORIZED:
+            raise Forbidden(f"the API server does not know who asks (401): {said}; log in as for kubectl")
+        case http.client.FORBIDDEN:
+            raise Forbidden(f"{said}; a role needs {rule}")
+        case http.client.NOT_FOUND:
+            raise NotFound(said)
+    raise Unavailable(f"the API server answered {answer.status}: {said}")
+
+
+def status_of(answer: HttpAnswer) -> str:
+    """The server's words: the message of a Status, else the beginning of the text."""
+    try:
+        body = answer.unpacked(LARGEST_ANSWER)
+    except NotUnderstood as error:
+        return str(error)
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        found = msgspec.json.decode(body, type=Status)
+        if found.kind == "Status" and found.message:
+            return printable(found.message)
+    words = " ".join(body[:400].decode("utf-8", "replace").split())
+    return printable(words[:200]) or "it gave no reason"
+
+
+@contextlib.contextmanager
+def proxied(kubectl: Kubectl, seconds: float) -> Iterator[Api]:
+    """The API server for as long as the block runs. Raises Unavailable when kubectl cannot log in or start."""
+    with tempfile.TemporaryDirectory(prefix="numaudit-") as folder, tempfile.TemporaryFile() as errors:
+        socket = Path(folder) / "api"
+        command = kubectl.command("proxy", f"--unix-socket={socket}")
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        except OSError as error:
+            raise Unavailable(f"cannot start {kubectl.path}: {error.strerror}") from None
+        with process:
+            try:
+                _wait_until_it_serves(process, errors)
+                yield Api(socket, seconds)
+            finally:
+                process.terminate()
+
+
+def _wait_until_it_serves(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
+    assert process.stdout is not None
+    end = time.monotonic() + _START_SECONDS
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(max(0.0, end - time.monotonic())):
+            line = process.stdout.readline()
+            if line.startswith(b"Starting to serve"):
+                return
+            if not line:
+                process.wait(_START_SECONDS)
+                errors.seek(0)
+                raise Unavailable(f"`kubectl proxy` ended: {last_words(errors.read())}")
+    raise Unavailable(f"`kubectl proxy` did not start within {_START_SECONDS:g} s")

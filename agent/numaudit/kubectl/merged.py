@@ -1,0 +1,337 @@
+"""The reports of all agents as one. Pure: answers in, a document out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from numaudit.api.document import API_VERSION
+from numaudit.api.fleet_document import (
+    ClusterReport,
+    FleetAgents,
+    FleetContainer,
+    FleetNode,
+    FleetRefusal,
+    FleetWorkload,
+)
+from numaudit.evaluation.findings import gravity
+from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.fleet.report import how_bad, largest_rooms
+from numaudit.fleet.sentences import SEVERITY, blind_spots, several_versions, summary
+from numaudit.kubectl.everywhere import NodeReply, Replies, without_body
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import plural
+from numaudit.value import Timestamp, Value
+
+_HOUR = 3600.0
+_MOST_NAMES = 50
+
+
+class _Generator(Value, frozen=True):
+    version: str | None = None
+
+
+class _Verdict(Value, frozen=True):
+    name: str
+
+
+class _Intended(Value, frozen=True):
+    memory_nodes: list[int] | None = None
+
+
+class _Measured(Value, frozen=True):
+    source: str | None = None
+    of: str | None = None
+    lower: float | None = None
+
+
+class _Container(Value, frozen=True):
+    namespace: str | None = None
+    pod: str | None = None
+    container: str | None = None
+    path: str | None = None
+    verdict: _Verdict | None = None
+    judged_bytes: int | None = None
+    aligned_bytes: int | None = None
+    intended: _Intended | None = None
+    measured: _Measured | None = None
+    findings: tuple[str, ...] = ()
+
+    @property
+    def misplaced_bytes(self) -> int:
+        return 0 if self.aligned_bytes is None else max(0, (self.judged_bytes or 0) - self.aligned_bytes)
+
+
+class _Rejection(Value, frozen=True):
+    namespace: str | None = None
+    pod: str | None = None
+    outcome: str = ""
+    reason: str | None = None
+    workload: str | None = None
+    at: str | None = None
+
+
+class _Checkpoint(Value, frozen=True):
+    file: str
+    valid: bool | None = None
+    starts_now: str = "unknown"
+
+
+class _Restart(Value, frozen=True):
+    reboot: bool
+    refused_pods: int | None = None
+
+
+class _Table(Value, frozen=True):
+    type: str
+    allocatable_bytes: int = 0
+    free_bytes: int = 0
+
+
+class _MemoryNode(Value, frozen=True):
+    stranded_bytes: int = 0
+
+
+class _Admissible(Value, frozen=True):
+    node_count: int
+    bytes: int
+
+
+class _Room(Value, frozen=True):
+    tables: tuple[_Table, ...] = ()
+    nodes: tuple[_MemoryNode, ...] = ()
+    admissible: tuple[_Admissible, ...] | None = None
+
+
+class _Source(Value, frozen=True):
+    source: str
+    old: bool = False
+
+
+class _Report(Value, frozen=True):
+    """The part of a node's report that a cluster's is made of; older and newer agents may leave out any of it."""
+
+    api_version: str = ""
+    kind: str = ""
+    generator: _Generator = _Generator()
+    taken_at: str | None = None
+    containers: tuple[_Container, ...] = ()
+    rejections: tuple[_Rejection, ...] = ()
+    checkpoints: tuple[_Checkpoint, ...] = ()
+    restarts: tuple[_Restart, ...] = ()
+    memory_manager: _Room | None = None
+    sources: tuple[_Source, ...] = ()
+
+
+def decoded(body: bytes, kind: str) -> dict[str, Any]:
+    """An agent's document. Raises ValueError for what is none, and for one of another version."""
+    try:
+        found = msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"its answer is no document: {error}") from None
+    _check_version(str(found.get("apiVersion", "")), str(found.get("kind", "")), kind)
+    return found
+
+
+def _check_version(version: str, kind: str, wanted: str) -> None:
+    if version != API_VERSION:
+        raise ValueError(
+            f"its answer is of {version or 'no version'}, and this plugin reads {API_VERSION}: use a plugin of the "
+            "agent's release"
+        )
+    if kind.removesuffix("List") != wanted.removesuffix("List"):
+        raise ValueError(f"its answer is a {kind or 'document of no kind'}, not a {wanted}")
+
+
+def _report(body: bytes) -> _Report:
+    """Raises ValueError."""
+    try:
+        found = msgspec.json.decode(body, type=_Report)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ValueError(f"its answer is no report: {error}") from None
+    _check_version(found.api_version, found.kind, "Report")
+    return found
+
+
+def merge(
+    replies: Replies,
+    *,
+    now: float,
+    context: str | None,
+    namespace: str | None,
+    top: int,
+    of_pod: tuple[str, str | None] | None = None,
+) -> ClusterReport:
+    """`of_pod`: only containers of this pod of the namespace, and the container if one is named."""
+    nodes: list[FleetNode] = []
+    worst: list[FleetContainer] = []
+    refused: list[_Rejection] = []
+
+    def is_asked(one: _Container) -> bool:
+        if one.verdict is None or namespace not in (None, one.namespace):
+            return False
+        return of_pod is None or (one.pod == of_pod[0] and of_pod[1] in (None, one.container))
+
+    for reply in replies.by_node:
+        try:
+            report = None if reply.body is None else _report(reply.body)
+        except ValueError as error:
+            nodes.append(_silent(without_body(reply, str(error))))
+            continue
+        if report is None:
+            nodes.append(_silent(reply))
+            continue
+        fresh = [one for one in report.rejections if _within_an_hour(one, report)]
+        refused += fresh
+        nodes.append(_node(reply, report, is_asked, len(fresh)))
+        worst += [_worst(reply.node, one) for one in report.containers if is_asked(one) and _name_of(one) in MISALIGNED]
+    nodes.sort(key=how_bad)
+    verdicts = _sum(one.verdicts for one in nodes)
+    findings = _sum(one.findings for one in nodes)
+    rooms = largest_rooms(nodes)
+    states = Counter(one.state for one in nodes)
+    versions = Counter(one.version or "" for one in nodes if one.state == "reporting")
+    agents = FleetAgents(
+        reporting=states["reporting"],
+        stale=states["stale"],
+        down=states["down"],
+        gone=0,
+        versions=dict(sorted(versions.items())),
+        none=states["none"],
+    )
+    misplaced = sum(one.misplaced_bytes for one in nodes)
+    by_reason = Counter((one.reason or "", one.outcome) for one in refused)
+    workloads = Counter((one.namespace or "", one.workload or one.pod or "") for one in refused)
+    by_name = sorted(nodes, key=lambda one: one.node)
+    return ClusterReport(
+        taken_at=Timestamp(now),
+        namespace=namespace,
+        summary=summary(
+            agents, verdicts, misplaced, len(refused), rooms, unsafe=sum(one.restart_unsafe for one in nodes)
+        ),
+        agents=agents,
+        verdicts=dict(sorted(verdicts.items(), key=lambda item: SEVERITY.get(item[0], len(SEVERITY)))),
+        findings=dict(sorted(findings.items(), key=lambda item: (gravity(item[0]), item[0]))),
+        misplaced_bytes=misplaced,
+        worst=sorted(worst, key=_rank)[:top],
+        nodes=nodes,
+        refusals=[FleetRefusal(*key, pods) for key, pods in sorted(by_reason.items(), key=lambda it: (-it[1], it[0]))],
+        refused_workloads=[
+            FleetWorkload(*key, pods) for key, pods in sorted(workloads.items(), key=lambda it: (-it[1], it[0]))[:top]
+        ],
+        allocatable_bytes=sum(one.allocatable_bytes or 0 for one in nodes),
+        free_bytes=sum(one.free_bytes or 0 for one in nodes),
+        stranded_bytes=sum(one.stranded_bytes or 0 for one in nodes),
+        largest_rooms=rooms,
+        notices=[
+            *replies.notices,
+            *several_versions(agents),
+            *blind_spots(by_name, _MOST_NAMES),
+        ],
+        context=context,
+    )
+
+
+def _silent(reply: NodeReply) -> FleetNode:
+    return FleetNode(
+        node=reply.node,
+        instance="" if reply.agent is None else reply.agent.name,
+        state=reply.state,
+        version=None,
+        age_seconds=None,
+        verdicts={},
+        misplaced_bytes=0,
+        allocatable_bytes=None,
+        free_bytes=None,
+        stranded_bytes=None,
+        admissible_bytes={},
+        refused_pods=0,
+        findings={},
+        restart_unsafe=False,
+        silent_sources=[],
+        problems=[] if reply.problem is None else [reply.problem],
+    )
+
+
+def _node(reply: NodeReply, report: _Report, is_asked: Callable[[_Container], bool], refused: int) -> FleetNode:
+    own = [one for one in report.containers if is_asked(one)]
+    unsafe = [one for one in report.checkpoints if one.starts_now not in ("yes", "unknown")]
+    room = report.memory_manager
+    tables = [one for one in room.tables if one.type == "memory"] if room else []
+    return msgspec.structs.replace(
+        _silent(reply),
+        version=report.generator.version,
+        age_seconds=None if reply.age is None else round(reply.age, 3),
+        verdicts=dict(Counter(_name_of(one) for one in own)),
+        misplaced_bytes=sum(one.misplaced_bytes for one in own),
+        allocatable_bytes=sum(one.allocatable_bytes for one in tables) if room else None,
+        free_bytes=sum(one.free_bytes for one in tables) if room else None,
+        stranded_bytes=sum(one.stranded_bytes for one in room.nodes) if room else None,
+        admissible_bytes={one.node_count: one.bytes for one in room.admissible or ()} if room else {},
+        refused_pods=refused,
+        findings=dict(Counter(name for one in own for name in one.findings)),
+        restart_unsafe=bool(unsafe),
+        silent_sources=sorted(one.source for one in report.sources if one.old),
+        problems=_problems(report, unsafe),
+    )
+
+
+def _problems(report: _Report, unsafe: Sequence[_Checkpoint]) -> list[str]:
+    """The gravest first, in the words of `numaudit fleet`."""
+    found = [f"the kubelet may not start again with {one.file}" for one in unsafe]
+    found += [f"{one.file} is not valid" for one in report.checkpoints if one.valid is False]
+    for one in report.restarts:
+        if one.refused_pods:
+            what = "a reboot" if one.reboot else "a restart of the kubelet"
+            found.append(f"{what} would refuse {plural(one.refused_pods, 'pod')}")
+    found += [f"{one.source} does not answer, so promises and room may be old" for one in report.sources if one.old]
+    return found
+
+
+def _within_an_hour(one: _Rejection, report: _Report) -> bool:
+    """Within the hour before the report, by the agent's own clock."""
+    if one.at is None or report.taken_at is None:
+        return False
+    try:
+        return Timestamp.parse(report.taken_at) - Timestamp.parse(one.at) <= _HOUR
+    except ValueError:
+        return False
+
+
+def _worst(node: str, one: _Container) -> FleetContainer:
+    nodes = one.intended.memory_nodes if one.intended is not None else None
+    counted = one.measured if one.measured is not None and one.measured.of == "accesses" else _Measured()
+    return FleetContainer(
+        node,
+        one.namespace or "",
+        one.pod or "",
+        one.container or one.path or "",
+        verdict=_name_of(one),
+        misplaced_bytes=one.misplaced_bytes,
+        judged_bytes=one.judged_bytes,
+        aligned_bytes=one.aligned_bytes,
+        remote_ratio=counted.lower,
+        remote_source=counted.source,
+        intended_memory_nodes=NodeSet.from_ids(nodes) if nodes else None,
+        findings=sorted(one.findings),
+    )
+
+
+def _name_of(one: _Container) -> str:
+    return "" if one.verdict is None else one.verdict.name
+
+
+def _rank(one: FleetContainer) -> tuple[int, int, str, str, str, str]:
+    """The worst verdict first, and of each the most misplaced bytes."""
+    severity = SEVERITY.get(one.verdict, len(SEVERITY))
+    return severity, -one.misplaced_bytes, one.node, one.namespace, one.pod, one.container
+
+
+def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in counts:
+        found.update(one)
+    return found
