@@ -115,7 +115,7 @@ class History(Struct, frozen=True):
     def moved(self, moves: tuple[int, int] | None, taken_at: float, thresholds: Thresholds) -> History:
         """With the pages since the previous tick that could not be moved and that could. None = not measured."""
         known = self.moves
-        if known is None and moves is None:
+        if known is None and not (moves and any(moves)):
             return self
         window = _NO_MOVES if known is None else known.amounts
         added = {} if moves is None else {kind: pages for kind, pages in zip(_MOVES, moves, strict=True) if pages}

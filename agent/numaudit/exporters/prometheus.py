@@ -152,7 +152,7 @@ def _render_family(
     if before is not None and before.blocks == family.blocks and before.since == since:
         return before
     last = [None for _ in family.blocks] if before is None else before.of(family.blocks, since)
-    has_fractions = family.metric.unit in _FRACTIONS
+    has_fractions, is_dated = family.metric.unit in _FRACTIONS, since != _Since()
     templates: dict[tuple[Labels, ...], bytes] = {}
     pieces = [_head(family, format_)]
     template, of_labels = b"", None
@@ -161,7 +161,7 @@ def _render_family(
             pieces.append(text)
             continue
         key, labels = block.key, block.labels
-        created = since.of_key(key)
+        created = since.of_key(key) if is_dated else None
         if labels is not of_labels:  # neighbours mostly have the same
             of_labels = labels
             template = templates.get(labels) or _lines(family.metric, key is not None, labels, created is not None)

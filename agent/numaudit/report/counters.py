@@ -165,10 +165,12 @@ def _hint_faults(sampled: Sampled, _: Machine) -> tuple[HintFaultsReport, ...] |
     if not sampled.is_scanned:
         return None
     return tuple(
-        HintFaultsReport(
-            fault.cpu_node, fault.memory_node, "remote" if fault.is_remote else "local", fault.names, count
-        )
-        for fault, count in sorted(sampled.faults.items())
+        [
+            HintFaultsReport(
+                fault.cpu_node, fault.memory_node, "remote" if fault.is_remote else "local", fault.names, count
+            )
+            for fault, count in sorted(sampled.faults.items())
+        ]
     )
 
 

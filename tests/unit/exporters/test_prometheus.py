@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
-from numaudit.exporters.catalogue import labels_of
+from numaudit.exporters.blocks import SeriesBlock
+from numaudit.exporters.catalogue import CONTAINER_METRICS, labels_of
 from numaudit.exporters.exposition import Exposition, MetricFamily, evaluate_live
 from numaudit.exporters.prometheus import Form, Format, MetricPages, Rendered, end_of, negotiate, render
 from reports import LIVE, STARTED, container, exposition, report
@@ -75,6 +79,16 @@ def test_both_formats_say_what_the_client_library_would(of: Exposition) -> None:
     text = generate_latest(registry).decode()
     theirs = [one for one in _parsed(text, "text") if not one[0].endswith("_created")]
     assert _parsed(render(of, "text").decode(), "text") == theirs
+
+
+SECONDS = next(row for row in CONTAINER_METRICS if row.unit == "seconds")
+
+
+@given(st.floats() | st.integers(-10, 1 << 70) | st.sampled_from((999_999.9999999999, 1e6, 1e-5, -0.0)))
+def test_any_number_of_seconds_is_written_as_the_client_library_does(number: float) -> None:
+    block = SeriesBlock(("ns", "pod", "one"), (("0",),), (number,))
+    (line,) = render(Exposition((MetricFamily.of(SECONDS, (block,)),)), "text").decode().splitlines()[2:]
+    assert line.rpartition(" ")[2] == floatToGoString(number)
 
 
 def test_facts_are_of_the_type_info_in_openmetrics_and_keep_their_name() -> None:

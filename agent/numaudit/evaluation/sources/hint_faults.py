@@ -13,7 +13,6 @@ from numaudit.evaluation.access import Access, SampledPages, Source, UsedFromAfa
 from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
-from numaudit.topology.nodeset import NodeSet
 
 STRAY_SHARE = 0.01
 """A node with at most this share of a container's CPU time and of its uses counts as one where it does not run."""
@@ -95,7 +94,7 @@ def _memory(used: PagesUsed, evidence: AccessEvidence) -> int | None:
     return max(sum(resident.sum_of(("anon", "shmem", "file", "hugetlb")).values()), used.seen)
 
 
-def _users(used: PagesUsed, ran: Mapping[int, float]) -> NodeSet:
+def _users(used: PagesUsed, ran: Mapping[int, float]) -> set[int]:
     """The nodes that it runs on. With two or more, a page of one may be used from the other as well, unseen: a page
     faults once in a pass, for the thread that comes first.
     """
@@ -105,6 +104,6 @@ def _users(used: PagesUsed, ran: Mapping[int, float]) -> NodeSet:
     return _more_than_stray(uses) | _more_than_stray(ran)
 
 
-def _more_than_stray(by_node: Mapping[int, float]) -> NodeSet:
-    total = sum(by_node.values())
-    return NodeSet.from_ids(node for node, part in by_node.items() if part > STRAY_SHARE * total)
+def _more_than_stray(by_node: Mapping[int, float]) -> set[int]:
+    stray = STRAY_SHARE * sum(by_node.values())
+    return {node for node, part in by_node.items() if part > stray}

@@ -94,13 +94,8 @@ def resident(container: ContainerReport) -> Columns:
     say nothing, but were a fifth of its series. No sum needs them: a node's residual is without kernel memory.
     """
     nodes = container.resident or ()
-    sizes = [*chain.from_iterable(map(_all_types, nodes))]
-    leasts = _LEAST * len(nodes)
-    try:
-        shown = tuple(map(ge, sizes, leasts))
-    except TypeError:  # one of them is None
-        shown = tuple([size is not None and size >= at for size, at in zip(sizes, leasts, strict=True)])
-    return _columns(nodes, sizes, shown)
+    sizes = [size or 0 for size in chain.from_iterable(map(_all_types, nodes))]  # not known is not shown either
+    return _columns(nodes, sizes, tuple(map(ge, sizes, _LEAST * len(nodes))))
 
 
 def _columns(nodes: tuple[NodeBytes, ...], sizes: list[int], shown: tuple[bool, ...]) -> Columns:

@@ -114,7 +114,7 @@ class _Process:
                 self.passed_over += not is_nothing
                 self.home += brought_home(self.current)
             else:
-                self.known = together(self.current, {} if is_little else self.newest)
+                self.known = together(self.current, NO_PAGES if is_little else self.newest)
                 self.sizes = total_of(self.known), total_of(shared_of(self.known))
                 self.newest, self.seen_at = self.current, now
                 self.passed_over = self.home = 0
