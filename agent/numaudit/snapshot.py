@@ -189,8 +189,21 @@ class NodeMemory:
     huge_pages: tuple[HugePages, ...] = ()
     reclaimable: int | None = None
     """Page cache and slab that the kernel can drop when memory is asked for, in bytes."""
+    unevictable: int | None = None
+    """Memory that the kernel can neither drop nor move, as mlock(2) makes it, in bytes."""
     numastat: Mapping[str, int] | None = None
     """numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """Swap of the host, in bytes."""
+
+    total: int
+    free: int
+    limits: Mapping[ContainerId, int | None] = field(default_factory=dict)
+    """Bytes that a container may have in swap (memory.swap.max, of the groups above it too); None = as many as there
+    are. Empty where there is no swap, and on cgroup v1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +260,8 @@ class Snapshot:
     """Declarations of these processes, by their ids."""
     interleave_weights: Mapping[int, int] | None = None
     """By node; None = not read, or the kernel knows no weighted interleave."""
+    swap: Swap | None = None
+    """None = not known."""
     tiers: TierSettings | None = None
     """Switches of moves between memory tiers; None = there is one tier, or they are not known."""
     unattributed: Resident | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-TIMES = {"takenAt", "seconds", "writtenAt", "lastGoodAt"}
+TIMES = {"takenAt", "seconds", "writtenAt", "lastGoodAt", "since"}
 _POINT = "1970-01-01T00:00:00.000Z"
 
 

@@ -44,7 +44,7 @@ _HUGE_PAGES = ("nr_hugepages", "resv_hugepages", "surplus_hugepages", "nr_overco
 _NODES = ("online", "possible", "has_cpu", "has_memory")
 _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
 _CGROUP = ("cgroup.procs", "cgroup.controllers", "cgroup.events", "cgroup.subtree_control", "memory.numa_stat",
-    "memory.current", "memory.stat", "memory.events",
+    "memory.current", "memory.swap.max", "memory.stat", "memory.events",
     "memory.usage_in_bytes", "cpuset.*", "hugetlb.*.numa_stat", "hugetlb.*.current")  # fmt: skip
 _KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet_internal_checkpoint")
 

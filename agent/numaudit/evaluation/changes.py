@@ -16,6 +16,7 @@ OF_NO_CONTAINER = (
     "taken_at",
     "nodes",
     "huge_page_pools",
+    "swap",
     "tiers",
     "interleave_weights",
     "unattributed",

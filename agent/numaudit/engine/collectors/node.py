@@ -34,6 +34,7 @@ def to_node_memory(counters: NodeCounters, page_size: int) -> NodeMemory:
         resident=_resident(counters, meminfo),
         huge_pages=counters.huge_pages,
         reclaimable=_sum(meminfo, _RECLAIMABLE),
+        unevictable=meminfo.get("Unevictable"),
         numastat=None if numastat is None else {key: pages * page_size for key, pages in numastat.items()},
     )
 

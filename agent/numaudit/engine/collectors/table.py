@@ -15,6 +15,7 @@ from numaudit.engine.collectors.containers.processes import ProcessesCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.node import NodeCollector
 from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
+from numaudit.engine.collectors.swap import SwapCollector
 from numaudit.engine.collectors.tiers import TiersCollector
 from numaudit.kernel.host import Host
 
@@ -29,6 +30,7 @@ class Collectors:
         self.kubelet = IntentCollector(host)
         self._first = (
             NodeCollector(),
+            SwapCollector(),
             TiersCollector(),
             ResidencyCollector(),
             self.kubelet,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import huge_pages, kubelet, measured, policies, promised, tiers
+from numaudit.evaluation.findings import huge_pages, kubelet, measured, oom_risk, policies, promised, tiers
 from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
 from numaudit.intent import Intent
 from numaudit.snapshot import Snapshot
@@ -12,6 +12,7 @@ __all__ = ["RULES", "Finding", "Severity", "find", "gravity"]
 
 RULES: tuple[Rule, ...] = (
     *promised.RULES,
+    *oom_risk.RULES,
     *huge_pages.RULES,
     *policies.RULES,
     *kubelet.RULES,

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import field
 
 from numaudit.evaluation.history import History
-from numaudit.intent import Intent
+from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
@@ -76,3 +76,21 @@ class Rule:
         for one in self.find(evidence):
             remedy = self.remedy if one.remedy is None else one.remedy
             yield Finding(self.name, self.severity, one.message, remedy, *one[1:5], one.namespace, one.pod)
+
+
+def alive(intent: Intent) -> Iterator[ContainerIntent]:
+    """Containers that are here and have not ended."""
+    return (one for one in intent.containers if not one.is_stale and not one.has_ended)
+
+
+def about(one: ContainerIntent, text: str, nodes: NodeSet | None = None) -> RuleResult:
+    """A result about one container; `nodes` None = about those of its promised memory."""
+    return RuleResult(
+        text,
+        container_id=one.cgroups[0] if len(one.cgroups) == 1 else None,
+        pod_uid=one.pod_uid,
+        container=one.name,
+        numa_nodes=nodes if nodes is not None else one.promise.memory_nodes,
+        namespace=one.namespace,
+        pod=one.pod,
+    )
