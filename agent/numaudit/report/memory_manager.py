@@ -5,8 +5,8 @@ The map and what it leaves are keyed by node, resource and number of nodes; a do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field, structs
 
@@ -115,6 +115,24 @@ class HugeRoomReport(Value, frozen=True):
     """Pages that a new container can have: the smaller of both."""
 
 
+class HugePageRow(NamedTuple):
+    """One size on the nodes of a group, or on one node of no group, in bytes; None = not known."""
+
+    nodes: NodeSet
+    type: str
+    map_free: int
+    kernel_free: int | None
+    unclaimed: int | None
+    others: int | None
+    """Used by whoever has no promise of pages of this size there."""
+    left: int | None
+
+    @property
+    def short(self) -> int | None:
+        """Bytes that the memory map would promise and the kernel cannot give."""
+        return None if self.left is None else max(0, self.map_free - self.left)
+
+
 class HugePagesReport(Value, frozen=True):
     """Huge pages of one size: what the memory map offers, what the kernel has, what containers use."""
 
@@ -153,6 +171,19 @@ class MemoryManagerReport(Value, frozen=True):
     """CPUs, and parts of one, that pods may still request on this node as a whole; null = not all pods are known."""
     huge_pages: tuple[HugePagesReport, ...] = ()
     """By page size; empty = there are none, or the map stands alone."""
+
+    def huge_page_rows(self) -> Iterator[HugePageRow]:
+        """A row for each size and group, or node of no group, where the map or the kernel has some."""
+        for of_size in self.huge_pages:
+            pools = {pool.numa_node: pool for pool in of_size.pools}
+            for room in of_size.rooms:
+                here = [pools[node] for node in room.numa_nodes if node in pools]
+                if not room.map_free_bytes and not any(pool.total_bytes for pool in here):
+                    continue
+                held = [pool.others_bytes for pool in here]
+                others = None if None in held else sum(filter(None, held))
+                figures = (room.map_free_bytes, room.kernel_free_bytes, room.unclaimed_bytes, others, room.left_bytes)
+                yield HugePageRow(room.numa_nodes, of_size.type, *figures)
 
     @property
     def cpus_in_words(self) -> str:

@@ -56,6 +56,13 @@ def test_memory_without_a_promise_is_exported_beside_what_it_takes_away(captured
     assert _values("memory_manager_fragmentation_ratio", of) == {(): 1 - one_node / largest}
 
 
+def test_huge_pages_that_the_map_offers_and_the_kernel_lacks_are_exported(captured: CapturedHost) -> None:
+    of = tick(build(Observer.of(captured("hugepages-short")).observe()))
+    assert _values("memory_manager_short_bytes", of) == {
+        (node, "hugepages-2Mi"): 28 << 20 if node == "1" else 0 for node in "0123"
+    }
+
+
 def test_containers_that_are_gone_and_still_hold_memory_are_counted(captured: CapturedHost) -> None:
     found = build(Observer.of(captured("kubernetes-four-nodes")).observe())
     gone = Finding("stale", "warning", "its pod is gone", "start one", None, "uid", "db", None, None, None)

@@ -105,6 +105,11 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         ("group", "type"), own_values.unclaimed,
     ),
     Metric(
+        "memory_manager_short_bytes", "bytes",
+        "Huge pages that the Memory Manager would still promise on these nodes and that the kernel cannot give.",
+        ("group", "type"), own_values.huge_pages_short,
+    ),
+    Metric(
         "cpu_manager_cpus", "",
         "CPUs by use: free (may be given to a container exclusively), exclusive (a container has them) or "
         "system_reserved; absent without the static policy.",

@@ -67,6 +67,13 @@ def unclaimed(tick: ExportedTick) -> Values:
                 yield (str(room.numa_nodes), of_size.type), room.unclaimed_bytes
 
 
+def huge_pages_short(tick: ExportedTick) -> Values:
+    manager = tick.report.memory_manager
+    for row in () if manager is None else manager.huge_page_rows():
+        if row.short is not None:
+            yield (str(row.nodes), row.type), row.short
+
+
 def stranded(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for node in () if manager is None else manager.nodes:

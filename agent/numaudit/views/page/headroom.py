@@ -21,6 +21,14 @@ _HELP = (
 )
 
 
+_HUGE = ("Nodes", "Map free", "Kernel free", "Unclaimed", "Without promise", "Left", "Short")
+_HUGE_HELP = (
+    "Map free = pages that the Memory Manager would still promise. Kernel free = free pages of the kernel's pool. "
+    "Unclaimed = promised, but not used yet. Without promise = used by others. Left = what a new container can have. "
+    "Short = what the map would promise and the kernel cannot give."
+)
+
+
 def headroom_part(manager: MemoryManagerReport | None) -> PageSection:
     """The Memory Manager's room for new containers."""
     if manager is None:
@@ -29,6 +37,7 @@ def headroom_part(manager: MemoryManagerReport | None) -> PageSection:
         content = (
             table("Promised and free memory of each node", _MAP, _rows(manager)),
             element("p", _HELP),
+            *_huge_pages(manager),
             *_admissible(manager),
             _holders(manager),
         )
@@ -49,6 +58,20 @@ def _rows(manager: MemoryManagerReport) -> Iterator[tuple[str, ...]]:
                 *map(size, (one.allocatable, one.reserved, one.free)),
                 *rest,
             )
+
+
+def _huge_pages(manager: MemoryManagerReport) -> Iterator[Markup]:
+    rows = [
+        (
+            f"{row.nodes}, {row.type}",
+            *map(size, (row.map_free, row.kernel_free, row.unclaimed, row.others, row.left)),
+            size(row.short) if row.short else "",
+        )
+        for row in manager.huge_page_rows()
+    ]
+    if rows:
+        yield table("Huge pages: by the memory map and by the kernel", _HUGE, rows)
+        yield element("p", _HUGE_HELP)
 
 
 def _admissible(manager: MemoryManagerReport) -> Iterator[Markup]:

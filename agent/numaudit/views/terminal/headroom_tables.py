@@ -81,22 +81,12 @@ def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = 
 
 
 def _print_huge_pages(manager: MemoryManagerReport, out: Console, *, whole: bool) -> None:
-    """A row for each size and group, or node of no group, where the map or the kernel has some."""
+    """The map, the kernel and what is left, by size and group or node."""
     table = new_table("NODES", "HUGE PAGES", ">MAP FREE", ">KERNEL FREE", ">UNCLAIMED", ">WITHOUT PROMISE", ">LEFT")
-    for of_size in manager.huge_pages:
-        pools = {pool.numa_node: pool for pool in of_size.pools}
-        for room in of_size.rooms:
-            here = [pools[node] for node in room.numa_nodes if node in pools]
-            if not room.map_free_bytes and not any(pool.total_bytes for pool in here):
-                continue
-            held = [pool.others_bytes for pool in here]
-            others = None if None in held else sum(filter(None, held))
-            figures = (room.map_free_bytes, room.kernel_free_bytes, room.unclaimed_bytes, others)
-            left = size(room.left_bytes)
-            is_short = room.left_bytes is not None and room.left_bytes < room.map_free_bytes
-            table.add_row(
-                str(room.numa_nodes), of_size.type, *map(size, figures), Text(left, "yellow") if is_short else left
-            )
+    for row in manager.huge_page_rows():
+        figures = map(size, (row.map_free, row.kernel_free, row.unclaimed, row.others))
+        left = size(row.left)
+        table.add_row(str(row.nodes), row.type, *figures, Text(left, "yellow") if row.short else left)
     out.print()
     print_table(table, out)
     if whole:
