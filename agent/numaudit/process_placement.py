@@ -72,17 +72,20 @@ class UnreadPart(Value, frozen=True):
     what: Literal["mappings", "policy", "threads", "status"]
     """mappings: numa_maps; policy: memory policies of some threads; threads: some or all of them."""
     reason: str
+    """Reason, in words."""
 
 
 class ProcessPlacement(Value, frozen=True):
     """One process."""
 
     pid: int
+    """Process id."""
     process: str | None
     """Its name (comm), printable; null = not known."""
     parent: int | None
     """Id of its parent."""
     started_at: Timestamp | None
+    """Time when it began; null = not known."""
     pid_in_namespace: int | None
     """Its id in its own PID namespace, where that is another one than ours."""
     threads: int | None

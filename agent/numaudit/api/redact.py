@@ -21,6 +21,8 @@ from numaudit.evaluation.access import Access
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.ranks.judge import summary
+from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.process_placement import ThreadGroup, UnreadPart
 from numaudit.report.memory_manager import HolderReport
@@ -41,6 +43,7 @@ NAMES: Mapping[type, tuple[str, ...]] = {
     HintOutcome: ("namespace", "pod", "container", "pod_uid", "workload"),
     ProcessMapping: ("process",),
     ProcessReport: ("process",),
+    Rank: ("process",),
     ThreadGroup: ("names",),
     HolderReport: ("namespace", "pod", "pod_uid"),
 }
@@ -59,7 +62,7 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     Finding: ("message", "remedy"),
     HintOutcome: ("reason", "message"),
     Summary: ("text",),
-    ProcessesReport: ("unread",),
+    ProcessesReport: ("unread", "ranks_summary"),
     Unknown: ("what", "reason"),
     UnreadPart: ("reason",),
     Verdict: ("reason", "remedy"),
@@ -94,9 +97,27 @@ def redact(report: Report, key: bytes, whole: Report, also: Iterable[str] = ()) 
     that of the host.
     """
     hide = _Hide(key, frozenset(_words(whole, also)) - _SAME_ON_ALL_HOSTS)
-    hidden = _walk(report, hide)
-    summary = summarize(hidden.containers, hidden.nodes, hidden.findings, len(hidden.rejections))
-    return structs.replace(hidden, summary=summary)
+    hidden = _walk(_without_declarations(report), hide)
+    said = summarize(hidden.containers, hidden.nodes, hidden.findings, len(hidden.rejections))
+    return structs.replace(hidden, summary=said)
+
+
+def _without_declarations(report: Report) -> Report:
+    """Ranks without what was declared for them, and without addresses of their devices: only verdicts and causes."""
+    return structs.replace(report, containers=tuple(map(_without_ranks_words, report.containers)))
+
+
+def _without_ranks_words(one: ContainerReport) -> ContainerReport:
+    if one.processes is None or not one.processes.ranks:
+        return one
+    ranks = tuple(map(_only_verdict, one.processes.ranks))
+    return structs.replace(one, processes=structs.replace(one.processes, ranks=ranks, ranks_summary=summary(ranks)))
+
+
+def _only_verdict(rank: Rank) -> Rank:
+    problems = tuple(structs.replace(one, detail=one.cause) for one in rank.problems)
+    detail = problems[0].cause if problems else rank.verdict
+    return structs.replace(rank, declarations=(), devices=(), problems=problems, detail=detail)
 
 
 def hidden_name(name: str, key: bytes) -> str:

@@ -12,6 +12,7 @@ class HeldDevice(Value, frozen=True):
     """A device that a process has open."""
 
     kind: Literal["gpu", "vfio", "infiniband"]
+    """Its kind: an accelerator, a device that is passed through by VFIO, or an adapter of InfiniBand or RoCE."""
     address: str
     """PCI address; of several devices of one IOMMU group the first."""
     numa_node: int | None
@@ -22,6 +23,7 @@ class ProcessTold(Value, frozen=True):
     """Declarations of one process, and its devices."""
 
     pid: int
+    """Process id."""
     rank: int | None
     """Number in its job; null = its environment shows none, or may not be read."""
     declarations: tuple[Declaration, ...]

@@ -12,6 +12,7 @@ from numaudit.evaluation.causes.shared_memory import charged_to_others, used_byt
 from numaudit.evaluation.conclusion import intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.evaluation.room.by_page_size import by_page_size
@@ -123,7 +124,9 @@ class ContainerReports:
             if mappings is None or resident is None
             else mappings_report(mappings, charged_to_others(id_, mappings, resident), snapshot.interleave_weights),
             None if mappings is None else self._elsewhere(mappings, intended, allowed),
-            None if processes is None else processes_report(processes, (snapshot.hint_faults or {}).get(id_)),
+            None
+            if processes is None
+            else processes_report(processes, (snapshot.hint_faults or {}).get(id_), ranks_of(id_, snapshot)),
             (
                 *_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
                 *_unknown_by_process(by_process),

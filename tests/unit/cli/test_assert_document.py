@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +18,8 @@ def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
     found = report(container())
     (of_the_pod,) = found.containers
     placed = replace(of_the_pod, judged_bytes=32 << 20, aligned_bytes=30 << 20)
-    monkeypatch.setattr("numaudit.cli.manager.assert_work.observe", lambda *_: replace(found, containers=(placed,)))
+    whole = SimpleNamespace(report=replace(found, containers=(placed,)))
+    monkeypatch.setattr("numaudit.cli.manager.assert_work.observe_whole", lambda *_, **__: whole)
 
 
 @pytest.mark.parametrize(("limit", "state", "code"), [("2Mi", "passed", 0), ("1Mi", "failed", 1)])

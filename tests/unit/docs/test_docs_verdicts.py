@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+import test_ranks
 import test_remedies
 import test_remedies_of_commands
 import test_remedies_of_use
@@ -22,7 +23,13 @@ from remedies import NO_ADVICE, NOT_HERE
 
 PAGE = (Path(__file__).parents[3] / "docs/verdicts.md").read_text(encoding="utf-8")
 
-CARRIED_OUT = (*test_remedies.ROWS, *test_remedies_of_use.ROWS, *test_remedies_of_commands.ROWS, *test_tiers.ROWS)
+CARRIED_OUT = (
+    *test_remedies.ROWS,
+    *test_remedies_of_use.ROWS,
+    *test_remedies_of_commands.ROWS,
+    *test_tiers.ROWS,
+    *test_ranks.ROWS,
+)
 """In a guest: tests/vm/inside."""
 
 

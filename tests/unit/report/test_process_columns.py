@@ -34,7 +34,7 @@ def process(pid: int = 7, *groups: ThreadGroup, memory: tuple[MappedMemory, ...]
 
 
 def report(*processes: ProcessPlacement) -> ProcessesReport:
-    return processes_report(ContainerProcesses(processes, len(processes), None, "start"), None)
+    return processes_report(ContainerProcesses(processes, len(processes), None, "start"), None, ())
 
 
 def cells(row: ProcessRow) -> dict[str, str]:

@@ -38,8 +38,10 @@ _NEVER_NAMES = {
     "CollectorOutcome": {"source"},
     "ContainerReport": {"allowedCpus", "findings", "runtime"},
     "Counted": {"basis"},
+    "Declaration": {"cpus", "launcher", "source", "unresolved"},  # left out of public reports
     "Finding": {"name"},
     "Generator": {"name", "version"},
+    "HeldDevice": {"address"},  # left out of public reports
     "HintFaultsReport": {"flags"},
     "Intended": {"cpus"},
     "KubeletReport": {
@@ -58,6 +60,8 @@ _NEVER_NAMES = {
     "ProbeAccount": {"probe"},
     "ProcessMapping": {"kind", "policy"},
     "ProcessesReport": {"pagesUnused"},
+    "Rank": {"detail"},  # the cause alone in public reports
+    "RankProblem": {"detail"},
     "RemoteStall": {"latencySource"},
     "Report": {"cgroupMode"},
     "Residual": {"types"},

@@ -38,6 +38,7 @@ NOT_HERE: Mapping[str, str] = {
     "use machines with larger nodes": "the guest's nodes have the size with which it booted",
     "reserve more of it for the system": "a setting of the kubelet's, which counts from its next start",
     "off the node: with a policy of bind": "to fill a guest's node that far makes the kernel kill a process",
+    "add CAP_SYS_NICE to the container": "runtimes look at it when they make the filter, and the guest has none",
     "name fewer probes": "the agent is started with them, and a probe that does not run costs nothing",
     **dict.fromkeys(
         (

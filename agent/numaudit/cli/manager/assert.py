@@ -32,6 +32,7 @@ Examples:
   numaudit assert --max-remote-pages 5% -- ./benchmark
   numaudit assert --max-remote 5% --max-spilled 0 --duration 30s prod/mysql-0/db
   numaudit assert --max-spilled 0 prod/mysql-0/db -o json
+  numaudit assert --ranks prod/vllm-0
   numaudit assert --max-migrated 64Mi --junit numa.xml -- make bench
 
 Exit codes: 0 within all limits, 1 beyond a limit, 2 usage, 3 this host cannot measure, 5 too little evidence for
@@ -59,6 +60,7 @@ either. If the command fails, its exit status is returned, and nothing is judged
     metavar="SIZE",
     help="Maximum size of the memory that the kernel migrates while it measures.",
 )
+@click.option("--ranks", is_flag=True, help="Test that every rank is where its launcher was to bind it.")
 @click.option(
     "--duration", type=Duration(), metavar="TIME", help="Time for which a container is measured (default 10s)."
 )

@@ -12,7 +12,7 @@ from numaudit.api.selection import narrow
 from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.manager.junit import encode
-from numaudit.cli.observe.report_work import observe
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
@@ -26,6 +26,8 @@ from numaudit.snapshot import ContainerId
 
 _EXITS = {"passed": 0, "failed": EXIT_FINDINGS, "inconclusive": EXIT_INCONCLUSIVE}
 _SECONDS = 10.0
+_PROCESSES_SECONDS = 10.0
+"""Time limit for reading processes."""
 
 
 def run(
@@ -34,6 +36,7 @@ def run(
     max_remote_pages: float | None,
     max_spilled: int | None,
     max_migrated: int | None,
+    ranks: bool,
     duration: float | None,
     junit: Path | None,
     output: str,
@@ -44,18 +47,22 @@ def run(
 
     Raises InputError for options that do not fit, and Unavailable.
     """
-    limits = GateLimits(max_remote, max_remote_pages, max_spilled, max_migrated)
+    limits = GateLimits(max_remote, max_remote_pages, max_spilled, max_migrated, ranks or None)
     if limits == GateLimits():
-        raise InputError("nothing to judge: give --max-remote, --max-remote-pages, --max-spilled or --max-migrated")
+        raise InputError(
+            "nothing to judge: give --max-remote, --max-remote-pages, --max-spilled, --max-migrated or --ranks"
+        )
     if (arguments is None) == (which is None) or arguments == ():
         raise InputError("give either a container to measure, or a command after --")
     if arguments is not None and duration is not None:
         raise InputError("--duration is for containers: a command is measured until it ends")
     if arguments is not None and output == "json":
         raise InputError("-o json is for containers: a command writes to standard output itself; use --junit FILE")
+    if arguments is not None and ranks:
+        raise InputError("--ranks is for containers: it looks at processes that run now")
     _check_writable(junit)
     if arguments is None:
-        report: Report | None = narrow(observe(Observer.of(options.host(None)), None, duration or _SECONDS), which)
+        report: Report | None = _observed(which, duration, limits)
     else:
         try:
             status, report = _measured(arguments)
@@ -76,6 +83,25 @@ def run(
     for one in checks:
         click.echo(f"{one.state}: {one.container}: {one.demand}: {one.evidence}", err=arguments is not None)
     return _EXITS[worst_state(checks)]
+
+
+def _observed(which: str | None, duration: float | None, limits: GateLimits) -> Report:
+    """The containers of that name. Ranks alone need no measurement."""
+
+    def selected(whole: Report) -> frozenset[ContainerId]:
+        return frozenset(ContainerId(one.id) for one in narrow(whole, which).containers if one.id is not None)
+
+    observer = Observer.of(options.host(None))
+    needs_time = limits != GateLimits(ranks=True)
+    return narrow(
+        observe_whole(
+            observer,
+            _PROCESSES_SECONDS if limits.ranks else None,
+            duration or (_SECONDS if needs_time else None),
+            processes_of=selected if limits.ranks else None,
+        ).report,
+        which,
+    )
 
 
 def _measured(arguments: Sequence[str]) -> tuple[int, Report | None]:

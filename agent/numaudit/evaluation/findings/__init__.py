@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import huge_pages, kubelet, measured, oom_risk, policies, promised, tiers
+from numaudit.evaluation.findings import huge_pages, kubelet, measured, oom_risk, policies, promised, ranks, tiers
 from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
 from numaudit.intent import Intent
 from numaudit.snapshot import Snapshot
@@ -15,6 +15,7 @@ RULES: tuple[Rule, ...] = (
     *oom_risk.RULES,
     *huge_pages.RULES,
     *policies.RULES,
+    *ranks.RULES,
     *kubelet.RULES,
     *tiers.RULES,
     *measured.RULES,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from numaudit.evaluation.access import Access
+from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.report.gates.fail_below import full_name
 from numaudit.report.values import ContainerReport
 from numaudit.topology.sizes import in_units
@@ -31,6 +32,8 @@ class GateLimits:
     """Judged bytes outside the promised nodes."""
     migrated: int | None = None
     """Bytes that were migrated while it was measured."""
+    ranks: bool | None = None
+    """Must every rank be where it was bound?"""
 
 
 class GateCheck(Value, frozen=True):
@@ -76,6 +79,9 @@ def _checks(container: ContainerReport, limits: GateLimits, doubt: str | None) -
     if limits.migrated is not None:
         state, evidence = _migrated(container, limits.migrated, doubt)
         yield GateCheck(name, f"at most {in_units(limits.migrated)} migrated", state, evidence)
+    if limits.ranks:
+        state, evidence = _ranks(container)
+        yield GateCheck(name, "every rank where it was bound", state, evidence)
 
 
 def _remote(container: ContainerReport, limit: float) -> tuple[GateState, str]:
@@ -143,3 +149,18 @@ def _migrated(container: ContainerReport, limit: int, doubt: str | None) -> tupl
     if total <= limit and doubt is not None:
         return "inconclusive", f"at least {in_units(total)} were migrated: {doubt}"
     return ("passed" if total <= limit else "failed"), f"{in_units(total)} were migrated"
+
+
+def _ranks(container: ContainerReport) -> tuple[GateState, str]:
+    """Every rank that counts must be in force, and none may have been missed."""
+    found = container.processes
+    if found is None:
+        return "inconclusive", "its processes were not read"
+    counted = [one for one in found.ranks if one.counts]
+    said = found.ranks_summary or "none of its processes declares where it is to be, and none has bound itself"
+    if any(one.verdict in NOT_WHERE_BOUND for one in counted):
+        return "failed", said
+    if found.unread is not None:
+        return "inconclusive", f"{found.alive - len(found.items)} of its processes were not read: {found.unread}"
+    is_known = counted and all(one.verdict == "in-force" for one in counted)
+    return ("passed" if is_known else "inconclusive"), said

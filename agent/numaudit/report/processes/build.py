@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from numaudit.counted import PagesUsed, Sampled
+from numaudit.evaluation.ranks.judge import summary
+from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.sources.by_process import expected_of
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.report.processes.values import ProcessesReport, ProcessPagesUsed, ProcessReport
@@ -11,13 +13,15 @@ _NOT_MEASURED = "not measured; --duration 10s samples it where NUMA balancing do
 _NONE_SEEN = "the kernel saw none of its processes use memory in a scan pass of the last hour"
 
 
-def processes_report(found: ContainerProcesses, sampled: Sampled | None) -> ProcessesReport:
-    """`sampled`: hint faults of the container; None = not measured."""
+def processes_report(found: ContainerProcesses, sampled: Sampled | None, ranks: tuple[Rank, ...]) -> ProcessesReport:
+    """`sampled`: hint faults of the container; None = not measured. `ranks`: those of its processes that are some."""
     used = {} if sampled is None or sampled.by_process is None else sampled.by_process
     why = _NOT_MEASURED if sampled is None or sampled.by_process is None else _NONE_SEEN
     items = tuple(_process(one, used.get(one.pid)) for one in found.processes)
     has_some = any(one.pages_used is not None for one in items)
-    return ProcessesReport(items, found.alive, found.unread, found.cpu_time_since, None if has_some else why)
+    return ProcessesReport(
+        items, found.alive, found.unread, found.cpu_time_since, None if has_some else why, ranks, summary(ranks)
+    )
 
 
 def _process(one: ProcessPlacement, used: PagesUsed | None) -> ProcessReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from numaudit.evaluation.ranks.rank import Rank
 from numaudit.process_placement import BytesByNode, ProcessPlacement
 from numaudit.value import Value
 
@@ -53,3 +54,7 @@ class ProcessesReport(Value, frozen=True):
     """Beginning of the CPU times: the start of each thread, or of the measurement."""
     pages_unused: str | None
     """Reason why no process has `pagesUsed`; null = some have."""
+    ranks: tuple[Rank, ...]
+    """Those of them that were told where to be, or have bound themselves to nodes."""
+    ranks_summary: str | None
+    """The ranks in one sentence; null = there is none."""

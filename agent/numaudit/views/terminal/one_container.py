@@ -12,6 +12,7 @@ from numaudit.report import cells
 from numaudit.report.columns import columns_of
 from numaudit.report.names import display_name
 from numaudit.report.processes.columns import LEGEND, notes, process_columns, process_rows
+from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, size
 from numaudit.snapshot import ProcessMapping
@@ -121,6 +122,7 @@ def print_process_tables(report: Report, out: Console) -> None:
         out.print()
         out.print(Text(f"{display_name(one)}: its processes", "bold"))
         print_process_table(one, out)
+        print_ranks(one, out)
     if shown:
         for note in LEGEND:
             print_note(note, out, "dim")
@@ -141,6 +143,22 @@ def print_process_table(one: ContainerReport, out: Console) -> None:
     print_table(table, out)
     for note in notes(found, one.expected_remote_ratio, one.expected_basis):
         print_note(note, out, "dim")
+
+
+def print_ranks(one: ContainerReport, out: Console) -> None:
+    """A row for each rank; nothing where no process was told anything."""
+    found = one.processes
+    if found is None or not found.ranks:
+        return
+    out.print()
+    out.print(Text(found.ranks_summary or "", "bold"))
+    columns = rank_columns(found.ranks)
+    table = new_table(*(column.title for column in columns))
+    for rank in rank_rows(found.ranks):
+        table.add_row(*(column.text(rank) for column in columns))
+    print_table(table, out)
+    if len(found.ranks) > MOST_RANKS:
+        print_note(f"and {len(found.ranks) - MOST_RANKS} more; -o json has all", out, "dim")
 
 
 def _wanted(one: ContainerReport) -> NodeSet:

@@ -6,12 +6,13 @@ from dataclasses import replace as replace_data
 
 from msgspec.structs import replace
 
+from numaudit.evaluation.findings import find
 from numaudit.evaluation.ranks.judge import ranks_of, summary
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.process_placement import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.told import ProcessTold
-from numaudit.snapshot import Allowed, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -233,3 +234,17 @@ def test_a_helper_that_inherited_the_environment_does_not_count() -> None:
     told = {pid: replace(one, rank=None) for pid, one in seen.told[ID].items()}
     found = ranks_of(ID, replace_data(seen, told={ID: told}))
     assert [one.counts for one in found] == [True, False]
+
+
+def test_a_finding_names_ranks_and_causes_and_nothing_that_was_declared() -> None:
+    late = process(pid=101, memory={0: 3 * GIB, 1: 11 * GIB})
+    refused = process("default", pid=102, seccomp="filter", sys_nice=False)
+    astray = process(pid=103, groups=(group("bind:1"), group("bind:1", "0-7", 2, "nccl")))
+    seen = replace_data(snapshot(process(), late, refused, astray), containers=(Container(ID, "/job", "group"),))
+    found = {one.name: one for one in find(seen) if one.container_id == ID}
+    assert {name: one.message for name, one in found.items()} == {
+        "declared-not-in-force": "1 of 4 ranks: rank 2: refused-by-seccomp",
+        "first-touch-before-bind": "1 of 4 ranks: rank 1: touched-before, 3Gi on node 0",
+        "thread-astray": "1 of 4 ranks: rank 3: threads-outside",
+    }
+    assert found["first-touch-before-bind"].numa_nodes == NodeSet.of(0)

@@ -1,0 +1,74 @@
+"""Rules about ranks: processes that are not where their launcher was to bind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from numaudit.errors import printable
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
+from numaudit.evaluation.ranks.judge import ranks_of
+from numaudit.evaluation.ranks.rank import Rank, RankVerdict
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import in_units, plural
+
+_NAMED = 3
+
+
+def _ranks_with(verdict: RankVerdict) -> Callable[[TickEvidence], Iterator[RuleResult]]:
+    def find(evidence: TickEvidence) -> Iterator[RuleResult]:
+        snapshot = evidence.snapshot
+        for one in snapshot.containers:
+            counted = [rank for rank in ranks_of(one.id, snapshot) if rank.counts]
+            found = [rank for rank in counted if rank.verdict == verdict]
+            if found:
+                nodes = NodeSet.from_ids(node for rank in found for node in rank.problems[0].numa_nodes or ())
+                text = f"{len(found)} of {plural(len(counted), 'rank')}: {_named(found)}"
+                yield RuleResult(
+                    printable(text),
+                    one.id,
+                    one.pod_uid,
+                    one.name or one.path,
+                    nodes or None,
+                    namespace=one.namespace,
+                    pod=one.pod,
+                )
+
+    return find
+
+
+def _named(found: Sequence[Rank]) -> str:
+    """The ranks with their likely causes, without anything that was declared."""
+    named = ", ".join(f"{one.title}: {_cause(one)}" for one in found[:_NAMED])
+    return named + (f", and {len(found) - _NAMED} more" if len(found) > _NAMED else "")
+
+
+def _cause(one: Rank) -> str:
+    worst = one.problems[0]
+    if worst.bytes is None or not worst.numa_nodes:
+        return worst.cause
+    return f"{worst.cause}, {in_units(worst.bytes)} on {worst.numa_nodes.in_words}"
+
+
+RULES = (
+    Rule(
+        "declared-not-in-force",
+        "warning",
+        "Where a filter refused the policy, use a seccomp profile that allows set_mempolicy, or add CAP_SYS_NICE to "
+        "the container. Else start it with numactl as the last command before it, on nodes and CPUs that its cpuset "
+        "has.",
+        _ranks_with("declared-not-in-force"),
+    ),
+    Rule(
+        "first-touch-before-bind",
+        "warning",
+        "Start it with numactl, which binds before any memory is used. Move what is misplaced with "
+        "`migratepages PID FROM TO`.",
+        _ranks_with("first-touch-before-bind"),
+    ),
+    Rule(
+        "thread-astray",
+        "info",
+        "Bind its threads (`taskset -a -p -c CPUS PID`), or bind the process before it starts any.",
+        _ranks_with("thread-astray"),
+    ),
+)
