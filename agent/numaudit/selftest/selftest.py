@@ -23,6 +23,7 @@ from numaudit.kernel.host import Host, explain
 from numaudit.probes.first_touch import FirstTouches, FirstTouchProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.selftest import busy, sampling
+from numaudit.selftest.demotion import check_demotion
 from numaudit.selftest.near_and_far import MIB, Bench, Worker, near_and_far
 from numaudit.snapshot import Resident
 
@@ -178,6 +179,10 @@ def _check_expected(bench: Bench) -> SelfTestCheck:
     return SelfTestCheck("expected", _passed(_tells_apart(*ratios), is_conclusive), _EXPECTED_SHARES, seen)
 
 
+def _check_demotion(bench: Bench) -> SelfTestCheck:
+    return check_demotion(bench.host, bench.machine, bench.hierarchies, bench.near)
+
+
 _EXPECTED_SHARES = f"remote share: near below {_NEAR_SHARE:.0%}, far above {_FAR_SHARE:.0%}"
 
 CHECKS: dict[str, Callable[[Bench], SelfTestCheck]] = {
@@ -187,8 +192,10 @@ CHECKS: dict[str, Callable[[Bench], SelfTestCheck]] = {
     "cpu_time": _check_cpu_time,
     "hint_faults": _check_hint_faults,
     "expected": _check_expected,
+    "demotion": _check_demotion,
 }
-"""The checks in their order: first uses of pages before the work for NUMA balancing, whose faults count too."""
+"""The checks in their order: first uses of pages before the work for NUMA balancing, whose faults count too, and
+demotion last, which moves the near one's memory."""
 
 
 def _passed(passed: bool, is_conclusive: bool = True) -> CheckState:

@@ -16,15 +16,22 @@ import pytest
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
 from numaudit.engine.observer import Observer
+from numaudit.errors import Unavailable
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.kernel.cgroup import Reader, find_hierarchies
+from numaudit.kernel.cgroup_writer import own_tree
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import tiers
+from numaudit.kernel.node import read_machine
+from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
+from numaudit.selftest.demotion import check_demotion
+from numaudit.selftest.near_and_far import Worker as SelfTestWorker
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.topology.sizes import in_units
 from workload import MIB, Cgroup, Worker, cgroup, eventually, worker
 
 ONE_TIER = os.environ.get("NUMAUDIT_GUEST") == "6.1"
@@ -241,6 +248,30 @@ def test_memory_that_is_used_is_promoted_and_counted(observer: Observer) -> None
             assert (row.demoted_bytes or 0) > (row.promoted_bytes or 0) > MOVED // 2
 
         eventually(promoted)
+
+        report = build(_walked(observer))
+        (row,) = _of(report, group).tier_moves or ()
+        back = in_units(row.promoted_bytes or 0)
+        assert all(f"{back} came back" in said for said in _findings(report, "demoted"))  # unused memory stays there
+
+
+def test_the_selftest_sees_what_the_kernel_demotes() -> None:
+    host = Host()
+    machine, hierarchies = read_machine(host), find_hierarchies(host)
+    assert hierarchies.unified is not None
+    with own_tree(hierarchies.unified, "numaudit-selftest-tiers", ("cpuset", "memory")) as tree:
+        group = tree.add("near", cpuset_mems="1", cpuset_cpus="1")
+        with reference_workload(HELD, 1, group.path) as work:
+            near = SelfTestWorker("near", group, work, 1, 1)
+            with pytest.raises(Unavailable, match="one memory tier" if ONE_TIER else "demotion is off"):
+                check_demotion(host, machine, hierarchies, near)
+            if ONE_TIER:
+                return
+            DEMOTION.write_text("true")
+            found = check_demotion(host, machine, hierarchies, near)
+            assert found.state == "passed", f"expected {found.expected}, seen {found.seen}"
+            assert float(found.expected.split()[0]) >= MOVED / MIB * 0.9
+            assert group.path.joinpath("cpuset.mems").read_text() == "1\n"
 
 
 @several
