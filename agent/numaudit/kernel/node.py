@@ -21,7 +21,7 @@ from numaudit.topology.tiers import MemoryTiers
 
 Ids = TypeVar("Ids", bound=IdSet)
 _KIB = 1024
-_HUGE_DIR = re.compile(r"hugepages-(\d{1,12})kB", re.ASCII)
+_HUGE_DIR = re.compile(r"hugepages-([1-9]\d{0,11})kB", re.ASCII)
 _MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
 _CACHE_SIZE = re.compile(r"(\d{1,12})K", re.ASCII)
 _CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
