@@ -14,10 +14,13 @@ from command_tree import commands
 from numaudit.cli.cluster.plugin import plugin
 from numaudit.cli.main import main
 from numaudit.errors import InputError
+from numaudit.ranks.table import LAUNCHERS
 from pages import TOP, code_of, each_page
 
-FOREIGN_FLAGS = {"--root-dir", "--reserved-memory", "--enable-feature", "--system-site-packages"}
-"""Of the kubelet, of Prometheus, and of Python's venv."""
+FOREIGN_FLAGS = {"--root-dir", "--reserved-memory", "--enable-feature", "--system-site-packages"} | {
+    word for row in LAUNCHERS for word in row.reads if word.startswith("-")
+}
+"""Of the kubelet, of Prometheus, of Python's venv, and of launchers."""
 
 
 def _command(words: list[str], command: click.Command = main) -> tuple[click.Command, list[str]]:

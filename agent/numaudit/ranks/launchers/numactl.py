@@ -96,4 +96,5 @@ ROW = Launcher(
     _declare,
     {},
     (PROGRAM,),
+    was_run="guest",
 )
