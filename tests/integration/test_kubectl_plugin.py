@@ -371,8 +371,24 @@ def test_verbs_without_a_page_are_asked_on_all_nodes_by_exec(lab: Lab, capfd: Ca
     assert plugin.call(["doctor"]) == 1
     assert "checks ok" in capfd.readouterr().out
     assert plugin.call(["state", "verify"]) == 0
-    assert "worker-1  valid" in capfd.readouterr().out
+    assert "worker-1  valid   memory_manager_state, cpu_manager_state" in capfd.readouterr().out
     assert lab.asked[-1] == ["state", "verify", "-o", "json"]
+
+
+def test_what_is_wrong_on_a_node_is_in_its_row(lab: Lab, capfd: Capture, tmp_path: Path) -> None:
+    head = {"apiVersion": "numaudit/v1", "kind": "StateVerificationList"}
+    finding = {"severity": "error", "message": "the checksum does not fit"}
+    file = {"file": "/var/lib/kubelet/memory_manager_state", "valid": False, "startsNow": "no", "findings": [finding]}
+    canned(lab, Ran(json.dumps({**head, "valid": False, "items": [file]}).encode(), exit_code=1))
+    assert plugin.call(["state", "verify"]) == 1
+    assert "worker-1  not valid  memory_manager_state: the checksum does not fit" in capfd.readouterr().out
+    pods = [{"admitted": True, "sentence": "It fits."}, {"admitted": False, "sentence": "It does not."}]
+    canned(lab, Ran(json.dumps({**head, "kind": "ExplanationList", "items": pods}).encode()))
+    manifest = tmp_path / "pods.yaml"
+    manifest.write_text(TOO_BIG)
+    assert plugin.call(["fit", "-f", str(manifest)]) == 0
+    assert "worker-1  1 of 2 admitted  It fits. It does not." in capfd.readouterr().out
+    assert lab.asked[-1] == ["fit", "-f", "-", "-o", "json", TOO_BIG]
 
 
 RIGHTS = {

@@ -76,7 +76,7 @@ def root(function: Function) -> Function:
         "--root",
         type=FilePath(readable=False),
         metavar="DIR|FILE.tar.xz",
-        help="Read a capture of a host (`numaudit capture`) instead of this host.",
+        help="Read a capture (`numaudit capture`), or a host whose root is mounted there, instead of this host.",
     )
     return option(function)
 
@@ -135,7 +135,7 @@ def tree(given: Path | None) -> Host:
     Raises InputError when there is no such tree, and Unavailable when there is no space for it.
     """
     if given is None:
-        return Host()
+        return Host.here()
     if not os.path.isfile(given) and not is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
         return Host.under(given)
     if is_named_pipe(given):

@@ -296,7 +296,11 @@ def _cgroup_mounts(host: Host) -> Iterator[tuple[str, str, str]]:
     for line in text.split("\n"):
         fields = line.split(" ")
         if len(fields) >= 4 and fields[2] in ("cgroup", "cgroup2"):
-            yield fields[2], unescape(fields[1]), fields[3]
+            point = unescape(fields[1])
+            if not host.is_mounted:
+                yield fields[2], point, fields[3]
+            elif Path(point).is_relative_to(host.root):  # a container's own mounts may show its groups alone
+                yield fields[2], f"/{Path(point).relative_to(host.root)}", fields[3]
 
 
 def _controllers(unified: Path) -> list[str]:

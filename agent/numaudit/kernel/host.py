@@ -15,6 +15,8 @@ from numaudit.errors import InputError
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 STANDARD_INPUT = Path("-")
 """As a file on the command line."""
+MOUNTED = Path("/host")
+"""The place of the host's root in the pod of `kubectl debug node/N`. Source: kubectl, pkg/cmd/debug/profiles.go."""
 LARGEST_FILE = 16 << 20
 _CHUNK, _LARGE_CHUNK = 16 << 10, 1 << 20
 """No file we read is larger; a larger one is a mistake or an attack, not an interface."""
@@ -43,10 +45,12 @@ class Host:
     """The kubelet's `--root-dir`."""
     connection: KubeletConnection = KubeletConnection()
     """To the running kubelet, as the settings say; a captured tree has its answers instead."""
+    is_mounted: bool = False
+    """The root is that of the running host, mounted in a container, as `kubectl debug` mounts it at /host."""
 
     @classmethod
     def under(cls, root: Path) -> Self:
-        """A captured tree. Raises InputError when there is none."""
+        """A captured tree, or the running host where it is mounted. Raises InputError when there is neither."""
         try:
             is_tree = (root / "proc").is_dir() or (root / "sys").is_dir()
         except OSError as error:
@@ -55,11 +59,18 @@ class Host:
             raise InputError(f"--root {root}: no such folder or archive; give one that `numaudit capture` wrote")
         if not is_tree:
             raise InputError(f"--root {root}: holds neither proc nor sys, so it is not a captured tree")
-        return cls(root.resolve())
+        root = root.resolve()
+        return cls(root, is_mounted=root != Path("/") and _is_procfs(root / "proc"))
+
+    @classmethod
+    def here(cls) -> Self:
+        """The running host: where a container has it mounted at the usual place, that, and not the container."""
+        is_mounted = _is_procfs(MOUNTED / "proc") and (MOUNTED / "sys/fs/cgroup").is_dir()
+        return cls(MOUNTED, is_mounted=True) if is_mounted else cls()
 
     @property
     def is_live(self) -> bool:
-        return self.root == Path("/")
+        return self.is_mounted or self.root == Path("/")
 
     @property
     def proc(self) -> Path:
@@ -103,6 +114,14 @@ class Host:
     def name_of(self, path: Path) -> str:
         """A path inside this root as the host itself calls it, for messages."""
         return f"/{path.relative_to(self.root)}" if path.is_relative_to(self.root) else str(path)
+
+
+def _is_procfs(folder: Path) -> bool:
+    """Only a mounted procfs has a link to the very process that asks."""
+    try:
+        return (folder / "self").is_symlink() and (folder / "self/stat").is_file()
+    except OSError:
+        return False
 
 
 @lru_cache(maxsize=64)

@@ -30,7 +30,8 @@ def origin_of(host: Host, measured_at: float | None = None) -> Origin:
     """
     if host.is_live:
         at = time.time() if measured_at is None else measured_at
-        return Origin(node_name(os.environ) or host_name(), Timestamp(at))
+        name = name_of_mounted(host) if host.is_mounted else host_name()
+        return Origin(node_name(os.environ) or name, Timestamp(at))
     note = host.root / NOTE
     try:
         found = msgspec.json.decode(read_bytes(note), type=_Note, dec_hook=_time)
@@ -56,6 +57,14 @@ def host_name() -> str | None:
     """The name that this host was given; None = none, for which the kernel shows `(none)` (init/Kconfig)."""
     name = os.uname().nodename
     return None if name in ("", "(none)") else name
+
+
+def name_of_mounted(host: Host) -> str | None:
+    """The name by its /etc/hostname, since a container has a name of its own; None = it has none."""
+    try:
+        return read_text(host.at("/etc/hostname")).strip() or None
+    except OSError:
+        return None
 
 
 def node_name(environment: Mapping[str, str]) -> str | None:

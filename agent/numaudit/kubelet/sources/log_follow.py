@@ -166,6 +166,8 @@ class JournalLog:
     units: tuple[str, ...] = UNITS
     at_once: int = AT_ONCE
     program: str = "journalctl"
+    folder: Path | None = None
+    """Of the journal; None = this machine's."""
     lost: int = 0
     _cursor: str | None = field(default=None, init=False)
 
@@ -175,6 +177,7 @@ class JournalLog:
         # Without --all a message of more than 4 KiB, as those with hints are, comes as null.
         arguments = [self.program, "--output=json", "--output-fields=MESSAGE", "--all", "--quiet", "--no-pager", *where]
         arguments += [f"--unit={unit}" for unit in self.units]
+        arguments += [] if self.folder is None else [f"--directory={self.folder}"]
         try:
             process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -233,7 +236,10 @@ class JournalLog:
 def live_log(host: Host) -> LogSource:
     """The log of this host's kubelet: the file that the settings name, else the journal."""
     path = host.connection.log_file
-    return JournalLog() if path is None else FileLog(path, str(path))
+    if path is not None:
+        return FileLog(path, str(path))
+    folders = [host.at(one) for one in ("/var/log/journal", "/run/log/journal")] if host.is_mounted else []
+    return JournalLog(folder=next((one for one in folders if one.is_dir()), folders[0] if folders else None))
 
 
 class _Deadline:

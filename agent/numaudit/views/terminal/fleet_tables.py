@@ -232,21 +232,25 @@ def _doctor(document: Mapping[str, Any]) -> Cells:
 
 
 def _verification(document: Mapping[str, Any]) -> Cells:
-    files = _list(document, "files")
+    files = _list(document, "items")
     bad = [one for one in files if one.get("valid") is False or one.get("startsNow") not in ("yes", "unknown", None)]
     if not bad:
-        return "valid", "green", _first_names([str(one.get("file")) for one in files])
-    said = [f"{one.get('file')}: {_first_finding(one)}" for one in bad]
+        return "valid", "green", _first_names([_base(one) for one in files])
+    said = [f"{_base(one)}: {_first_finding(one)}" for one in bad]
     return "not valid", "red", "; ".join(said)
 
 
+def _base(one: Mapping[str, Any]) -> str:
+    return str(one.get("file")).rpartition("/")[2]
+
+
 def _first_finding(one: Mapping[str, Any]) -> str:
-    found = _list(one, "findings")
+    found = [finding for finding in _list(one, "findings") if finding.get("severity") != "info"]
     return str(found[0].get("message")) if found else f"starts now: {one.get('startsNow')}"
 
 
 def _fit(document: Mapping[str, Any]) -> Cells:
-    pods = _list(document, "explanations") if document.get("kind") == "ExplanationList" else [document]
+    pods = _list(document, "items") if document.get("kind") == "ExplanationList" else [document]
     admitted = [one for one in pods if one.get("admitted")]
     sentences = " ".join(str(one.get("sentence")) for one in pods)
     alone = "admitted" if admitted else "refused"
