@@ -34,6 +34,7 @@ SECONDS: Mapping[str, int] = {
     "test_lab": 20,
     "test_shared_memory": 20,
     "test_short_lived": 15,
+    "test_process_view": 15,
     "test_verdicts": 20,
     "test_a_fresh_root": 5,
     "test_arm64": 5,

@@ -124,6 +124,11 @@ def _remote_tone(one: ContainerReport) -> Tone | None:
     return "bad" if one.remote_bytes else None
 
 
+_EXPECTED = (
+    "share of accesses that would be remote if all judged bytes were used equally from the CPUs where it ran "
+    "(residence x CPU time); of the container as a whole, unless its processes were read and add up"
+)
+
 COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column(
         "CONTAINER", display_name,
@@ -200,11 +205,14 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         table=ColumnPlaces(100, 8), top=ColumnPlaces(150, 10),
     ),
     Column(
-        "EXPECTED", lambda one: percent(one.expected_remote_ratio),
-        "share of accesses that would be remote if all judged bytes were used equally from the CPUs where it ran "
-        "(residence x CPU time); of the container as a whole, unless --processes adds up its processes",
+        "EXPECTED", lambda one: percent(one.expected_remote_ratio), _EXPECTED,
         value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_expected,
-        table=ColumnPlaces(130, 3), top=ColumnPlaces(110, 5),
+        table=ColumnPlaces(130, 3),
+    ),
+    Column(
+        "EXPECTED", lambda one: percent(one.expected_remote_ratio), _EXPECTED,
+        value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_cpu_time,
+        top=ColumnPlaces(110, 5),
     ),
     Column(
         "DISTANCE", cells.distance,

@@ -98,9 +98,15 @@ def _huge_pages(pages: HugePagesOfContainer) -> str:
 
 def _accesses(one: ContainerReport) -> Iterator[str]:
     for access in one.accesses:
-        yield f"{access.source}: {_said_by(access)}"
-    if not one.accesses:
+        yield f"{access.source}: {_said_by(access)}{_basis(one) if access.of == 'expectation' else ''}"
+    if all(access.of == "expectation" for access in one.accesses):
         yield "Not measured; --duration 10s measures accesses on a running host."
+
+
+def _basis(one: ContainerReport) -> str:
+    """The basis of what is expected."""
+    bases = {"processes": " (the sum over its processes)", "container": " (of the container as a whole)"}
+    return bases.get(one.expected_basis or "", "")
 
 
 def _said_by(access: Access) -> str:

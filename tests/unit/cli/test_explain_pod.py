@@ -15,7 +15,7 @@ from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 SECTIONS = [
-    "verdict", "what to do", "promised", "why", "allowed by its cpuset", "resident", "accessed", "cost",
+    "verdict", "what to do", "promised", "why", "allowed by its cpuset", "resident", "accessed", "cost", "processes",
 ]  # fmt: skip
 
 

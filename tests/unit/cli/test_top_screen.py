@@ -222,7 +222,7 @@ def test_an_open_container_lists_its_processes(fixtures: Path) -> None:
         await shown.press("enter")
         await shown.has_read()
         await shown.press("G")
-        await shown.shows("processes", "    302  ?        5Mi  69Mi")
+        await shown.shows("processes", "302  ?        ?", "N1 69Mi, N0 5Mi", "neither its `stat` nor its `status`")
 
     _on(fixtures / "huge-pages", steps)
 

@@ -209,3 +209,12 @@ def test_the_live_process_reads_itself() -> None:
     host = Host()
     assert numa_maps.read_policy(host, os.getpid(), os.getpid()) == "default"
     assert threads.read_process(host, os.getpid()).placing.cpus == CpuSet.from_ids(os.sched_getaffinity(0))
+
+
+def test_a_process_of_which_a_capture_has_only_its_mappings_is_there(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0)}, "7f00 bind:1 anon=1 N1=1 kernelpagesize_kB=4\n"))
+    for name in ("stat", "status"):
+        (tree.root / "proc/7" / name).unlink()
+    process = only(tree.read())
+    assert (process.process, process.thread_groups, process.judged) == (None, (), {1: 4096})
+    assert [one.what for one in process.unread] == ["status"]

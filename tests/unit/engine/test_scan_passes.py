@@ -259,3 +259,18 @@ def test_what_processes_share_counts_once_as_far_as_their_container_holds_it() -
 def test_where_residence_is_not_known_processes_say_what_they_map() -> None:
     assert limited(used_of(c0m1=400), None, [ProcessMemory(1000, 5, 0), ProcessMemory(10, 6, 0)]).mapped == 1021
     assert limited(used_of(c0m1=400), None, []) == used_of(c0m1=400)
+
+
+def test_each_process_has_its_own_pages_and_shared_ones_count_for_each() -> None:
+    known = ScanPasses()
+    for process, own in ((PID, {REMOTE: 10, SHARED: 4}), (PID + 1, {LOCAL: 7, SHARED: 4})):
+        known.take(reading((1, own), process=process), 0.0)
+    found = known.by_process({WEB}, PAGE, 0.0)
+    assert {process: pages(used) for process, used in found.items()} == {PID: (14, 0, 0), PID + 1: (4, 7, 0)}
+
+
+def test_a_pass_of_a_process_says_nothing_after_an_hour() -> None:
+    known = ScanPasses()
+    known.take(reading((1, {REMOTE: 10}), (2, {LOCAL: 1})), 0.0)
+    assert list(known.by_process({WEB}, PAGE, 3600.0)) == [PID]
+    assert known.by_process({WEB}, PAGE, 3601.0) == {}

@@ -22,7 +22,7 @@ from numaudit.kubelet.questions.starting import Asked
 from numaudit.memorymanager.admission import NodeState
 from numaudit.report.values import ContainerReport, Report
 from numaudit.scenario.values import Setup
-from numaudit.snapshot import Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.value import timestamp
 
 MAPPINGS_BUDGET = 2.0
@@ -50,7 +50,7 @@ def placements(host: Host, which: str, duration: float | None) -> PlacementList:
     observer = Observer.of(host)
     if duration is not None:  # a name that is not there is not worth the wait
         _named(Engine(observer).tick().report, which)
-    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration)
+    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration, processes_of=lambda report: _ids(report, which))
     containers, refused = _named(ticked.report, which)
     admissions = PromiseAccounts.of(observer, ticked.snapshot)
     items = [admissions.of_container(one) for one in containers]
@@ -64,6 +64,11 @@ def _named(report: Report, which: str) -> tuple[list[ContainerReport], tuple[Hin
     if not containers and not found.rejections:
         raise InputError(f"{which!r} is not a container of a pod; `numaudit report {which}` shows what is known of it")
     return containers, found.rejections
+
+
+def _ids(report: Report, which: str) -> frozenset[ContainerId]:
+    """Those that run. Raises as `_named`."""
+    return frozenset(ContainerId(one.id) for one in _named(report, which)[0] if one.id is not None)
 
 
 def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | str:

@@ -16,9 +16,12 @@ class TickSource:
     def __init__(self, observer: Observer, session: Session) -> None:
         self._engine = Engine(observer, session, options.thresholds())
 
-    def take(self, numa_maps_budget: float | None, numa_maps_of: frozenset[ContainerId] | None = None) -> Ticked:
-        """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none."""
-        ticked = self._engine.tick(numa_maps_budget, numa_maps_of)
+    def take(self, numa_maps_budget: float | None, processes_of: frozenset[ContainerId] | None = None) -> Ticked:
+        """`processes_of`: containers whose mappings and processes are read, within the budget (seconds).
+
+        Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none.
+        """
+        ticked = self._engine.tick(numa_maps_budget, processes_of, with_processes=processes_of is not None)
         for one in ticked.report.sources:
             if one.source == "cgroups" and one.state not in ("ok", "partial"):
                 raise Unavailable(f"no container could be read: {one.reason}")

@@ -178,14 +178,14 @@ def observe_whole(
     interrupted: Event | None = None,
     *,
     needs_access: bool = False,
-    processes_of: Callable[[Report], frozenset[ContainerId]] | None = None,
+    processes_of: Callable[[Report], frozenset[ContainerId] | None] | None = None,
 ) -> Ticked:
     """One tick, or one at either end of a measurement; where nothing can be measured, one tick and the reason.
 
     `needs_access`: raise Unavailable with the reason instead. Ctrl-C ends a measurement early, where `interrupted` is
     there to say so. Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
-    `processes_of`: the containers of a report whose processes are read, and whose mappings alone. What it raises ends
-    this at the first tick.
+    `processes_of`: returns the containers of a report whose processes are read, and whose mappings alone; None = all.
+    What it raises ends this at the first tick.
     """
     engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
     if duration is not None:
@@ -200,7 +200,7 @@ def observe_whole(
             engine.session = session
             report = engine.tick().report
             of = None if processes_of is None else processes_of(report)
-            if of is not None:
+            if processes_of is not None:
                 engine.tick(numa_maps_of=of, with_processes=True)
             try:
                 progress.wait(duration, "measuring")
@@ -209,13 +209,13 @@ def observe_whole(
                     raise
                 interrupted.set()
                 click.echo("numaudit: interrupted; this is what was measured until now", err=True)
-            return engine.tick(numa_maps_budget, of, with_processes=of is not None)
+            return engine.tick(numa_maps_budget, of, with_processes=processes_of is not None)
     of = None if processes_of is None else processes_of(engine.tick().report)
-    ticked = engine.tick(numa_maps_budget, of, with_processes=of is not None)
+    ticked = engine.tick(numa_maps_budget, of, with_processes=processes_of is not None)
     if ticked.judgements.needs_another_tick:
         if observer.host.is_live:
             progress.wait(_SECOND_TICK, "measuring again, because memory is outside its promised nodes")
-        ticked = engine.tick(numa_maps_budget, of, with_processes=of is not None)
+        ticked = engine.tick(numa_maps_budget, of, with_processes=processes_of is not None)
     return ticked
 
 

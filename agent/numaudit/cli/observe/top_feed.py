@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from numaudit.cli.manager.explain_work import MAPPINGS_BUDGET, PromiseAccounts
@@ -16,7 +16,7 @@ from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError
 from numaudit.kernel.host import explain
 from numaudit.report.values import Report
-from numaudit.snapshot import ContainerId, Mappings, Snapshot
+from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.views.top.news import Failed, FeedEnded, News, Opened, RowKey, TickBegan, TickFigures, find
 
 _PATIENCE = 5.0
@@ -141,7 +141,7 @@ class CapturedFeed:
 
     def _run(self, tell: Callable[[News], None]) -> None:
         try:
-            ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None)
+            ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None, processes_of=lambda _: None)
             self._measured = _measured(self._view, ticked.report)
             self._accounts = _Accounts.of(self._observer, ticked.snapshot)
             tell(self._measured)
@@ -172,17 +172,15 @@ class _Accounts:
     """Readings of a tick that only the page of a container shows."""
 
     admissions: PromiseAccounts
-    mappings: Mapping[ContainerId, Mappings]
 
     @classmethod
     def of(cls, observer: Observer, snapshot: Snapshot) -> _Accounts:
-        return cls(PromiseAccounts.of(observer, snapshot), snapshot.numa_maps)
+        return cls(PromiseAccounts.of(observer, snapshot))
 
 
 def _opened(measured: TickFigures, key: RowKey, accounts: _Accounts) -> TickFigures:
-    """With how the container came to its promise, if a kubelet has a part in it, and with its processes."""
+    """With how the container came to its promise, if a kubelet has a part in it."""
     one = find(measured.report, key)
     of_pod = one is not None and one.pod_uid is not None and one.container is not None
     placement = accounts.admissions.of_container(one) if one is not None and of_pod else None
-    found = None if one is None or one.id is None else accounts.mappings.get(ContainerId(one.id))
-    return replace(measured, opened=Opened(key, placement, () if found is None else found.by_process))
+    return replace(measured, opened=Opened(key, placement))

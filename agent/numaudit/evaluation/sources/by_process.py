@@ -61,6 +61,6 @@ def _why_unknown(found: ContainerProcesses) -> str | None:
         return f"{found.alive - len(found.processes)} of {found.alive} processes were not read: {found.unread}"
     for process in found.processes:
         for part in process.unread:
-            if part.what == "threads" or (part.what == "mappings" and process.ran):
+            if part.what in ("status", "threads") or (part.what == "mappings" and process.ran):
                 return f"{part.what} of process {process.pid} were not read: {part.reason}"
     return None

@@ -51,6 +51,8 @@ class ProcessColumn:
     """May it go on in a second line?"""
     needs: Callable[[ProcessesReport], bool] | None = None
     """Returns True when there is something to show."""
+    leaves: int = 0
+    """Order in which columns are dropped for lack of room: the highest number first; 0 = the column always stays."""
 
 
 def process_rows(report: ProcessesReport) -> list[ProcessRow]:
@@ -168,13 +170,13 @@ def _used_remotely(row: ProcessRow) -> str:
 COLUMNS = (
     ProcessColumn("PID", _pid, is_number=True),
     ProcessColumn("PROCESS", _name),
-    ProcessColumn("THREADS", _threads, is_number=True),
-    ProcessColumn("CPUS", _cpus, folds=True),
+    ProcessColumn("THREADS", _threads, is_number=True, leaves=2),
+    ProcessColumn("CPUS", _cpus, folds=True, leaves=4),
     ProcessColumn("CPU NODES", _cpu_nodes),
     ProcessColumn("POLICY", _policy, folds=True),
     ProcessColumn("MEMORY", _memory, folds=True),
-    ProcessColumn("CPU TIME", _ran, folds=True),
-    ProcessColumn("ELSEWHERE", _elsewhere, is_number=True),
+    ProcessColumn("CPU TIME", _ran, folds=True, leaves=1),
+    ProcessColumn("ELSEWHERE", _elsewhere, is_number=True, leaves=3),
     ProcessColumn("EXPECTED", _expected, is_number=True),
     ProcessColumn("USED REMOTELY", _used_remotely, is_number=True, needs=lambda report: report.pages_unused is None),
 )

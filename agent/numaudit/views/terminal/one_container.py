@@ -6,19 +6,27 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from numaudit.report import cells
 from numaudit.report.columns import columns_of
 from numaudit.report.names import display_name
-from numaudit.report.processes.columns import LEGEND, notes, process_columns, process_rows
+from numaudit.report.processes.columns import (
+    LEGEND,
+    ProcessColumn,
+    ProcessRow,
+    notes,
+    process_columns,
+    process_rows,
+)
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, size
 from numaudit.snapshot import ProcessMapping
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.terminal.container_table import STYLES
-from numaudit.views.terminal.terminal import new_table, print_note, print_table
+from numaudit.views.terminal.terminal import natural_width, new_table, print_note, print_table
 
 _MOST_NODES = 8
 """On a larger machine, nodes that have nothing to do with the container are left out."""
@@ -130,19 +138,33 @@ def print_process_tables(report: Report, out: Console) -> None:
         print_note("no processes: what was asked for has none", out)
 
 
-def print_process_table(one: ContainerReport, out: Console) -> None:
+def print_process_table(one: ContainerReport, out: Console, *, indented: bool = False) -> None:
     """Rows and notes; nothing where its processes were not read."""
     found = one.processes
     if found is None:
         return
-    columns = process_columns(found)
+    columns, shown, indent = process_columns(found), process_rows(found), "  " if indented else ""
+    left_out: list[str] = []
+    table = _process_table(columns, shown, indent)
+    while natural_width(table) > out.width and any(column.leaves for column in columns):
+        last = max(columns, key=lambda column: column.leaves)
+        left_out.append(last.title)
+        columns = [column for column in columns if column is not last]
+        table = _process_table(columns, shown, indent)
+    print_table(table, out)
+    if left_out:
+        print_note(f"{indent}left out: {', '.join(left_out)} (no room)", out)
+    for note in notes(found, one.expected_remote_ratio, one.expected_basis):
+        print_note(f"{indent}{note}", out, "dim")
+
+
+def _process_table(columns: Sequence[ProcessColumn], rows: Sequence[ProcessRow], indent: str) -> Table:
     marks = (">" if column.is_number else "~" if column.folds else "" for column in columns)
     table = new_table(*(mark + column.title for mark, column in zip(marks, columns, strict=True)))
-    for row in process_rows(found):
-        table.add_row(*(column.text(row) for column in columns))
-    print_table(table, out)
-    for note in notes(found, one.expected_remote_ratio, one.expected_basis):
-        print_note(note, out, "dim")
+    for row in rows:
+        first, *others = (column.text(row) for column in columns)
+        table.add_row(f"{indent}{first}", *others)
+    return table
 
 
 def print_ranks(one: ContainerReport, out: Console) -> None:

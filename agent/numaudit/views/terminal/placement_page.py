@@ -17,6 +17,7 @@ from numaudit.report.words import UNKNOWN, size
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.account import in_utc, parts
+from numaudit.views.terminal.one_container import print_process_table
 from numaudit.views.terminal.terminal import print_note
 
 _MOST_SETS = 8
@@ -30,6 +31,9 @@ def print_placements(found: PlacementList, out: Console) -> None:
             out.print()
         print_note(_title(one), out, "bold")
         _print_parts(_refused(one) if one.container is None else _parts(one.container, one, found.nodes), out)
+        if one.container is not None and one.container.processes is not None and one.container.processes.alive:
+            print_note("processes", out, "bold")
+            print_process_table(one.container, out, indented=True)
 
 
 def print_container(

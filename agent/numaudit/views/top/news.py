@@ -8,7 +8,6 @@ from typing import Protocol
 
 from numaudit.api.placement_document import Placement
 from numaudit.report.values import ContainerReport, Report
-from numaudit.snapshot import ProcessMapping
 
 RowKey = tuple[str, ...]
 """Key of a container, which stays the same while its row moves, and when it is started again."""
@@ -33,8 +32,6 @@ class Opened:
     key: RowKey
     placement: Placement | None
     """None = it is of no pod."""
-    mappings: tuple[ProcessMapping, ...] = ()
-    """Of its processes, as far as they could be read."""
 
 
 @dataclass(frozen=True, slots=True)

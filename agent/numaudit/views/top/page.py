@@ -15,11 +15,10 @@ from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import ContainerId
 from numaudit.views.judgement_notes import print_findings
-from numaudit.views.terminal.one_container import print_processes
+from numaudit.views.terminal.one_container import print_process_table, print_processes
 from numaudit.views.terminal.placement_page import print_container
 from numaudit.views.terminal.terminal import print_note
 from numaudit.views.top.news import RowKey, TickFigures, find
-from numaudit.views.top.processes import print_memory_of_processes
 from numaudit.views.top.trends import Trends, drawn
 
 _STYLES: Mapping[Tone | None, str] = {"good": "bold green", "unknown": "bold yellow", "bad": "bold red"}
@@ -46,8 +45,9 @@ def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) 
         if opened is None:
             out.print()
             print_note("its admission and its processes are being read ...", out)
-        elif one.path is not None:
-            print_memory_of_processes(opened.mappings, out)
+        elif one.processes is not None:
+            print_note("processes", out, "bold")
+            print_process_table(one, out, indented=True)
         print_processes(alone, out)
 
     return _drawn(put, width)

@@ -123,7 +123,12 @@ class ProcessReader:
 
     def _process(self, pid: int, mapped: Mappings | None) -> ProcessPlacement | None:
         """Raises OSError, ParseError; None = it has ended."""
-        main = threads.read_process(self.host, pid)
+        try:
+            main = threads.read_process(self.host, pid)
+        except FileNotFoundError:
+            if self.host.is_live or mapped is None or pid not in mapped.read:
+                raise
+            return _only_mapped(pid, mapped.read[pid])
         if main.task.state in _ENDED:
             return None
         started_at = None
@@ -182,6 +187,24 @@ class ProcessReader:
         key = (thread.id, thread.task.started)
         self.times[key] = thread.task.ticks
         return thread.task.ticks - (0 if self.before is None else self.before.get(key, 0))
+
+
+def _only_mapped(pid: int, memory: ProcessMappings) -> ProcessPlacement:
+    """A process of which a capture has nothing else."""
+    return ProcessPlacement(
+        pid=pid,
+        process=None,
+        parent=None,
+        started_at=None,
+        pid_in_namespace=None,
+        threads=None,
+        thread_groups=(),
+        mappings=memory.memory,
+        cpu_time_source=None,
+        seccomp=None,
+        sys_nice=None,
+        unread=(UnreadPart("status", "the capture has neither its `stat` nor its `status`"),),
+    )
 
 
 def _memory(

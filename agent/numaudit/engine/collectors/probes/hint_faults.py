@@ -40,6 +40,7 @@ class HintFaultsCollector(Collector):
         unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
         unwatched = tick.unwatched(reading.watched)
         used = self._used.take(tick, snapshot, reading.passes)
+        by_process = self._used.by_process(tick)
         sampled = {
             owner: Sampled(
                 faults.get(owner, {}),
@@ -47,8 +48,9 @@ class HintFaultsCollector(Collector):
                 knows_passes=reading.passes is not None,
                 is_scanned=owner not in unscanned,
                 is_watched=owner not in unwatched,
+                by_process=by_process.get(owner),
             )
-            for owner in {*faults, *used, *unscanned, *unwatched}
+            for owner in {*faults, *used, *unscanned, *unwatched, *by_process}
         }
         return replace(snapshot, hint_faults=sampled)
 

@@ -75,6 +75,17 @@ class PagesUsedByContainer:
                 found[owner] = limited(used, resident, mapped, shmem_on)
         return found
 
+    def by_process(self, tick: TickInputs) -> dict[ContainerId, dict[int, PagesUsed]]:
+        """Of the containers whose processes are asked for, by what the last `take` found."""
+        if not tick.with_processes:
+            return {}
+        now, page_size = time.time(), tick.machine.page_size
+        return {
+            owner: self._passes.by_process([group.id for group in groups], page_size, now)
+            for owner, groups in tick.census.groups.items()
+            if tick.mappings_of is None or owner in tick.mappings_of
+        }
+
     def _ask(self, tick: TickInputs, groups: Sequence[Cgroup]) -> list[process_status.ProcessMemory]:
         """Memory of each process that can be read. Passes of processes that have ended are forgotten."""
         mapped: list[process_status.ProcessMemory] = []

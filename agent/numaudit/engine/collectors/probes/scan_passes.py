@@ -236,3 +236,13 @@ class ScanPasses:
         pages = sum_of(private, most_of_each(shared.values())) if shared else private
         remote, local, home = bytes_by_side(pages, page_size)
         return PagesUsed(remote, local, home, max(0.0, now - oldest), is_whole)
+
+    def by_process(self, cgroups: Iterable[int], page_size: int, now: float) -> dict[int, PagesUsed]:
+        """The same of each process that a pass is known of. Memory that several share counts for each of them."""
+        found: dict[int, PagesUsed] = {}
+        for number, process in (one for cgroup in cgroups for one in self._processes.get(cgroup, {}).items()):
+            pages, seen_at, whole = process.used(now)
+            if pages and now - seen_at <= _OLDEST:
+                remote, local, home = bytes_by_side(pages, page_size)
+                found[number] = PagesUsed(remote, local, home, max(0.0, now - seen_at), whole)
+        return found

@@ -1,0 +1,57 @@
+"""The processes of a container in a narrow terminal, on its page, and in `numaudit explain`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from numaudit.api.selection import narrow
+from numaudit.cli.main import call
+from numaudit.cli.observe.report_work import observe_whole
+from numaudit.engine.observer import Observer
+from numaudit.kernel.host import Host
+from numaudit.report.values import ContainerReport
+from numaudit.views.page.own_page import own_section
+from numaudit.views.terminal.one_container import print_process_table
+
+
+@pytest.fixture(scope="module")
+def server(fixtures: Path) -> ContainerReport:
+    report = observe_whole(Observer.of(Host.under(fixtures / "ranks")), 60.0, None, processes_of=lambda _: None).report
+    return next(one for one in narrow(report, "vllm-0").containers if one.kind == "container")
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"), [(80, "left out: CPUS, ELSEWHERE, THREADS, CPU TIME (no room)"), (150, None)]
+)
+def test_columns_that_find_no_room_are_named(server: ContainerReport, width: int, left_out: str | None) -> None:
+    file = io.StringIO()
+    print_process_table(server, Console(file=file, width=width, highlight=False, markup=False))
+    text = file.getvalue()
+    assert max(map(len, text.splitlines())) <= width
+    assert (left_out is None) == ("left out" not in text)
+    assert left_out is None or left_out in text
+    assert "VLLM::Worker_TP3" in text
+
+
+def test_a_containers_page_has_a_table_of_its_processes(server: ContainerReport) -> None:
+    text = str(own_section(server, (), "#"))
+    assert "<caption>Processes</caption>" in text
+    assert "VLLM::Worker_TP2" in text
+    assert "1 thread: nccl-net" in text
+    assert "the sum over its 4 processes" in text
+
+
+def test_explain_has_the_processes_in_its_document_and_says_the_basis(
+    capsys: pytest.CaptureFixture[str], fixtures: Path
+) -> None:
+    assert call(["explain", "vllm-0", "--root", str(fixtures / "ranks")]) == 0
+    assert "(the sum over its processes)" in capsys.readouterr().out
+    assert call(["explain", "vllm-0", "--root", str(fixtures / "ranks"), "-o", "json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["items"]
+    assert item["container"]["expectedBasis"] == "processes"
+    assert [len(one["threadGroups"]) for one in item["container"]["processes"]["items"]] == [1, 1, 2, 1]
