@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +38,7 @@ while True:
     time.sleep(0.02)
 """
 TRY = """
-import ctypes, json, time
+import ctypes, json, threading, time
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 
@@ -48,6 +49,9 @@ def fared():
         (found,) = [one for one in snapshot.outcomes if one.source == "cgroup walk"]
         if found.state == "ok" or not ("is being loaded" in found.reason or "is proven" in found.reason):
             break
+        for thread in threading.enumerate():
+            if thread.name == "cgroup walk":
+                thread.join()
         time.sleep(0.1)
     return found.state, found.reason, len(snapshot.residency)
 
@@ -70,10 +74,19 @@ def _walking(observer: Observer) -> Snapshot:
     def walked() -> Snapshot:
         snapshot = observer.observe()
         found = _outcome(snapshot)
+        if found.state != "ok":
+            _wait_for_loading()
         assert found.state == "ok", found.reason
         return snapshot
 
     return eventually(walked)
+
+
+def _wait_for_loading() -> None:
+    """Looks by files meanwhile would take its CPU time in an emulated machine."""
+    for thread in threading.enumerate():
+        if thread.name == "cgroup walk":
+            thread.join()
 
 
 @contextlib.contextmanager
