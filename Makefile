@@ -10,7 +10,7 @@ MAKE_AGAIN := $(MAKE)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-beside-guests test-all test-arm64 check lab truth bench soak attack fuzz golden chart bytecode fixtures clean image lock capabilities
+.PHONY: help report test test-beside-guests test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock capabilities
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -79,6 +79,10 @@ attack: ## hundreds of clients that do harm to the agent for two minutes (SECOND
 
 fuzz: ## every parser against many generated inputs
 	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'
+
+e2e: ## numaudit on the cluster of KUBECONFIG: forecasts beside what its kubelet does (IMAGE=..., NODE=..., OPTIONS=...)
+	@deploy/setup.sh run
+	@$(PYTHON) tests/e2e/e2e.py $(if $(IMAGE),--image $(IMAGE)) $(if $(NODE),--node $(NODE)) $(OPTIONS)
 
 capabilities: ## measure what each capability brings, on this kernel and the guests', for docs/security.md: 12 minutes
 	@deploy/setup.sh test guest

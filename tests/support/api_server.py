@@ -24,6 +24,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
+import api_objects
+from api_objects import Objects
 from certificates import Authority
 
 Json = dict[str, Any]
@@ -87,8 +89,12 @@ class Cluster:
     spoken: list[str] = field(default_factory=list)
     """Protocols of the WebSockets that were opened."""
     logs: dict[str, bytes] = field(default_factory=dict)
+    objects: Objects = field(default_factory=Objects)
+    """All else."""
     run_pod: Callable[[Json], Ran] | None = None
     """What a created pod does."""
+    decide: Callable[[Json], Json] | None = None
+    """A created pod -> its status, as a kubelet decides; None = it ends at once, as `run_pod` says."""
 
     def add_node(self, name: str, system: str = "linux") -> None:
         self.nodes.append({"metadata": {"name": name, "labels": {"kubernetes.io/os": system}}})
@@ -233,6 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._may(token, "list", "pods")
             return self._list(_selected(self.of.pods, query), "PodList", query)
         found = _POD.fullmatch(path)
+        if found is None and (answer := self.of.objects.answer(self.command, path, body)):
+            return self._json(answer[1], answer[0])
         if found is None:
             raise _Refused(404, "NotFound", f"the server could not find {path}")
         return self._pods(token, found, query, body)
@@ -290,6 +298,9 @@ class _Handler(BaseHTTPRequestHandler):
         if prefix is not None:
             pod["metadata"]["name"] = f"{prefix}x{len(self.of.pods)}"
         self.of.pods.append(pod)
+        if self.of.decide is not None:
+            pod["status"] = self.of.decide(pod)
+            return self._json(pod, 201)
         (container,) = pod["spec"]["containers"]
         ran = Ran() if self.of.run_pod is None else self.of.run_pod(pod)
         name = pod["metadata"]["name"]
@@ -299,7 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
             "phase": "Failed" if ran.exit_code else "Succeeded",
             "containerStatuses": [{"name": container["name"], "ready": False, "state": state}],
         }
-        self._json(pod, 201)
+        return self._json(pod, 201)
 
     def _list(self, objects: list[Json], kind: str, query: dict[str, list[str]]) -> None:
         """In pages, as `limit` and `continue` ask for them."""
@@ -418,7 +429,7 @@ def _resource(name: str, kind: str, *verbs: str, namespaced: bool = True) -> Jso
 
 _DISCOVERY: Mapping[str, Json] = {
     "/api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
-    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+    "/apis": api_objects.groups(),
     "/api/v1": {
         "kind": "APIResourceList",
         "groupVersion": "v1",
@@ -428,7 +439,13 @@ _DISCOVERY: Mapping[str, Json] = {
             _resource("pods/exec", "PodExecOptions", "create", "get"),
             _resource("pods/log", "Pod", "get"),
             _resource("pods/proxy", "PodProxyOptions", "get"),
+            *dict(api_objects.resources())["/api/v1"],
         ],
+    },
+    **{
+        path: {"kind": "APIResourceList", "groupVersion": path.removeprefix("/apis/"), "resources": listed}
+        for path, listed in api_objects.resources()
+        if path != "/api/v1"
     },
     "/version": {"major": "1", "minor": "36", "gitVersion": "v1.36.4"},
 }
