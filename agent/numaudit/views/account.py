@@ -32,6 +32,8 @@ def parts(
         yield "why", why
     yield "allowed by its cpuset", list(_allowed(container))
     yield "resident", list(_bytes(container, nodes))
+    if container.processes is not None and container.processes.ranks_summary is not None:
+        yield "ranks", [container.processes.ranks_summary]
     yield "accessed", list(_accesses(container))
     yield "cost", list(_cost(container))
 

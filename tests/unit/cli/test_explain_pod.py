@@ -96,7 +96,7 @@ def test_without_the_kubelets_configuration_the_log_stands_alone(
 def test_a_name_that_is_not_there_is_said_before_anything_is_measured(
     capsys: Capture, fixtures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("numaudit.cli.options.Host", lambda: Host.under(fixtures / "misaligned-node"))
+    monkeypatch.setattr("numaudit.cli.options.Host.here", lambda: Host.under(fixtures / "misaligned-node"))
     assert call(["explain", "gu-two-numanod/c", "--duration", "24h"]) == 2
     assert "did you mean gu-two-numanode/b, gu-two-numanode/a" in capsys.readouterr().err
 
@@ -121,3 +121,9 @@ def test_what_does_not_go_together_is_refused(
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
+
+
+def test_a_page_has_the_ranks_of_a_container_in_a_sentence(capsys: Capture, fixtures: Path) -> None:
+    lines = page(capsys, "vllm-0/server", "--root", str(fixtures / "ranks"))
+    said = lines[lines.index("ranks") + 1]
+    assert said.startswith("  2 of 4 ranks are where they were bound; VLLM::Worker_TP3 (4104): 256Mi of 1Gi on node 0")
