@@ -34,7 +34,7 @@ from schemas import validate
 TESTS = Path(__file__).parents[2]
 NODE = FIXTURES / "kubernetes-four-nodes"
 ONE_NODE = FIXTURES / "single-node-hybrid"
-WITH_A_KUBELET = {"hugepages-short", "kubernetes-cluster", "kubernetes-four-nodes", "misaligned-node"}
+WITH_A_KUBELET = {"hugepages-short", "kubernetes-cluster", "kubernetes-four-nodes", "misaligned-node", "page-sizes"}
 KUBELET = FIXTURES / "kubelet-1.36"
 CROSS = KUBELET / "standalone-restricted/1-cross/memory_manager_state"
 MORE = KUBELET / "standalone-restricted/2-more/memory_manager_state"

@@ -51,6 +51,7 @@ class Logged:
 def test_every_capture_with_a_log_is_compared() -> None:
     with_log = {tree.parents[1].name for tree in FIXTURES.glob("*/numaudit/kubelet.log")}
     steps = {str(file.parent.relative_to(RUNS)) for file in RUNS.glob("*/*/pods.json")}
+    with_log.remove("page-sizes")  # its pods and its machine are not those of its log
     assert set(COUNTS) == with_log | steps
     assert sum(agree for agree, _, _ in COUNTS.values()) > 70
 
