@@ -27,6 +27,7 @@ from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast
+from numaudit.memorymanager.huge_pages import HugePagesAtStart
 
 
 def poll_once(poller: KubeletPoller) -> KubeletReadings | None:
@@ -70,12 +71,12 @@ def _pods_with_cgroup(host: Host) -> frozenset[str] | None:
     return frozenset(one.pod_uid for one in found if one.pod_uid is not None)
 
 
-def forecast_on(host: Host, asked: Asked, *, reboot: bool) -> Forecast:
+def forecast_on(host: Host, asked: Asked, *, reboot: bool, huge_pages: HugePagesAtStart | None = None) -> Forecast:
     """Forecast of a restart for the pods of this host. Raises Unavailable with what is not known."""
     readings = poll_once(KubeletPoller.of(host))
     if readings is None:
         raise Unavailable("no kubelet has run on this host, so there is no restart to forecast")
-    return forecast_here(readings, kubelet_here(readings, asked), asked, reboot=reboot)
+    return forecast_here(readings, kubelet_here(readings, asked), asked, reboot=reboot, huge_pages=huge_pages)
 
 
 def belongs_to(host: Host, file: Path) -> bool:

@@ -13,14 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec.structs import replace
+
 from numaudit.checkpoints.start.findings import StartAnswer
 from numaudit.containermanager.memory.static_policy import memory_nodes
 from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.memorymanager.admission import Admission, NodeState
+from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Value
+
+LACKS_PAGES = "kernel-huge-pages"
+"""Reason of a refusal by a rule that no released kubelet has: the kernel must have the pages that a pod asks for."""
 
 Fate = Literal["kept", "elsewhere", "refused", "unknown"]
 """`elsewhere`: admitted, with other nodes or CPUs than it has now. `unknown`: admitted, but the file that says what it
@@ -114,12 +120,14 @@ def forecast(
     reboot: bool,
     start: Start = Start(),
     is_whole: bool = True,
+    huge_pages: HugePagesAtStart | None = None,
 ) -> Forecast:
     """Restart `kubelet`, which may be another version or configuration than the running one, with a node's files.
 
     `state` is what the files hold, `pods` the active ones, the oldest first. `start`: what was found out about the
     files beside that, for example that one is damaged. `is_whole` False: a file is damaged or gone, so pods may hold
-    what `state` does not have. Raises InputError and KubeletHangs for a pod on which the kubelet would crash or hang.
+    what `state` does not have. `huge_pages`: refuse pods that lack some of these, too. Raises InputError and
+    KubeletHangs for a pod on which the kubelet would crash or hang.
     """
     pods = [one for one in pods if qos(one, kubelet.features) == "Guaranteed"]
     running = {} if reboot else {one.uid: [container.name for container in one.containers] for one in pods}
@@ -132,6 +140,8 @@ def forecast(
             answer, refusal = "no" if answer == "yes" else answer, str(refused)
     after, admissions = found or restart(kubelet, fresh_state(kubelet), pods, running=running)
     fates = tuple(_fate(one, state, after, is_whole=is_whole) for one in admissions)
+    if huge_pages is not None:
+        fates = tuple(_with_pages(one, huge_pages, after) for one in fates)
     return Forecast(reboot, answer, refusal, start.obstacles, fates)
 
 
@@ -146,6 +156,14 @@ def _fate(admission: Admission, before: NodeState, after: NodeState, *, is_whole
     forgotten = not is_whole and any(had is None and has for had, has in zip(now, then, strict=True))
     fate: Fate = "elsewhere" if moved else "unknown" if forgotten else "kept"
     return PodForecast(pod.uid, pod.namespace, pod.name, fate, now[0], then[0], now[1], then[1])
+
+
+def _with_pages(pod: PodForecast, huge_pages: HugePagesAtStart, after: NodeState) -> PodForecast:
+    """Refused where the kernel does not have its huge pages."""
+    lacking = None if pod.fate == "refused" else huge_pages.lacking(after.memory.state, pod.uid)
+    if lacking is None:
+        return pod
+    return replace(pod, fate="refused", nodes_then=None, cpus_then=None, reason=LACKS_PAGES, message=lacking)
 
 
 def _held(state: NodeState, pod: Pod) -> tuple[NodeSet | None, CpuSet | None]:

@@ -14,6 +14,7 @@ from numaudit.containermanager.memory.machine_state import table_of
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import in_units
 from numaudit.value import Value
 
 
@@ -76,6 +77,42 @@ class HugePageShortage(Value, frozen=True):
     """Pages that are left for a new container."""
 
 
+@dataclass(frozen=True, slots=True)
+class HugePagesAtStart:
+    """Huge pages that the kernel has when a kubelet starts, in bytes; None = not known."""
+
+    free: Mapping[str, Mapping[int, int | None]]
+    """Resource (hugepages-2Mi) -> node -> free in its pool."""
+    used: Mapping[tuple[str, str], Mapping[int, int | None]] = field(default_factory=dict)
+    """(Pod's UID, resource) -> node -> used by the pod's own containers, which need no other pages."""
+
+    def lacking(self, after: MemoryState, uid: str) -> str | None:
+        """The pages of a pod that are neither free nor its own, in words. None = it has all, or that is not known."""
+        for (nodes, name), size in _promised(after, uid).items():
+            own = self.used.get((uid, name), {})
+            there = [self.free.get(name, {}).get(node) for node in nodes]
+            figures = [*there, *(own.get(node, 0) for node in nodes)]
+            if None in figures or sum(filter(None, figures)) >= size:
+                continue
+            free, uses = sum(filter(None, there)), sum(filter(None, figures[len(there) :]))
+            return (
+                f"{name} on {nodes.in_words}: it asks for {in_units(size)}; the kernel has {in_units(free)} free "
+                f"there, and it uses {in_units(uses)}"
+            )
+        return None
+
+
+def _promised(after: MemoryState, uid: str) -> dict[tuple[NodeSet, str], int]:
+    """Huge pages that the memory map promises to a pod, by nodes and resource."""
+    asked: dict[tuple[NodeSet, str], int] = {}
+    blocks = after.pod_entries.get(uid) or [one for own in after.entries.get(uid, {}).values() for one in own]
+    for block in blocks:
+        if block.type.startswith(HUGEPAGES_PREFIX) and block.size:
+            key = NodeSet.from_ids(block.numa_affinity or ()), block.type
+            asked[key] = asked.get(key, 0) + block.size
+    return asked
+
+
 def admissible_huge_pages(
     machine: MachineState, policy: str | None, resource: str, room: HugePageRoom
 ) -> dict[int, int] | None:
@@ -101,11 +138,8 @@ def shortages(
     """
     asked: dict[tuple[NodeSet, str], int] = {}
     for uid in sorted(pods):
-        blocks = after.pod_entries.get(uid) or [one for own in after.entries.get(uid, {}).values() for one in own]
-        for block in blocks:
-            if block.type.startswith(HUGEPAGES_PREFIX) and block.size:
-                key = NodeSet.from_ids(block.numa_affinity or ()), block.type
-                asked[key] = asked.get(key, 0) + block.size
+        for key, size in _promised(after, uid).items():
+            asked[key] = asked.get(key, 0) + size
     found = []
     for (nodes, name), size in asked.items():
         room = rooms.get(name)

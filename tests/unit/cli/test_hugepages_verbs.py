@@ -12,6 +12,7 @@ import yaml
 from numaudit.cli.main import call
 from scenarios import pod
 from schemas import validate
+from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 MIB = 1 << 20
@@ -97,3 +98,57 @@ def test_the_report_names_who_took_the_pages(capsys: Capture, fixtures: Path) ->
     (finding,) = [one for one in found["findings"] if one["name"] == "hugepages-short"]
     assert finding["numaNodes"] == [1]
     assert "used there without a promise by default/bu-numanode/app (28Mi)" in finding["message"]
+
+
+def _forecast_pods(capsys: Capture, tree: Path, *options: str, code: int) -> dict[str, dict[str, Any]]:
+    found = answer(capsys, "forecast", "--root", str(tree), *options, code=code)
+    validate(found, "RestartForecast")
+    return {one["pod"]: one for one in found["pods"]}
+
+
+def test_a_pod_that_uses_its_huge_pages_already_needs_no_free_ones(capsys: Capture, fixtures: Path) -> None:
+    with lent(fixtures / "hugepages-short") as tree:
+        pods = _forecast_pods(capsys, tree, "--kernel-huge-pages", code=0)
+        assert pods["gu-huge-numanode"]["fate"] == "kept"
+
+
+def test_a_pod_whose_other_pages_somebody_took_is_refused_by_the_kernels_count_alone(
+    capsys: Capture, fixtures: Path
+) -> None:
+    """It was promised 16 pages of node 2 and uses 8; of the other 8, 7 are free."""
+    with lent(fixtures / "hugepages-short") as tree:
+        (tree / "sys/devices/system/node/node2/hugepages/hugepages-2048kB/free_hugepages").write_text("7\n")
+        assert _forecast_pods(capsys, tree, code=0)["gu-huge-numanode"]["fate"] == "kept"
+        pods = _forecast_pods(capsys, tree, "--kernel-huge-pages", code=1)
+        refused = {name for name, one in pods.items() if one["fate"] == "refused"}
+        found = pods["gu-huge-numanode"]
+        assert refused == {"gu-huge-numanode"}
+        assert (found["reason"], found["nodesNow"], found["nodesThen"]) == ("kernel-huge-pages", [2], None)
+        assert found["message"] == (
+            "hugepages-2Mi on node 2: it asks for 32Mi; the kernel has 14Mi free there, and it uses 16Mi"
+        )
+        assert call(["forecast", "--kernel-huge-pages", "--root", str(tree)]) == 1
+        assert "1 pod refused" in capsys.readouterr().out
+
+
+def test_pages_of_another_size_do_not_help(capsys: Capture, fixtures: Path) -> None:
+    """Both pages of 1 GiB were promised on node 2, where it uses one and one is free."""
+    with lent(fixtures / "page-sizes") as tree:
+        assert _forecast_pods(capsys, tree, "--kernel-huge-pages", code=0)["gu-huge-numanode"]["fate"] == "kept"
+        (tree / "sys/devices/system/node/node2/hugepages/hugepages-1048576kB/free_hugepages").write_text("0\n")
+        found = _forecast_pods(capsys, tree, "--kernel-huge-pages", code=1)["gu-huge-numanode"]
+        assert found["message"].startswith("hugepages-1Gi on node 2: it asks for 2Gi; the kernel has 0 free there")
+
+
+def test_after_a_reboot_the_whole_pool_is_free(capsys: Capture, fixtures: Path) -> None:
+    with lent(fixtures / "page-sizes") as tree:
+        folder = tree / "sys/devices/system/node/node2/hugepages/hugepages-1048576kB"
+        (folder / "free_hugepages").write_text("0\n")
+        pods = _forecast_pods(capsys, tree, "--kernel-huge-pages", "--reboot", code=5)
+        assert pods["gu-huge-numanode"]["fate"] == "kept"
+
+
+def test_pools_that_are_not_known_refuse_nobody(capsys: Capture, fixtures: Path) -> None:
+    with lent(fixtures / "hugepages-short") as tree:
+        (tree / "sys/devices/system/node/node2/hugepages/hugepages-2048kB/free_hugepages").unlink()
+        assert _forecast_pods(capsys, tree, "--kernel-huge-pages", code=0)["gu-huge-numanode"]["fate"] == "kept"

@@ -13,6 +13,7 @@ from numaudit.cli.manager.state import kubelet_options
 Examples:
   numaudit forecast
   numaudit forecast --reboot
+  numaudit forecast --kernel-huge-pages
   numaudit forecast --kubernetes-version 1.37 -o json
 
 Exit codes: 0 every pod keeps its promise, 1 some do not, or the kubelet does not start, 2 usage, 3 unknown, 5 the
@@ -20,6 +21,11 @@ kubelet may or may not start.
 """
 )
 @click.option("--reboot", is_flag=True, help="Assume a reboot of the node: no container runs when the kubelet starts.")
+@click.option(
+    "--kernel-huge-pages",
+    is_flag=True,
+    help="Apply one more rule, which no released kubelet has: the kernel must have a pod's huge pages free.",
+)
 @kubelet_options
 @options.output("table", "json")
 @options.root

@@ -31,6 +31,7 @@ from numaudit.kubelet.questions.pod_names import pod_names
 from numaudit.kubelet.questions.starting import Asked
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
+from numaudit.memorymanager.huge_pages import HugePagesAtStart
 
 
 def show(
@@ -96,11 +97,18 @@ def diff(a: Path, b: Path | None, output: str, root: Path | None) -> None:
 
 
 def forecast(
-    *, reboot: bool, kubernetes_version: str | None, feature_gates: str | None, output: str, root: Path | None
+    *,
+    reboot: bool,
+    kernel_huge_pages: bool,
+    kubernetes_version: str | None,
+    feature_gates: str | None,
+    output: str,
+    root: Path | None,
 ) -> None:
     """Print what a restart does to the pods."""
     host = options.host(root)
-    found = forecast_on(host, _asked(kubernetes_version, feature_gates), reboot=reboot)
+    pages = _huge_pages(host, reboot=reboot) if kernel_huge_pages else None
+    found = forecast_on(host, _asked(kubernetes_version, feature_gates), reboot=reboot, huge_pages=pages)
     if output == "json":
         _write_json("RestartForecast", found, host)
     else:
@@ -111,6 +119,14 @@ def forecast(
             forecast_tables.print_forecast(found, out)
     if not found.is_safe:
         click.get_current_context().exit(EXIT_INCONCLUSIVE if found.is_open else EXIT_FINDINGS)
+
+
+def _huge_pages(host: Host, *, reboot: bool) -> HugePagesAtStart:
+    from numaudit.engine.engine import Engine
+    from numaudit.engine.observer import Observer
+    from numaudit.evaluation.room.huge_pages import huge_pages_at_start
+
+    return huge_pages_at_start(Engine(Observer.of(host)).tick().snapshot, reboot=reboot)
 
 
 def _asked(version: str | None, gates: str | None) -> Asked:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from numaudit.containermanager.memory.machine_state import hugepages_name
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.containermanager.pod.names import full_name
 from numaudit.intent import ContainerIntent, Intent
-from numaudit.memorymanager.huge_pages import HugePageRoom
+from numaudit.memorymanager.huge_pages import HugePageRoom, HugePagesAtStart
 from numaudit.snapshot import BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import HugePages
 from numaudit.topology.nodeset import NodeSet
@@ -83,6 +84,25 @@ def huge_pages_of(snapshot: Snapshot) -> tuple[HugePagesOfSize, ...]:
             HugePagesOfSize(name, HugePageRoom(page_size, free, unclaimed, reserved), pools, claims, overcommit)
         )
     return tuple(found)
+
+
+def huge_pages_at_start(snapshot: Snapshot, *, reboot: bool) -> HugePagesAtStart:
+    """Pages that a kubelet which starts now finds. After a reboot nobody uses any, and the pools are as large."""
+    free: dict[str, Mapping[int, int | None]] = {}
+    used: dict[tuple[str, str], dict[int, int | None]] = {}
+    containers = () if snapshot.intent is None else snapshot.intent.containers
+    for page_size in page_sizes(snapshot.nodes):
+        name = hugepages_name(page_size)
+        pools = {node.node: _pool(node, page_size) for node in snapshot.nodes}
+        pages = {node: pool.total if reboot else pool.free for node, pool in pools.items()}
+        free[name] = {node: None if count is None else count * page_size for node, count in pages.items()}
+        for one in () if reboot else containers:
+            own = used.setdefault((one.pod_uid, name), {})
+            for id_, node in product(one.cgroups, pools):
+                before = own.get(node, 0)
+                held = held_on(snapshot.residency.get(ContainerId(id_)), page_size, NodeSet.of(node))
+                own[node] = None if before is None or held is None else before + held
+    return HugePagesAtStart(free, used)
 
 
 def _pool(node: NodeMemory, page_size: int) -> HugePages:

@@ -27,6 +27,7 @@ from numaudit.kubelet.questions.starting import Asked, changed_document
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.forecast import Forecast, Obstacle, Start, forecast
+from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.topology.machine import Machine
 
@@ -64,7 +65,14 @@ def start_of(outlooks: Mapping[CheckpointKind, StartOutlook], *, reboot: bool) -
     return Start(worst(answers.values()), next(iter(refusals), None), tuple(obstacles.values()))
 
 
-def forecast_here(readings: KubeletReadings, here: KubeletHere, asked: Asked, *, reboot: bool) -> Forecast:
+def forecast_here(
+    readings: KubeletReadings,
+    here: KubeletHere,
+    asked: Asked,
+    *,
+    reboot: bool,
+    huge_pages: HugePagesAtStart | None = None,
+) -> Forecast:
     """A restart of the kubelet that runs here, or of another one that somebody asks about.
 
     Raises Unavailable with what is not known: the pods, the configuration, the machine, a checkpoint. Where it is known
@@ -81,6 +89,7 @@ def forecast_here(readings: KubeletReadings, here: KubeletHere, asked: Asked, *,
         kubelet,
         start_of(outlooks, reboot=reboot),
         reboot=reboot,
+        huge_pages=huge_pages,
     )
 
 
@@ -98,6 +107,7 @@ def forecast_of(
     start: Start,
     *,
     reboot: bool,
+    huge_pages: HugePagesAtStart | None = None,
 ) -> Forecast:
     """The forecast of these values; None = not known. Raises Unavailable as `forecast_here` does, and where the
     kubelet cannot be foreseen with one of its pods.
@@ -111,7 +121,7 @@ def forecast_of(
             raise Unavailable("this machine cannot be read whole, so nothing can be compared with it")
         if start.answer != "no":
             _refuse_unread(files)
-        return _forecast(document, machine, files, pods, kubelet, start, reboot=reboot)
+        return _forecast(document, machine, files, pods, kubelet, start, reboot=reboot, huge_pages=huge_pages)
     except Unavailable as problem:
         if start.answer != "no":
             raise
@@ -134,6 +144,7 @@ def _forecast(
     start: Start,
     *,
     reboot: bool,
+    huge_pages: HugePagesAtStart | None = None,
 ) -> Forecast:
     memory, cpu = (None if files[kind].is_absent else files[kind].good for kind in (MEMORY, CPU))
     for one in (memory, cpu):
@@ -146,7 +157,7 @@ def _forecast(
             cpu.as_read_by(version).state if isinstance(cpu, CpuCheckpoint) and cpu.policy_name != "none" else None,
         )
         is_whole = _is_whole(kubelet, memory is not None, cpu is not None)
-        return forecast(kubelet, state, pods, reboot=reboot, start=start, is_whole=is_whole)
+        return forecast(kubelet, state, pods, reboot=reboot, start=start, is_whole=is_whole, huge_pages=huge_pages)
     except (InputError, KubeletHangs, ParseError) as error:
         raise Unavailable(f"the restart cannot be forecast: {error}") from None
 
