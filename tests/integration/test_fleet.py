@@ -188,7 +188,7 @@ def test_a_namespace_and_a_selector_narrow_what_counts(fleet: Fleet) -> None:
 
 def test_the_table_begins_with_the_sentence(fleet: Fleet) -> None:
     lines = fleet.text().splitlines()
-    assert lines[0].startswith("all 3 nodes report: ")
+    assert lines[0].startswith("All 3 nodes report: ")
     assert lines[2].split() == ["NODE", "STATE", "MISALIGNED", "MISPLACED", "PROBLEMS"]
     containers = ["CONTAINER", "NODE", "VERDICT", "MISPLACED", "PROMISED", "REMOTE", "FINDINGS"]
     assert containers in [line.split() for line in lines]

@@ -46,11 +46,15 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
         except (ValueError, KeyError):
             self.fail(f"{brief(text)!r} is not a time such as 500ms, 10s or 1m", param, ctx)
         if not seconds > 0 or not self._least <= seconds <= self._most:
-            self.fail(f"{brief(text)!r} is not between {_time(self._least)} and {_time(self._most)}", param, ctx)
+            self.fail(f"{brief(text)!r} is not {self._range()}", param, ctx)
         return seconds
+
+    def _range(self) -> str:
+        most = _time(self._most)
+        return f"between {_time(self._least)} and {most}" if self._least else f"more than 0 and at most {most}"
 
 
 def _time(seconds: float) -> str:
     if seconds and seconds % 3600 == 0:
         return f"{seconds / 3600:g} hour{'' if seconds == 3600 else 's'}"
-    return f"{seconds:g} s" if seconds else "0"
+    return f"{seconds:g} s"

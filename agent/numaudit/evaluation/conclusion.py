@@ -173,7 +173,7 @@ def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet
     if ran is not None:
         if not ran.is_past:
             return None
-        said = f"{ran.share:.0%} of the CPU time was on other nodes than {intended}"
+        said = f"{ran.share:.0%} of the CPU time was on nodes other than {intended}"
         return (
             said if ran.share > limit else f"{said} (it was more than {limit:.0%}, and ends below {ends_at(limit):.1%})"
         )
@@ -185,4 +185,4 @@ def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet
     why = "CPU time was not measured"
     if evidence.measures_cpu:
         why = f"only {seconds:.1g} s of CPU time were measured" if seconds else "idle"
-    return f"{may:.0%} of the allowed CPUs are on other nodes than {intended} ({why})"
+    return f"{may:.0%} of the allowed CPUs are on nodes other than {intended} ({why})"

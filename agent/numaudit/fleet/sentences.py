@@ -35,7 +35,8 @@ def summary(
         one = rooms[0]
         where = "one NUMA node" if one.numa_nodes == 1 else f"{one.numa_nodes} NUMA nodes"
         parts.append(f"{in_units(one.bytes)} of memory would still be admitted on {where} of {one.node}")
-    return f"{reporting_sentence(agents)}: {'; '.join(parts)}"
+    reporting = reporting_sentence(agents)
+    return f"{reporting[0].upper()}{reporting[1:]}: {'; '.join(parts)}"
 
 
 def blind_spots(nodes: Iterable[FleetNode], most: int = _MOST_NAMES) -> list[str]:
@@ -49,7 +50,7 @@ def blind_spots(nodes: Iterable[FleetNode], most: int = _MOST_NAMES) -> list[str
     unknown = [f"{one.node} ({count})" for one in listed if (count := one.verdicts.get("unknown"))]
     found = []
     if away:
-        found.append(f"nothing is known now of {_some(away, most)}")
+        found.append(f"there are no current values of {_some(away, most)}")
     if silent:
         found.append(f"sources of the kubelet are silent on {_some(silent)}; promises and room there may be old")
     if unknown:

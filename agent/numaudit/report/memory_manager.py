@@ -187,7 +187,7 @@ class MemoryManagerReport(Value, frozen=True):
 
     @property
     def cpus_in_words(self) -> str:
-        """The part that CPUs leave of it: `with at most 200m of CPU; with whole CPUs none, 0 of 7 are free`.
+        """The part that CPUs leave of it: `with at most 200m of CPU; none with whole CPUs, of which 0 of 7 are free`.
 
         Empty = that is not known.
         """
@@ -197,7 +197,7 @@ class MemoryManagerReport(Value, frozen=True):
         if self.whole_cpu_bytes is not None:
             free, of = (sum(getattr(one, name) or 0 for one in self.nodes) for name in ("free_cpus", "cpus"))
             most = at_most(self.whole_cpu_bytes) if self.whole_cpu_bytes else "none"
-            parts.append(f"with whole CPUs {most}, {free} of {of} {'is' if free == 1 else 'are'} free")
+            parts.append(f"{most} with whole CPUs, of which {free} of {of} {'is' if free == 1 else 'are'} free")
         return "; ".join(parts)
 
 

@@ -26,7 +26,7 @@ def parts(
     yield "verdict", list(_verdict(container, started_at))
     remedy = None if container.verdict is None else container.verdict.remedy
     yield "what to do", [remedy or "Nothing has to be done."]
-    at = [] if promised_at is None else [f"its pod has been here since {in_utc(promised_at)}"]
+    at = [] if promised_at is None else [f"the pod has been on this host since {in_utc(promised_at)}"]
     yield "promised", [*_promised(container), *at]
     if why is not None:
         yield "why", why
@@ -135,14 +135,14 @@ def _pages(pages: SampledPages) -> str:
 def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:
     verdict = one.verdict
     if verdict is None:
-        yield "none, because nothing is promised to it"
+        yield "None, because nothing is promised to it."
         return
     yield f"{verdict.name}: {verdict.reason}"
     for cause in verdict.causes:
         yield f"{cause.cause}: {cause.evidence}"
     if verdict.since is None:
         yield (
-            "It is unknown since when, because it was so at the first tick. An agent that saw it begin has "
+            "It is unknown since when: it was already so at the first tick. An agent that saw it begin has "
             "verdict.since in its /report.json."
         )
         if started_at is not None:

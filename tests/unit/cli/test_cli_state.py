@@ -644,7 +644,7 @@ def test_the_headroom_of_a_node_adds_up_to_its_memory_map(capsys: Capture) -> No
 def test_the_headroom_with_cpus_is_what_a_pod_can_have(capsys: Capture, tmp_path: Path) -> None:
     """By the library's own admission of a pod: with the fraction of a CPU that is left, with more, and with a CPU."""
     text = run(capsys, "headroom", "--root", NODE)
-    assert "(with at most 200m of CPU; with whole CPUs none, 0 of 7 are free)" in text
+    assert "(with at most 200m of CPU; none with whole CPUs, of which 0 of 7 are free)" in text
     found = document(capsys, "headroom", "--root", NODE)
     assert (found["wholeCpuBytes"], found["unrequestedCpus"]) == (0, 0.2)
     assert [(one["freeCpus"], one["cpus"]) for one in found["nodes"]] == [(0, 1), (0, 2), (0, 2), (0, 2)]

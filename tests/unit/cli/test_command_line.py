@@ -71,7 +71,7 @@ def _run(
             "--set needs KEY=VALUE, such as log.format=json; the value (hidden) has no key",
         ),
         (["config", "show", "--set", "9" * 5000], "the value (hidden) has no equals sign"),
-        (["report", "--duration", "9" * 5000], f"'{'9' * 60}...' is not between 0 and 24 hours"),
+        (["report", "--duration", "9" * 5000], f"'{'9' * 60}...' is not more than 0 and at most 24 hours"),
         (["report", "--root", ""], "Invalid value for '--root': the path is empty"),
     ],
 )

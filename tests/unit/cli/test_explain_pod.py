@@ -37,7 +37,7 @@ def test_a_page_begins_with_the_verdict_and_what_to_do(capsys: Capture, fixtures
     assert lines[0] == "default/gu-small-numanode/app"
     assert [line for line in lines[1:-2] if not line.startswith(" ")] == SECTIONS
     assert "  memory 200Mi on node 0" in lines
-    assert "  The log and the derivation agree." in lines
+    assert "  The log and this recomputation agree." in lines
     assert "  cpuset.cpus 2, on node 1" in lines
     assert any(line.startswith("  cpu-remote: 100% of the allowed CPUs") for line in lines)
     assert lines[lines.index("what to do") + 1].startswith("  Find out who wrote to its cpuset")
@@ -52,9 +52,9 @@ def test_every_admission_of_the_captured_kubelet_agrees_with_its_log(capsys: Cap
 
 def test_a_verdict_is_no_older_than_its_container(capsys: Capture, fixtures: Path) -> None:
     lines = page(capsys, "gu-init-numanode/app", "--root", str(fixtures / "misaligned-node"))
-    assert "  its pod has been here since 2026-11-20 23:01:39 UTC" in lines
+    assert "  the pod has been on this host since 2026-11-20 23:01:39 UTC" in lines
     about = lines[lines.index("verdict") : lines.index("what to do")]
-    assert any(line.startswith("  It is unknown since when, because it was so at the first tick.") for line in about)
+    assert any(line.startswith("  It is unknown since when: it was already so at the first tick.") for line in about)
     assert "  The container has been running since 2026-11-20 23:01:58 UTC." in about
 
 
@@ -90,7 +90,7 @@ def test_without_the_kubelets_configuration_the_log_stands_alone(
     (root / "etc/kubernetes/kubelet.yaml").unlink()
     found = document(capsys, "gu-small-numanode", "--root", str(root))["items"][0]["admission"]
     assert found["derived"] is None
-    assert "no kubelet's configuration is known" in found["notDerived"]
+    assert "no configuration of a kubelet was found" in found["notDerived"]
 
 
 def test_a_name_that_is_not_there_is_said_before_anything_is_measured(

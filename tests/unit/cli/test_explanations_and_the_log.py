@@ -91,7 +91,7 @@ def test_a_page_that_differs_names_the_pods_that_may_be_why(capsys: Capture, tmp
     root, _ = _tree(f"{SINGLE}/3-removed-gu-two", tmp_path)
     assert call(["explain", "gu-huge-numanode", "--root", str(root)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "  The log and the derivation differ:" in lines
+    assert "  The log and this recomputation differ:" in lines
     assert (
         "    Pods that were admitted or refused before it may have had memory then: default/gu-two-numanode." in lines
     )

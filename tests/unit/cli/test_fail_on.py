@@ -77,8 +77,8 @@ def test_a_name_that_is_no_verdict_is_refused_with_the_nearest_and_the_list(
     assert call(["report", "--root", str(drifted), "--fail-on", given]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert f"no verdict is named {wrong!r}; {nearest}" in err
-    assert "of drifted, spilled, cpu-remote, remote-access, unknown, split, aligned, unmanaged" in err
+    assert f"there is no verdict {wrong!r}; did you mean {nearest}?" in err
+    assert "The verdicts are drifted, spilled, cpu-remote, remote-access, unknown, split, aligned, unmanaged" in err
 
 
 @pytest.mark.parametrize("given", ["spilled,", "", ",spilled"])

@@ -76,7 +76,7 @@ def test_where_nobody_knows_who_lives_the_first_lines_say_so(capsys: Capture, tm
     assert lines[0] == ("work/after-stale: unknown: refused if all pods in the checkpoints still exist, else admitted")
     assert lines[1].startswith("8 pods in the checkpoints may be gone, and the kubelet forgets those: ")
     assert "the captured tree has no numaudit/pods.json" in lines[1]
-    assert "Making room: unknown, because pods in the checkpoints may be gone (sets tried: 0)." in lines
+    assert "Making room: unknown, because pods in the checkpoints may be gone (0 sets tried)." in lines
     assert _SENTENCE not in text
     explained(capsys, wanted, root, "--fail-on-reject", code=5)
 

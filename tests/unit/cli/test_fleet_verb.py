@@ -43,7 +43,7 @@ def manifest(tmp_path: Path) -> str:
         (("--prometheus", NOWHERE, "--timeout", "nan"), "'nan' is not between 0.1 s and 1 hour"),
         (("--prometheus", NOWHERE, "--timeout", "5 minutes"), "is not a time such as 500ms, 10s or 1m"),
         (("--prometheus", NOWHERE, "--max-age", "2d"), "is not a time such as 500ms, 10s or 1m"),
-        (("--prometheus", NOWHERE, "--fail-on", "spiled"), "no verdict is named 'spiled'; spilled is the nearest"),
+        (("--prometheus", NOWHERE, "--fail-on", "spiled"), "there is no verdict 'spiled'; did you mean spilled?"),
         (("--prometheus", NOWHERE, "--selector", "cluster=x"), "is not a list of label matchers"),
         (("--prometheus", NOWHERE, "--node-label", "a b"), "is not a label name"),
         (("--prometheus", NOWHERE, "--http.config.file", "/absent.yaml"), "does not exist"),

@@ -129,7 +129,7 @@ def _headroom(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
 
 def _explain(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
     page = _runs(capsys, "explain", f"default/{REFUSED}")
-    assert "log and the derivation agree" in page
+    assert "log and this recomputation agree" in page
 
 
 def _fit(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
@@ -272,7 +272,7 @@ def test_a_verb_trusts_the_authority_of_the_settings_and_no_other(
     with serving(recorded.answer, tls=tls) as url:
         monkeypatch.setenv("NUMAUDIT_KUBELET_URL", url)
         monkeypatch.setenv("NUMAUDIT_KUBELET_CA_FILE", str(authority.certificate))
-        assert "log and the derivation agree" in _runs(capsys, "explain", f"default/{REFUSED}")
+        assert "log and this recomputation agree" in _runs(capsys, "explain", f"default/{REFUSED}")
         assert "/pods" in recorded.asked
         recorded.asked.clear()
         monkeypatch.setenv("NUMAUDIT_KUBELET_CA_FILE", str(other.certificate))

@@ -116,7 +116,7 @@ def test_a_threshold_is_for_all_verdicts_whatever_is_shown(capsys: Capture, misa
 
 def test_a_verdict_that_there_is_not_is_refused_with_the_nearest(capsys: Capture, misaligned: tuple[str, str]) -> None:
     err = _run(capsys, *misaligned, "--verdict", "spiled", code=2)[1]
-    assert err.startswith("numaudit: --verdict: no verdict is named 'spiled'; spilled is the nearest of ")
+    assert err.startswith("numaudit: --verdict: there is no verdict 'spiled'; did you mean spilled? ")
 
 
 @pytest.mark.parametrize("key", ["judged", "remote", "file"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec import structs
+from rich.console import Console
 
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
@@ -17,10 +20,11 @@ from numaudit.evaluation.findings import find
 from numaudit.exporters.catalogue import METRICS
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources import process
-from numaudit.memorymanager.forecast import Forecast, PodForecast
+from numaudit.memorymanager.forecast import Fate, Forecast, PodForecast
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.terminal.forecast_tables import print_forecast
 from schemas import validate
 
 GONE = PodForecast("1", "prod", "db", "refused", NodeSet.of(0), None, CpuSet.of(1), None, "SMTAlignmentError", "SMT")
@@ -34,7 +38,7 @@ def node(captured: Callable[[str], Host]) -> Host:
 def test_a_node_where_nothing_changed_keeps_its_pods(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["forecast", "--root", str(node.root)]) == 0
     out = capsys.readouterr().out
-    assert "a restart of the kubelet changes nothing for its 6 Guaranteed pods" in out
+    assert "A restart of the kubelet would change nothing for its 6 Guaranteed pods" in out
     assert "default/gu-two-numanode" in out
 
 
@@ -63,7 +67,7 @@ def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_
     assert call(["forecast", "--root", str(copy)]) == 1
     out = capsys.readouterr().out
     assert (
-        "the kubelet does not start after a restart of the kubelet: "
+        "The kubelet would not start after a restart of the kubelet: "
         "[memorymanager] the expected machine state is different from the real one" in out
     )
 
@@ -95,3 +99,19 @@ def _series(report: Report) -> list[object]:
             self.report = report
 
     return list(metric.values(Tick(report)))
+
+
+@pytest.mark.parametrize(("fates", "says"), [
+    (("kept", "kept"), "A restart of the kubelet would change nothing for its 2 Guaranteed pods."),
+    (("kept", "refused"), "A restart of the kubelet would refuse 1 and keep 1 of its 2 Guaranteed pods."),
+    (("elsewhere",), "A restart of the kubelet would move 1 of its 1 Guaranteed pod."),
+    (("refused", "elsewhere", "kept", "unknown"), "A restart of the kubelet would refuse 1, move 1 and keep 1 of its 4 "
+     "Guaranteed pods; the present nodes of 1 are not known."),
+    (("unknown",), "A restart of the kubelet would have an unknown effect on its 1 Guaranteed pod, whose present nodes "
+     "are not known."),
+])  # fmt: skip
+def test_the_answer_is_a_sentence_about_all_pods(fates: tuple[Fate, ...], says: str) -> None:
+    out = io.StringIO()
+    pods = tuple(structs.replace(GONE, fate=fate) for fate in fates)
+    print_forecast(Forecast(False, "yes", None, (), pods), Console(file=out, width=120))
+    assert out.getvalue().splitlines()[0] == says

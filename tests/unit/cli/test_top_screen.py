@@ -278,7 +278,7 @@ def test_a_container_is_opened_and_closed(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("down", "enter")
         await shown.shows(
-            CPU_REMOTE, "  QoS ", "log and the derivation agree", "cpu-remote", "  cpu-remote: 100% of the"
+            CPU_REMOTE, "  QoS ", "log and this recomputation agree", "cpu-remote", "  cpu-remote: 100% of the"
         )
         await shown.press("down", "down")
         assert not shown.lines()[1].startswith(CPU_REMOTE)

@@ -74,7 +74,7 @@ def test_a_later_tick_shows_what_has_changed(node: Path) -> None:
 def test_an_open_page_follows_the_ticks_and_outlives_its_container(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("enter")
-        await shown.shows("cpuset.mems 0,2", "log and the derivation agree")
+        await shown.shows("cpuset.mems 0,2", "log and this recomputation agree")
         _put_right(node)
         await shown.shows("cpuset.mems 2\n")
         for folder in (node / "sys/fs/cgroup").glob("**/podec1e8143aeaf997479388c72fd53049e"):
@@ -89,7 +89,7 @@ def test_an_open_page_follows_the_ticks_and_outlives_its_container(node: Path) -
 def test_opening_a_container_asks_for_a_tick_at_once(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("enter")
-        await shown.shows("log and the derivation agree")
+        await shown.shows("log and this recomputation agree")
         assert await _rests(shown), "for one tick, and not for another"
 
     _live(node, steps, LONG)

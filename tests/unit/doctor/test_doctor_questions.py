@@ -54,9 +54,9 @@ def test_one_source_of_accesses_is_enough() -> None:
 
 
 def test_the_last_line_counts_the_questions_and_names_the_others() -> None:
-    assert lines(list(ALL))[-1] == "4 of 4 questions can be answered here."
+    assert lines(list(ALL))[-1] == "This host can answer 4 of 4 questions."
     assert lines(missing("cpuset", "access "))[-1] == (
-        "2 of 4 questions can be answered here, but not where memory may be, nor from where memory is used."
+        "This host can answer 2 of 4 questions, but not where memory may be, nor from where memory is used."
     )
 
 
@@ -80,6 +80,4 @@ def test_a_capture_is_not_asked_for_what_only_a_running_kernel_could_answer(
     text = capsys.readouterr().out
     assert "captured tree is" not in text
     assert not any(line.split()[:1] in (["bpf"], ["access"], ["rights"]) for line in text.splitlines())
-    assert text.splitlines()[-3] == (
-        "3 of 4 questions can be answered by this capture, but not from where memory is used."
-    )
+    assert text.splitlines()[-3] == ("This capture can answer 3 of 4 questions, but not from where memory is used.")

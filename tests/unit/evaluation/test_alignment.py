@@ -243,7 +243,7 @@ def test_cpu_time_on_other_nodes_is_remote_above_five_percent() -> None:
 
 def test_an_idle_container_is_judged_by_its_allowed_cpus() -> None:
     idle = verdict(snapshot(cpus="0-7", cpu_seconds={}))
-    assert said(idle) == ("cpu-remote", "50% of the allowed CPUs are on other nodes than 0 (idle)")
+    assert said(idle) == ("cpu-remote", "50% of the allowed CPUs are on nodes other than 0 (idle)")
     assert verdict(snapshot(cpus="0-3", cpu_seconds={})).name == "aligned"
 
 
@@ -276,7 +276,7 @@ def test_many_owners_of_its_cpus_are_counted() -> None:
 def test_a_container_on_the_shared_cpus_is_told_to_ask_for_its_own() -> None:
     found = verdict(snapshot(pinned("", shared="0-7"), cpus="0-7", cpu_seconds={0: 1.0, 1: 1.0}))
     assert (
-        found.reason == "50% of the CPU time was on other nodes than 0: it has no CPUs of its own and shares CPUs 0-7"
+        found.reason == "50% of the CPU time was on nodes other than 0: it has no CPUs of its own and shares CPUs 0-7"
     )
     assert found.remedy == REMEDIES["cpu-remote"]
 
@@ -289,7 +289,7 @@ def test_cpus_that_were_promised_on_another_node_are_a_matter_of_the_topology_ma
 
 def test_where_its_promised_cpus_are_not_known_no_cause_is_named() -> None:
     assert verdict(snapshot(pinned(None), cpus="4-7", cpu_seconds={1: 1.0})).reason == (
-        "100% of the CPU time was on other nodes than 0"
+        "100% of the CPU time was on nodes other than 0"
     )
 
 

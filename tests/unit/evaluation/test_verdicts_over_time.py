@@ -186,7 +186,7 @@ def test_next_to_no_cpu_time_decides_nothing() -> None:
     last = verdicts(running([{0: 0.02, 1: 0.021}] * 5, cpus="0-3"))[-1]
     assert last.name == "aligned"
     last = verdicts(running([{0: 0.5}]))[-1]
-    assert last.reason == "50% of the allowed CPUs are on other nodes than 0 (only 0.5 s of CPU time were measured)"
+    assert last.reason == "50% of the allowed CPUs are on nodes other than 0 (only 0.5 s of CPU time were measured)"
 
 
 def test_cpu_time_of_several_ticks_adds_up() -> None:

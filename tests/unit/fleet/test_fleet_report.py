@@ -51,7 +51,7 @@ def table(found: FleetReport) -> str:
 def test_two_nodes_are_reported_on(server: Answering) -> None:
     found = ask_report(server, _SCOPE, TOP)
     assert found.summary == (
-        "all 2 nodes report: 2 of 22 containers misaligned (1 drifted, 1 cpu-remote; 0 misplaced); 0 pods refused in "
+        "All 2 nodes report: 2 of 22 containers misaligned (1 drifted, 1 cpu-remote; 0 misplaced); 0 pods refused in "
         "the last hour; 750Mi of memory would still be admitted on one NUMA node of aligned"
     )
     assert [(one.pod, one.verdict, str(one.intended_memory_nodes)) for one in found.worst] == [
@@ -189,11 +189,13 @@ def test_nodes_are_ranked_by_what_is_worst_on_them(server: Answering) -> None:
 
 def test_what_is_not_seen_is_named(server: Answering) -> None:
     notices = ask_report(_cluster(server, _TROUBLES), _SCOPE, TOP).notices
-    assert "nothing is known now of e-gone (down)" in notices
+    assert "there are no current values of e-gone (down)" in notices
     assert any(one.startswith("verdicts are unknown on b-unknown (2); ") for one in notices)
     away = {f"node-{number}": {"down": True, "verdicts": {}} for number in range(8)}
     many = ask_report(_cluster(server, {**away, "here": {}}), _SCOPE, TOP).notices
-    assert "nothing is known now of " + ", ".join(f"node-{one} (down)" for one in range(5)) + " and 3 more" in many
+    assert (
+        "there are no current values of " + ", ".join(f"node-{one} (down)" for one in range(5)) + " and 3 more" in many
+    )
 
 
 def test_a_list_that_is_cut_says_how_much_is_left_out(server: Answering) -> None:

@@ -103,13 +103,13 @@ def test_a_reboot_is_at_risk_before_it_and_refused_with_the_kubelets_words_after
     assert call(["forecast", "--root", root]) == 0
     assert call(["forecast", "--reboot", "--root", root]) == 5
     out = capsys.readouterr().out
-    assert "a restart of the kubelet changes nothing for its 11 Guaranteed pods" in out
-    assert "a reboot of the node is at risk" in out
+    assert "A restart of the kubelet would change nothing for its 11 Guaranteed pods" in out
+    assert "The kubelet may not start after a reboot of the node. If it starts, that would" in out
     reboot(host)
     assert check(host) == ("no", "no")
     assert call(["forecast", "--root", root]) == 1
     (said,) = set(re.findall(r'Policy start error" err="([^"]+)"', log_after("reboot")))
-    assert f"the kubelet does not start after a restart of the kubelet: {said}\n" in capsys.readouterr().out
+    assert f"The kubelet would not start after a restart of the kubelet: {said}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,7 +75,7 @@ def test_the_mappings_with_the_most_bytes_elsewhere_come_first_and_five_are_enou
 
 def test_a_process_is_shown_with_its_start_kind_policy_and_shared_file() -> None:
     lines = printed(spilled(row(7, {1: 32 * MIB}, "shmem", "/dev/shm/held")))
-    assert lines[1] == "prod/db/app: on other nodes than 0, by process"
+    assert lines[1] == "prod/db/app: on nodes other than 0, by process"
     assert lines[3].split() == ["7", "postgres", "2023-11-14", "22:13:20", "shmem", "default", "32Mi", "/dev/shm/held"]
     assert lines[4] == "now: node 0 has 512Mi of 1Gi free, it may use memory of node 0"
 

@@ -34,7 +34,7 @@ def test_remote_memory_is_seen_live_and_whose_it_is(remote: Worker) -> None:
         text = top.sees(lambda text: row.search(text) is not None, "its memory, and its accesses, are remote")
         assert "▓" in next(line for line in text.splitlines() if line.startswith("2  "))
         top.press("Enter")
-        text = top.shows("cpuset.mems 2", "cpuset.cpus 0, on node 0", "on other nodes than 0, by process")
+        text = top.shows("cpuset.mems 2", "cpuset.cpus 0, on node 0", "on nodes other than 0, by process")
         assert re.search(rf"(?m)^ *{remote.pid} ", text)
         top.press("q")
         top.shows("q quit")

@@ -61,7 +61,7 @@ def node_here(
         raise Unavailable(readings.machine_problem or "this machine cannot be read whole")
     here = None if readings is None else kubelet_here(readings, asked, start)
     if readings is None or readings.machine is None or here is None or here.config.document is None:
-        raise Unavailable(f"no kubelet's configuration is known on this host (its files are looked for in {folder})")
+        raise Unavailable(f"no configuration of a kubelet was found on this host (in {folder})")
     unread = [one.detail for one in readings.checkpoints.values() if one.problem == "unreadable"]
     if unread:
         raise Unavailable(str(unread[0]))

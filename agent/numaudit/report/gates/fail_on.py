@@ -32,7 +32,8 @@ def read_verdicts(text: str, option: str) -> frozenset[str]:
             # A part of a URL does not show what is secret in it.
             shown = name[:60] if hide(text) == text else brief(text)
             raise InputError(
-                f"{option}: no verdict is named {shown!r}; {nearest[0]} is the nearest of {', '.join(REMEDIES)}"
+                f"{option}: there is no verdict {shown!r}; did you mean {nearest[0]}? "
+                f"The verdicts are {', '.join(REMEDIES)}"
             )
     return frozenset(names)
 

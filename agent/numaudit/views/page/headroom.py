@@ -15,9 +15,9 @@ from numaudit.views.page.tables import table
 
 _MAP = ("Node", "Group", "Allocatable", "Promised", "Free", "Stranded", "Without promise", "Uses free", "Uses promised")
 _HELP = (
-    "Group = nodes that serve containers together. Stranded = free, but for no container of one node. Without promise "
-    "= anon + shmem of everything that has no promise. Uses free = its part that uses memory that is free in the map. "
-    "Uses promised = its part that uses memory that was promised."
+    "Group = nodes that serve containers together. Stranded = free, but not for a container of one node. "
+    "Without promise = anon + shmem of everything that has no promise. Uses free = its part that "
+    "uses memory that is free in the map. Uses promised = its part that uses memory that was promised."
 )
 
 

@@ -67,7 +67,7 @@ def _reason(one: Check) -> tuple[str, str, str, str | None]:
 
 def _summary(found: Doctor, *, is_capture: bool) -> str:
     answered = [one for one in found.questions if one.answered]
-    where = "by this capture" if is_capture else "here"
-    text = f"{len(answered)} of {len(found.questions)} questions can be answered {where}"
+    subject = "This capture" if is_capture else "This host"
+    text = f"{subject} can answer {len(answered)} of {len(found.questions)} questions"
     lacking = [one.question for one in found.questions if not one.answered]
     return f"{text}, but not {', nor '.join(lacking)}." if lacking else f"{text}."

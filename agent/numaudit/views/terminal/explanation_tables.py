@@ -122,14 +122,14 @@ def _print_room(room: MakeRoom, out: Console) -> None:
 
 
 def _answer(room: MakeRoom) -> str:
-    tried = f"sets tried: {room.tried:,}"
+    tried = f"{room.tried:,} {'set' if room.tried == 1 else 'sets'} tried"
     if room.leavers is None:
         if room.is_exact and room.doubtful:
             return f"Making room: unknown, because pods in the checkpoints may be gone ({tried})."
         if room.is_exact and room.unnamed:
             return f"Making room: no set of pods with known names would be enough ({tried})."
         if room.is_exact:
-            return f"Making room: deleting pods would not let it in, whichever they are ({tried})."
+            return f"Making room: no deletion of pods would let it in ({tried})."
         most = plural(room.ruled_out, "pod")
         return (
             f"Making room: no set of up to {most} would be enough, nor all pods; larger sets were not tried ({tried})."
@@ -211,9 +211,9 @@ def _print_steps(merge: Merge, out: Console) -> None:
         kept = ", ".join(f"{one.resource or one.provider} {one.kept} of {one.hints}" for one in merge.offers)
         print_note(printable(f"The policy {merge.policy} keeps preferred hints of one node: {kept}."), out)
     if merge.agreed:
-        print_note(f"All prefer {_sets(merge.agreed)}.", out)
+        print_note(f"All providers prefer {_sets(merge.agreed)}.", out)
     else:
-        print_note("All prefer different nodes.", out)
+        print_note("The providers prefer different nodes.", out)
         if merge.reachable:
             goal = f" Nearest to {plural(merge.goal, 'node')}: {_sets(merge.finalists)}." if merge.goal else ""
             print_note(f"Combinations of hints leave {_sets(merge.reachable)}.{goal}", out)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from numaudit.checkpoints.start.findings import MEANINGS
 from numaudit.errors import printable
-from numaudit.memorymanager.forecast import Forecast, PodForecast
+from numaudit.memorymanager.forecast import Fate, Forecast, PodForecast
 from numaudit.topology.nodeset import IdSet
 from numaudit.topology.sizes import plural
 from numaudit.views.terminal.terminal import new_table, print_table
@@ -45,37 +45,39 @@ def print_forecast(found: Forecast, out: Console) -> None:
 
 def _answer(found: Forecast) -> Iterator[str]:
     what = "a reboot of the node" if found.reboot else "a restart of the kubelet"
+    fate = _fate_of_pods(found)
     match found.starts:
         case "yes":
-            yield f"{what}{_becomes_of_pods(found)}"
+            yield f"{what.capitalize()} would {fate}."
         case "no":
             words = found.refusal or "its message is not known"
-            yield f"the kubelet does not start after {what}: {printable(words)}"
+            yield f"The kubelet would not start after {what}: {printable(words)}"
             if found.pods_problem is not None:
                 yield f"The fate of the pods is not known: {printable(found.pods_problem)}"
             else:
-                yield f"Once its state files are removed, a start{_becomes_of_pods(found)}"
+                yield f"Once its state files are removed, a start would {fate}."
         case "at risk":
-            yield f"{what} is at risk: the kubelet may not start; if it starts, that{_becomes_of_pods(found)}"
+            yield f"The kubelet may not start after {what}. If it starts, that would {fate}."
         case "once":
-            yield f"{what}{_becomes_of_pods(found)}; the kubelet starts once, and not again after that"
+            yield f"{what.capitalize()} would {fate}. The kubelet starts once, but not again after that."
         case "unknown":
-            yield f"whether the kubelet starts after {what} is not known; if it starts, that{_becomes_of_pods(found)}"
+            yield f"It is not known whether the kubelet starts after {what}. If it starts, that would {fate}."
 
 
-def _becomes_of_pods(found: Forecast) -> str:
+def _fate_of_pods(found: Forecast) -> str:
     """The end of a sentence."""
     counts = Counter(one.fate for one in found.pods)
+    pods = plural(len(found.pods), "Guaranteed pod")
     if counts["kept"] == len(found.pods):
-        return f" changes nothing for its {plural(len(found.pods), 'Guaranteed pod')}"
-    ends = [
-        f"{plural(counts['refused'], 'pod')} refused",
-        f"{counts['elsewhere']} placed elsewhere",
-        f"{counts['kept']} kept",
-    ]
-    if counts["unknown"]:
-        ends.append(f"{counts['unknown']} whose present nodes are not known")
-    return f": {', '.join(ends)}"
+        return f"change nothing for its {pods}"
+    verbs: dict[Fate, str] = {"refused": "refuse", "elsewhere": "move", "kept": "keep"}
+    fates = [f"{verb} {counts[fate]}" for fate, verb in verbs.items() if counts[fate]]
+    if not fates:
+        return f"have an unknown effect on its {pods}, whose present nodes are not known"
+    *first, last = fates
+    said = f"{', '.join(first)} and {last}" if first else last
+    unknown = f"; the present nodes of {counts['unknown']} are not known" if counts["unknown"] else ""
+    return f"{said} of its {pods}{unknown}"
 
 
 def _set(ids: IdSet | None) -> str:

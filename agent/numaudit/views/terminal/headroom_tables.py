@@ -31,8 +31,8 @@ _TITLES = (
 )
 """Title, and the order in which columns leave for lack of room."""
 _COLUMNS = (
-    "GROUP = nodes that serve containers together; - = the node serves none. STRANDED = free, but for no container of "
-    "one node.",
+    "GROUP = nodes that serve containers together; - = the node serves none. STRANDED = free, but not for a container "
+    "of one node.",
     "WITHOUT PROMISE = anon + shmem of everything that has no promise. USES FREE = its part beyond SYSTEM, which uses "
     "memory that is free in the map. USES PROMISED = its part beyond even that.",
 )
@@ -116,7 +116,9 @@ def _holders(manager: MemoryManagerReport, whole: bool) -> Iterator[str]:
         by_group.setdefault(tuple(one.group), []).append(one)
     for nodes, holders in by_group.items():
         if whole or len(nodes) > 1:
-            what = f"group {holders[0].group} is kept together by" if len(nodes) > 1 else f"node {nodes[0]} is held by"
+            what = (
+                f"group {holders[0].group} is kept together by" if len(nodes) > 1 else f"node {nodes[0]} is promised to"
+            )
             yield f"{what} {', '.join(map(_holder, holders))}"
 
 

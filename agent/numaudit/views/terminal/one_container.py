@@ -108,7 +108,7 @@ def print_processes(report: Report, out: Console) -> None:
         if one.elsewhere:
             wanted = _wanted(one)
             out.print()
-            out.print(Text(f"{display_name(one)}: on other nodes than {wanted or 'none'}, by process", "bold"))
+            out.print(Text(f"{display_name(one)}: on nodes other than {wanted or 'none'}, by process", "bold"))
             nodes = sorted({node for row in one.elsewhere for node in row.bytes_by_node})
             table = new_table(
                 ">PID", "PROCESS", "STARTED (UTC)", "KIND", "POLICY", *(f">N{node}" for node in nodes), "SHARED FILE"

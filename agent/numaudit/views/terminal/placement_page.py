@@ -63,7 +63,7 @@ def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
         asked = ", ".join(f"{name} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
         lines = [f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}", *_at(refused.at)]
         yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
-    yield "what to do", ["Run `numaudit fit -f pod.yaml --make-room`. It says what would let the pod in now."]
+    yield "what to do", ["Run `numaudit fit -f pod.yaml --make-room`. It shows what would let the pod in now."]
     yield "why", list(_why(one.admission))
 
 
@@ -86,15 +86,19 @@ def _why(account: AdmissionAccount) -> Iterator[str]:
         if logged.regenerated:
             yield "  A restarted kubelet wrote this, so the hints repeat its checkpoint."
     if derived is None:
-        yield f"The admission cannot be derived again: {account.not_derived}."
+        yield f"The admission cannot be recomputed: {account.not_derived}."
     else:
-        yield f"Derived again, {_pods_before(derived.before)}: {derived.sentence}"
+        yield f"Recomputed {_pods_before(derived.before)}: {derived.sentence}"
         if derived.merge is not None:
             yield from _rules(derived.merge)
         if not derived.admitted:
             yield f"  refused: {derived.reason}: {derived.message}"
     if account.differences is not None:
-        yield "The log and the derivation agree." if not account.differences else "The log and the derivation differ:"
+        yield (
+            "The log and this recomputation agree."
+            if not account.differences
+            else "The log and this recomputation differ:"
+        )
         yield from (f"  {one}" for one in account.differences)
         if account.differences:
             gone = [] if derived is None else derived.gone
@@ -110,7 +114,11 @@ def _why(account: AdmissionAccount) -> Iterator[str]:
 def _pods_before(count: int) -> str:
     if count == 0:
         return "without other pods"
-    return "with the pod here that came before it" if count == 1 else f"with the {count} pods here that came before it"
+    return (
+        "with the 1 pod on this host that came before it"
+        if count == 1
+        else f"with the {count} pods on this host that came before it"
+    )
 
 
 def _rules(merge: ExplainedMerge) -> Iterator[str]:

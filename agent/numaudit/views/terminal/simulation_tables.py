@@ -112,7 +112,7 @@ def _print_map(machine: MachineState, when: str, out: Console, changed: bool = T
         print_note("   no memory map: memoryManagerPolicy is None", out, "dim")
         return
     if not changed:
-        print_note("   the memory map is as before", out, "dim")
+        print_note("   the memory map is unchanged", out, "dim")
         return
     print_note(f"   memory map {when}", out, "dim")
     table = new_table("   NODE", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", "GROUP")
