@@ -118,6 +118,11 @@ def test_probes_ask_pages_that_need_no_password_and_render_no_metrics(names: tup
     assert agent["readinessProbe"]["httpGet"]["path"] == "/-/ready"
 
 
+def test_an_agent_has_minutes_for_its_start_on_a_busy_node() -> None:
+    probe = container(build())["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 180
+
+
 def _settings(manifests: tuple[Manifest, ...], folder: Path, monkeypatch: Environment) -> list[str]:
     """What is wrong with the settings of an agent that runs in this pod, with its files in a folder."""
     agent = container(manifests)

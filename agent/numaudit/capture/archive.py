@@ -25,6 +25,7 @@ MOST_LEVELS = 100
 
 _MAGIC = b"\xfd7zXZ\0"
 _CHUNK = 1 << 16
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 (the folder made there is its owner's alone)
 _MEMORY = 256 << 20
 """For the decompressor; `xz -9` asks for 65 MiB."""
 _LARGEST_HEADER = 1 << 20
@@ -40,11 +41,18 @@ def pack(tree: Path, stream: IO[bytes], name: str) -> None:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """For its owner only, and removed at the end. Raises Unavailable."""
+    """For its owner only, and removed at the end. Raises Unavailable.
+
+    A container with a read-only root often has no place but /dev/shm, which is memory.
+    """
     try:
         made = tempfile.TemporaryDirectory(prefix="numaudit-")
     except OSError as error:
-        raise Unavailable(f"cannot make a temporary folder: {error.strerror}; set TMPDIR to another folder") from error
+        try:
+            made = tempfile.TemporaryDirectory(prefix="numaudit-", dir=_SHARED_MEMORY)
+        except OSError:
+            why = f"cannot make a temporary folder: {error.strerror}; set TMPDIR to another folder"
+            raise Unavailable(why) from error
     with made as folder:
         yield Path(folder).resolve()
 

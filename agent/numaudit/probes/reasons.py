@@ -30,6 +30,7 @@ class Reason(str, Enum):  # noqa: UP042 (StrEnum is newer than the oldest Python
     NO_BTF = "no-btf"
     NO_PERMISSION = "no-permission"
     FORBIDDEN = "forbidden"
+    SECCOMP = "seccomp"
     PARANOID = "paranoid"
     NO_MEMORY = "no-memory"
     TOO_MANY_FILES = "too-many-files"
@@ -77,6 +78,10 @@ _HINTS = {
     Reason.NO_BTF: "use a kernel with CONFIG_DEBUG_INFO_BTF; every distribution's has it",
     Reason.NO_PERMISSION: "run as root, or with the capabilities BPF and PERFMON (before Linux 5.8: SYS_ADMIN)",
     Reason.FORBIDDEN: "the capabilities are there, so look for a seccomp profile, a security module or kernel lockdown",
+    Reason.SECCOMP: (
+        "the default seccomp profile of Podman and CRI-O (containers/common 0.60 to 0.67) refuses perf_event_open with "
+        "PERFMON alone: use the component `privileged`, or a Localhost profile that allows perf_event_open"
+    ),
     Reason.PARANOID: "sysctl kernel.perf_event_paranoid=2, or run with the capability SYS_ADMIN",
     Reason.NO_MEMORY: "give the agent's cgroup more memory, or ask for smaller maps",
     Reason.TOO_MANY_FILES: "raise the limit of open files (ulimit -n, or LimitNOFILE of the service)",
@@ -136,10 +141,17 @@ def of_perf_event(what: str, error: OSError) -> ProbeRefusal:
 
     Debian's and Ubuntu's kernels know a kernel.perf_event_paranoid of 3 (or 4), and want SYS_ADMIN then.
     """
-    refusal, paranoid = of_error(what, error), _paranoid()
-    if refusal.reason is not Reason.FORBIDDEN or paranoid <= _USUAL_PARANOIA or _has(_own_status(), _SYS_ADMIN):
+    refusal, paranoid, status = of_error(what, error), _paranoid(), _own_status()
+    is_filtered = re.search(r"^Seccomp:\s*2$", status, re.MULTILINE) is not None
+    if error.errno == errno.ENOSYS and is_filtered:  # their profiles answer so what they do not know
+        return ProbeRefusal(Reason.SECCOMP, f"{refusal.text}, and a seccomp profile is in force")
+    if refusal.reason is not Reason.FORBIDDEN:
         return refusal
-    return ProbeRefusal(Reason.PARANOID, f"{refusal.text}, for kernel.perf_event_paranoid is {paranoid}")
+    if paranoid > _USUAL_PARANOIA and not _has(status, _SYS_ADMIN):
+        return ProbeRefusal(Reason.PARANOID, f"{refusal.text}, for kernel.perf_event_paranoid is {paranoid}")
+    if is_filtered:
+        return ProbeRefusal(Reason.SECCOMP, f"{refusal.text}, although the capabilities are there")
+    return refusal
 
 
 def of_tracefs(what: str, error: OSError) -> ProbeRefusal:

@@ -23,6 +23,7 @@ _SOME = 3
 _ORDER = {
     Reason.NO_PERMISSION: 0,
     Reason.FORBIDDEN: 1,
+    Reason.SECCOMP: 1,
     Reason.PARANOID: 1,
     Reason.TRACEFS_CLOSED: 1,
     Reason.CGROUP_V1: 2,

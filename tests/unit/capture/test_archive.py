@@ -205,12 +205,27 @@ def test_no_place_for_temporary_folders_is_reported(
 ) -> None:
     file = _pack(tmp_path / "a.tar.xz", NODE)
     monkeypatch.setattr("tempfile.tempdir", "/none")
+    monkeypatch.setattr("numaudit.capture.archive._SHARED_MEMORY", "/none")
     message = "cannot make a temporary folder: No such file or directory; set TMPDIR to another folder"
     with pytest.raises(Unavailable, match=message), unpacked(file):
         pass
     with pytest.raises(Unavailable, match=message):
         capture(captured("huge-pages"), tmp_path / "b.tar.xz")
     assert not (tmp_path / "b.tar.xz").exists()
+
+
+def test_where_only_memory_can_be_written_to_captures_are_packed_there(
+    monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
+) -> None:
+    """As in a pod whose root is read-only: /tmp is not to be written to, /dev/shm is."""
+    memory = tmp_path / "shm"
+    memory.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", "/none")
+    monkeypatch.setattr("numaudit.capture.archive._SHARED_MEMORY", str(memory))
+    capture(captured("huge-pages"), tmp_path / "a.tar.xz")
+    with unpacked(tmp_path / "a.tar.xz") as tree:
+        assert tree.is_relative_to(memory)
+    assert list(memory.iterdir()) == []
 
 
 def test_no_space_to_unpack_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, space: Path) -> None:

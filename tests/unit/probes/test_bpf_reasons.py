@@ -81,6 +81,27 @@ def test_a_kernel_in_lockdown_is_the_reason_and_not_the_verifier(said: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("status", "code", "paranoid", "reason"),
+    [
+        (f"{PRIVILEGED}Seccomp:\t2\n", errno.EPERM, 2, Reason.SECCOMP),
+        (f"{PRIVILEGED}Seccomp:\t0\n", errno.EPERM, 2, Reason.FORBIDDEN),
+        (f"{PRIVILEGED}Seccomp:\t2\n", errno.EPERM, 3, Reason.PARANOID),
+        (f"{ALL_POWERFUL}Seccomp:\t2\n", errno.ENOSYS, 3, Reason.SECCOMP),
+        (f"{UNPRIVILEGED}Seccomp:\t2\n", errno.EPERM, 2, Reason.NO_PERMISSION),
+    ],
+)
+def test_a_profile_that_refuses_perf_events_despite_the_capabilities_is_named(
+    status: str, code: int, paranoid: int, reason: Reason, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Podman's and CRI-O's default answers EPERM with PERFMON alone, and ENOSYS with SYS_ADMIN alone."""
+    monkeypatch.setattr(reasons, "_own_status", lambda: status)
+    monkeypatch.setattr(reasons, "_paranoid", lambda: paranoid)
+    refusal = reasons.of_perf_event("cannot open it", OSError(code, "refused"))
+    assert refusal.reason is reason
+    assert ("Podman and CRI-O" in refusal.hint) == (reason is Reason.SECCOMP)
+
+
+@pytest.mark.parametrize(
     ("status", "paranoid", "reason"),
     [
         (UNPRIVILEGED, 2, Reason.NO_PERMISSION),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Version = Literal["v1", "v1alpha1"]
 
-DEADLINE = 2.0
+DEADLINE, IN_A_TICK = 10.0, 2.0
 """Seconds for one call; a healthy kubelet answers in milliseconds."""
 LARGEST_ANSWER = 16 << 20
 """Bytes. gRPC's own limit of 4 MiB is too small for a large node."""

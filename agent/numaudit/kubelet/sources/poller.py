@@ -44,7 +44,7 @@ SELDOM = 60.0
 SETTLED_AFTER = 60.0
 """Seconds from the writing of a checkpoint until all pods in it have their cgroups for sure."""
 
-PATIENCE = 10.0
+PATIENCE = 20.0
 """Seconds that one poll waits for the running kubelet: enough to ask each source when none answers."""
 
 _SHARE, _LONGEST = 1 / 3, 5.0
@@ -109,6 +109,8 @@ class KubeletPoller:
     def use(self, interval: float, max_age: float) -> None:
         """Ticks come in this interval (seconds): a third of it, and five seconds at most, are for the kubelet."""
         self.patience = min(_SHARE * interval, _LONGEST)
+        if isinstance(self.answers, LiveKubelet):
+            self.answers.hurry()
         self.max_age = max_age
 
     def locate(self) -> Host:
