@@ -266,7 +266,7 @@ def test_where_nothing_can_be_measured_the_report_says_why_and_has_the_rest(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, captured: Callable[[str], Host]
 ) -> None:
     tree = captured("eight-nodes")
-    monkeypatch.setattr("numaudit.cli.options.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.options.Host.here", lambda: tree)
     monkeypatch.setattr("numaudit.cli.progress.wait", _never)
     plain, _ = _run(capsys)
     out, err = _run(capsys, "--duration", "1h")
@@ -290,7 +290,7 @@ def test_ctrl_c_ends_a_measurement_and_shows_what_there_is(
         raise KeyboardInterrupt
 
     tree = captured("eight-nodes")
-    monkeypatch.setattr("numaudit.cli.options.Host", lambda: tree)
+    monkeypatch.setattr("numaudit.cli.options.Host.here", lambda: tree)
     monkeypatch.setattr("numaudit.cli.progress.wait", interrupt)
     monkeypatch.setattr(Session, "require_any", lambda _: None)
     out, err = _run(capsys, "--duration", "1h", "-o", "json", code=130)

@@ -30,7 +30,7 @@ Between = Callable[..., None]
 def node(fixtures: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of a captured node, taken for this host."""
     with lent(fixtures / "misaligned-node") as root:
-        monkeypatch.setattr("numaudit.cli.options.Host", lambda: Host.under(root))
+        monkeypatch.setattr("numaudit.cli.options.Host.here", lambda: Host.under(root))
         yield root
 
 
