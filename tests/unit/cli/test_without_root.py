@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 
 from agent_process import PATIENCE
 from fixture_trees import FIXTURES
-from numaudit.cli import main, options
+from numaudit.cli import main
 from numaudit.kernel.host import Host
 from tree_copies import lent
 
@@ -75,9 +74,8 @@ def _as_nobody(folder: Path, out: Path, err: Path, words: list[str], kubelet: Pa
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
     if kubelet is not None:
-        verb = import_module(main.module_of(words[0]))
         live = Host(kubelet_root=str(kubelet))
-        options.Host = verb.Host = lambda: live  # type: ignore[attr-defined, assignment]
+        Host.here = staticmethod(lambda: live)  # type: ignore[method-assign]
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
