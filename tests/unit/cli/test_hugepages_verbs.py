@@ -128,7 +128,7 @@ def test_a_pod_whose_other_pages_somebody_took_is_refused_by_the_kernels_count_a
             "hugepages-2Mi on node 2: it asks for 32Mi; the kernel has 14Mi free there, and it uses 16Mi"
         )
         assert call(["forecast", "--kernel-huge-pages", "--root", str(tree)]) == 1
-        assert "1 pod refused" in capsys.readouterr().out
+        assert "would refuse 1 and keep 5 of its 6 Guaranteed pods" in capsys.readouterr().out
 
 
 def test_pages_of_another_size_do_not_help(capsys: Capture, fixtures: Path) -> None:
