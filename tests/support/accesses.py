@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import Access, SampledPages, UsedFromAfar, measured
+from numaudit.evaluation.access import Access, RemoteUse, SampledPages, measured
 from numaudit.evaluation.counted import Counted
 from numaudit.report.values import ContainerReport
 
@@ -21,7 +21,7 @@ def counted(ratio: float) -> Access:
 
 def sampled(remote: int, local: int, memory: int, upper: float | None = None) -> Access:
     """Pages that were seen used; sizes in MiB."""
-    rows = (UsedFromAfar(0, 1, remote * MIB),) if remote else ()
+    rows = (RemoteUse(0, 1, remote * MIB),) if remote else ()
     pages = SampledPages(rows, remote * MIB, local * MIB, 0, memory * MIB, (remote + local) / memory, whole=True)
     return Access("hint_faults", "pages", remote / (remote + local), remote / memory, upper, pages=pages)
 

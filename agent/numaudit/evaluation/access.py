@@ -22,7 +22,7 @@ COVERED = 0.8
 """Of less than this share of its memory nobody says `at most`."""
 
 
-class UsedFromAfar(Value, frozen=True):
+class RemoteUse(Value, frozen=True):
     """Memory that was used from another node."""
 
     cpu_numa_node: int
@@ -34,7 +34,7 @@ class UsedFromAfar(Value, frozen=True):
 class SampledPages(Value, frozen=True):
     """Memory that the kernel's newest scan passes saw used, in bytes. A byte counts once, however often it was used."""
 
-    remote: tuple[UsedFromAfar, ...]
+    remote: tuple[RemoteUse, ...]
     """Used from another node than its own, the most first."""
     remote_bytes: int
     """All that was used from another node."""

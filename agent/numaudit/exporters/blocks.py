@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.metric import NO_VALUES, Columns, Metric, Number
-from numaudit.exporters.series import Key, Labels, Series
+from numaudit.exporters.series import ContainerName, Labels, Series
 
 _READ = tuple(sorted({name for row in CONTAINER_METRICS for name in row.reads}))
 _read = attrgetter(*_READ)
@@ -24,7 +24,7 @@ counts are. Many series have the same change."""
 class SeriesBlock(Struct, frozen=True, gc=False):
     """The points of one container in one family; without a container (key None), all of the family."""
 
-    key: Key | None
+    key: ContainerName | None
     labels: tuple[Labels, ...]
     numbers: tuple[Number, ...]
 
@@ -48,11 +48,11 @@ class Column(Struct, frozen=True):
 class Evaluated(NamedTuple):
     """The container families of one tick."""
 
-    series: Mapping[Key, Series]
+    series: Mapping[ContainerName, Series]
     """In the order in which they are exported."""
     columns: tuple[Column, ...]
     """Of each family of the catalogue."""
-    created: Mapping[Key, float]
+    created: Mapping[ContainerName, float]
     """Since when the counters of each count, in seconds since the epoch."""
 
 
@@ -91,7 +91,9 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
     )
 
 
-def _changes(now: Mapping[Key, Series], before: Mapping[Key, Series]) -> dict[_Change, list[tuple[int, Series]]]:
+def _changes(
+    now: Mapping[ContainerName, Series], before: Mapping[ContainerName, Series]
+) -> dict[_Change, list[tuple[int, Series]]]:
     """The series that changed, with their places."""
     found: dict[_Change, list[tuple[int, Series]]] = {}
     for place, (key, one) in enumerate(now.items()):

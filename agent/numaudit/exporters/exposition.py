@@ -13,9 +13,9 @@ from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_M
 from numaudit.exporters.facts import ExportedTick, Live
 from numaudit.exporters.limit import Omitted, SeriesLimit
 from numaudit.exporters.metric import IDENTITY, Metric, Number, Since
-from numaudit.exporters.series import Key, Labels, Series
+from numaudit.exporters.series import ContainerName, Labels, Series
 
-Point = tuple[Key | None, Labels, Number]
+Point = tuple[ContainerName | None, Labels, Number]
 """The container (None = the series belongs to none), the values of the row's labels, the number."""
 
 
@@ -49,13 +49,13 @@ class Exposition:
 
     families: tuple[MetricFamily, ...] = ()
     since: Mapping[Since, float | None] = field(default_factory=dict)
-    created: Mapping[Key, float] = field(default_factory=dict)
+    created: Mapping[ContainerName, float] = field(default_factory=dict)
     omitted: Omitted = Omitted()
     """Series that `max_series` left out."""
     taken_at: float | None = None
     """Time when the numbers were measured, in seconds since the epoch; None = now."""
 
-    def created_at(self, metric: Metric[Any], key: Key | None) -> float | None:
+    def created_at(self, metric: Metric[Any], key: ContainerName | None) -> float | None:
         """Since when this counter counts, in seconds since the epoch; None = not known."""
         if metric.since == "container" and key is not None:
             return self.created.get(key)
@@ -110,18 +110,18 @@ def _own_family(metric: Metric[Any], subject: ExportedTick | Live) -> MetricFami
     return MetricFamily.of(metric, (SeriesBlock(None, *columns),) if columns else ())
 
 
-def _shortener(kept_labels: Sequence[str]) -> Callable[[Key], Key]:
+def _shortener(kept_labels: Sequence[str]) -> Callable[[ContainerName], ContainerName]:
     keep = tuple(name in kept_labels for name in IDENTITY)
 
-    def shorten(key: Key) -> Key:
+    def shorten(key: ContainerName) -> ContainerName:
         return (key[0] if keep[0] else "", key[1] if keep[1] else "", key[2] if keep[2] else "")
 
     return shorten
 
 
-def _merge(family: MetricFamily, shorten: Callable[[Key], Key]) -> MetricFamily:
+def _merge(family: MetricFamily, shorten: Callable[[ContainerName], ContainerName]) -> MetricFamily:
     """Add up (or take the largest of) the series that have become one."""
-    merged: dict[Key | None, dict[Labels, Number]] = {}
+    merged: dict[ContainerName | None, dict[Labels, Number]] = {}
     join: Callable[[Number, Number], Number] = add if family.metric.merged == "sum" else max
     for key, labels, value in family.points:
         row = merged.setdefault(None if key is None else shorten(key), {})
@@ -131,16 +131,18 @@ def _merge(family: MetricFamily, shorten: Callable[[Key], Key]) -> MetricFamily:
     )
 
 
-def _earliest(created: Mapping[Key, float], shorten: Callable[[Key], Key]) -> dict[Key, float]:
-    found: dict[Key, float] = {}
+def _earliest(
+    created: Mapping[ContainerName, float], shorten: Callable[[ContainerName], ContainerName]
+) -> dict[ContainerName, float]:
+    found: dict[ContainerName, float] = {}
     for key, at in created.items():
         short = shorten(key)
         found[short] = min(at, found.get(short, at))
     return found
 
 
-def _counts(families: Iterable[MetricFamily]) -> Counter[Key]:
-    counts: Counter[Key] = Counter()
+def _counts(families: Iterable[MetricFamily]) -> Counter[ContainerName]:
+    counts: Counter[ContainerName] = Counter()
     for family in families:
         for block in family.blocks:
             if block.key is not None:
@@ -149,7 +151,7 @@ def _counts(families: Iterable[MetricFamily]) -> Counter[Key]:
 
 
 def _limited(
-    families: list[MetricFamily], limit: SeriesLimit, order: Sequence[Key]
+    families: list[MetricFamily], limit: SeriesLimit, order: Sequence[ContainerName]
 ) -> tuple[list[MetricFamily], Omitted]:
     if sum(map(len, families)) <= limit.most:
         return families, limit.choose_all(order)

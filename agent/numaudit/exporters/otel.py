@@ -26,7 +26,7 @@ from numaudit import __version__
 from numaudit.exporters.catalogue import LABELS
 from numaudit.exporters.exposition import Exposition, MetricFamily
 from numaudit.exporters.metric import IDENTITY, Label, Metric
-from numaudit.exporters.series import Key
+from numaudit.exporters.series import ContainerName
 
 if TYPE_CHECKING:
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
@@ -150,7 +150,7 @@ def _points(
         yield _start(row, exposition, key, at), number, (b"" if key is None else identities[key]) + own[labels]
 
 
-def _start(row: Metric[Any], exposition: Exposition, key: Key | None, at: int) -> int:
+def _start(row: Metric[Any], exposition: Exposition, key: ContainerName | None, at: int) -> int:
     """Time when the counting began; of a sum that may fall, when its series did. 0 = not known, as for a gauge."""
     if row.adds_up:
         since = exposition.created.get(key) if key is not None else exposition.since.get("agent")

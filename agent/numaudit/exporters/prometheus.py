@@ -22,7 +22,7 @@ from numaudit.exporters.blocks import SeriesBlock
 from numaudit.exporters.exposition import Exposition, MetricFamily
 from numaudit.exporters.metric import IDENTITY, Metric
 from numaudit.exporters.packed import Packed, Packer, Text
-from numaudit.exporters.series import Key, Labels
+from numaudit.exporters.series import ContainerName, Labels
 
 Format = Literal["text", "openmetrics"]
 
@@ -35,18 +35,18 @@ REMEMBERED_FOR = 300.0
 """Seconds that a form is rendered ahead of scrapes after the last one asked for it."""
 
 
-class Form(NamedTuple):
+class ScrapeForm(NamedTuple):
     """Format that a scraper asks for."""
 
     format: Format
     gzip: bool
 
 
-def negotiate(accept: str, accept_encoding: str) -> tuple[Form, str]:
+def negotiate(accept: str, accept_encoding: str) -> tuple[ScrapeForm, str]:
     """The form for a request's headers, and its Content-Type."""
     _, content_type = choose_encoder(accept)
     format_: Format = "openmetrics" if content_type.startswith("application/openmetrics-text") else "text"
-    return Form(format_, accepts_gzip(accept_encoding)), content_type
+    return ScrapeForm(format_, accepts_gzip(accept_encoding)), content_type
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
@@ -89,7 +89,7 @@ def end_of(format_: Format) -> bytes:
 class _Since(NamedTuple):
     """Since when the counters of a family count, where that is to be shown."""
 
-    container: Mapping[Key, float] = {}
+    container: Mapping[ContainerName, float] = {}
     others: float | None = None
 
     @classmethod
@@ -99,7 +99,7 @@ class _Since(NamedTuple):
         is_container = metric.since == "container"
         return cls(exposition.created if is_container else {}, exposition.created_at(metric, None))
 
-    def of_key(self, key: Key | None) -> float | None:
+    def of_key(self, key: ContainerName | None) -> float | None:
         return self.others if key is None else self.container.get(key, self.others)
 
 
@@ -137,7 +137,7 @@ class Rendered:
 
     families: dict[str, _RenderedFamily] = field(default_factory=dict)
     """By name."""
-    identities: dict[Key, bytes] = field(default_factory=dict)
+    identities: dict[ContainerName, bytes] = field(default_factory=dict)
     """The labels of each container as text."""
 
 
@@ -145,7 +145,7 @@ def _render_family(
     family: MetricFamily,
     format_: Format,
     since: _Since,
-    identities: Mapping[Key, bytes],
+    identities: Mapping[ContainerName, bytes],
     before: _RenderedFamily | None,
 ) -> _RenderedFamily:
     # Facts and verdicts hardly ever change from tick to tick.
@@ -267,8 +267,8 @@ class MetricPages:
     scraped_at: deque[float] = field(default_factory=lambda: deque(maxlen=_SCRAPES))
     """Times of the newest scrapes, by the clock `now`."""
     _exposition: Exposition | None = None
-    _rendered: dict[Form, _Page] = field(default_factory=dict)
-    _asked: dict[Form, float] = field(default_factory=dict)
+    _rendered: dict[ScrapeForm, _Page] = field(default_factory=dict)
+    _asked: dict[ScrapeForm, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _before: dict[Format, Rendered] = field(default_factory=dict)
     _packers: dict[Format, Packer] = field(default_factory=dict)
@@ -291,12 +291,12 @@ class MetricPages:
         with self._lock:
             self._exposition, self._rendered = exposition, rendered
 
-    def get(self, form: Form) -> bytes | None:
+    def get(self, form: ScrapeForm) -> bytes | None:
         """The body of one answer; None before the first tick."""
         parts = self.parts(form)
         return None if parts is None else b"".join(parts)
 
-    def parts(self, form: Form) -> tuple[bytes, bytes] | None:
+    def parts(self, form: ScrapeForm) -> tuple[bytes, bytes] | None:
         """The same in two parts, the first of which all answers of a tick share."""
         with self._lock:
             self._asked[form] = self.now()

@@ -12,7 +12,7 @@ from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.metric import OTHER
 from numaudit.memorymanager.outcome import AdmissionOutcome
 
-Pair = tuple[str, str]
+ReasonAndHint = tuple[str, str]
 """Reason of the pod's status, hint outcome."""
 Workload = tuple[str, str]
 """Namespace, name."""
@@ -34,7 +34,7 @@ _OTHER_REASONS = (
     OTHER,
 )
 """Of rejections that have nothing to do with NUMA. Source: pkg/kubelet/lifecycle (predicate.go, handlers.go)."""
-PAIRS: tuple[Pair, ...] = (
+PAIRS: tuple[ReasonAndHint, ...] = (
     (TOPOLOGY_AFFINITY_ERROR, AdmissionOutcome.REJECTED_AFFINITY.value),
     (UNEXPECTED, AdmissionOutcome.REJECTED_CAPACITY.value),
     (UNEXPECTED, AdmissionOutcome.REJECTED_GROUP_RULE.value),
@@ -55,7 +55,7 @@ _COUNTED_WORKLOADS = 1000
 class RejectionCounts:
     """Since the agent's start."""
 
-    by_reason: Mapping[Pair, int] = field(default_factory=dict)
+    by_reason: Mapping[ReasonAndHint, int] = field(default_factory=dict)
     by_workload: Mapping[Workload, int] = field(default_factory=dict)
     """Of the most refused workloads."""
 
@@ -66,7 +66,7 @@ class Rejections:
 
     started_at: float
     """Of the agent, in seconds since the epoch."""
-    _pairs: dict[Pair, int] = field(default_factory=lambda: dict.fromkeys(PAIRS, 0))
+    _pairs: dict[ReasonAndHint, int] = field(default_factory=lambda: dict.fromkeys(PAIRS, 0))
     _workloads: dict[Workload, int] = field(default_factory=dict)
     _seen: dict[str, None] = field(default_factory=dict)
     """Pod UIDs, the one seen longest ago first."""

@@ -17,7 +17,7 @@ from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.metric import Columns, Metric, Number, Values
 from numaudit.report.values import ContainerReport
 
-Key = tuple[str, str, str]
+ContainerName = tuple[str, str, str]
 """namespace, pod, container."""
 Labels = tuple[str, ...]
 Instance = tuple[int, str]
@@ -38,7 +38,7 @@ ENDED_FOR_TICKS = 20
 class Series(Struct, frozen=True):
     """One container as the exporters show it."""
 
-    key: Key
+    key: ContainerName
     report: ContainerReport
     """The newest instance's."""
     totals: Mapping[str, Columns]
@@ -70,7 +70,7 @@ class _Entry:
         return is_known and len(now) == 1 and now[0] is self.report
 
 
-def key_of(one: ContainerReport) -> Key:
+def key_of(one: ContainerReport) -> ContainerName:
     """Name of a container in series. As long as a name is not known, it goes by its cgroup path."""
     if one.pod is not None:
         if one.container is not None:
@@ -97,8 +97,8 @@ class SeriesTracker:
     began: float | None = None
     """Since when a container that is new counts, in seconds since the epoch: the agent's start, then the newest tick.
     None = with the tick that first saw it."""
-    _entries: dict[Key, _Entry] = field(default_factory=dict)
-    _keys: dict[int, Key] = field(default_factory=dict)
+    _entries: dict[ContainerName, _Entry] = field(default_factory=dict)
+    _keys: dict[int, ContainerName] = field(default_factory=dict)
     """Of the reports of the newest tick that entries have, by their `id`."""
     _ticks: int = 0
     _rows: Sequence[tuple[str, attrgetter[Any] | None, Callable[[ContainerReport], Values]]] = field(init=False)
@@ -126,7 +126,7 @@ class SeriesTracker:
             if last is not None and _instance(one) in last.instances:
                 last.series = None
                 self._count(last, last.instances[_instance(one)], one)
-        alive: dict[Key, list[ContainerReport]] = {}
+        alive: dict[ContainerName, list[ContainerReport]] = {}
         for one in containers:
             alive.setdefault(self._keys.get(id(one)) or key_of(one), []).append(one)
         for key, reports in alive.items():
@@ -144,12 +144,12 @@ class SeriesTracker:
             self._series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
         ]
 
-    def _series(self, key: Key, entry: _Entry) -> Series:
+    def _series(self, key: ContainerName, entry: _Entry) -> Series:
         if entry.series is None or entry.series.ended != (entry.ended_at is not None):
             entry.series = self._made(key, entry)
         return entry.series
 
-    def _made(self, key: Key, entry: _Entry) -> Series:
+    def _made(self, key: ContainerName, entry: _Entry) -> Series:
         if len(entry.instances) == 1 and not entry.carried:
             (counts,) = entry.instances.values()
             totals = counts.copy()
@@ -198,11 +198,11 @@ class SeriesTracker:
                 _carry_what_fell(entry.carried, name, before, counts)
                 last[name] = Columns.of({**dict(before), **dict(counts)}.items())
 
-    def _end(self, alive: Mapping[Key, Sequence[ContainerReport]], fetches: Sequence[int]) -> None:
+    def _end(self, alive: Mapping[ContainerName, Sequence[ContainerReport]], fetches: Sequence[int]) -> None:
         """Mark what ended, and forget what was kept long enough."""
         over = [(key, entry) for key, entry in self._entries.items() if key not in alive]
         living = {_instance(one) for reports in alive.values() for one in reports} if over else set()
-        ended: list[tuple[int, int, Key]] = []
+        ended: list[tuple[int, int, ContainerName]] = []
         for key, entry in over:
             if not living.isdisjoint(entry.instances):  # it lives on under a better name
                 del self._entries[key]
@@ -215,7 +215,7 @@ class SeriesTracker:
             ended.append((had.count(0) if had else 1, ticks, key))
         self._make_room(ended)
 
-    def _make_room(self, ended: list[tuple[int, int, Key]]) -> None:
+    def _make_room(self, ended: list[tuple[int, int, ContainerName]]) -> None:
         """Forget what is too many: first what the fewest outputs in use still lack, of those what ended first."""
         for lacking, _, key in sorted(ended)[: max(0, len(ended) - self.most_ended)]:
             del self._entries[key]

@@ -14,7 +14,7 @@ AgentState = Literal["reporting", "stale", "down", "gone"]
 """stale: it answers, but measures nothing any more; down: it does not answer; gone: nobody scrapes it now."""
 STATES: tuple[AgentState, ...] = ("reporting", "stale", "down", "gone")
 
-Key = tuple[str, ...]
+AgentKey = tuple[str, ...]
 """The values of `Scope.by`."""
 
 
@@ -22,7 +22,7 @@ Key = tuple[str, ...]
 class FleetAgent:
     """One agent."""
 
-    key: Key
+    key: AgentKey
     node: str
     """The Kubernetes node's name, or the address it is scraped at."""
     instance: str
@@ -36,7 +36,7 @@ class FleetAgent:
 class Agents:
     """One for each node."""
 
-    by_key: Mapping[Key, FleetAgent]
+    by_key: Mapping[AgentKey, FleetAgent]
     notices: tuple[str, ...]
 
     def of(self, sample: Sample, scope: Scope) -> FleetAgent | None:
@@ -48,7 +48,7 @@ class Agents:
         return tuple(one for one in self.by_key.values() if one.state == "reporting")
 
 
-def key_of(sample: Sample, scope: Scope) -> Key:
+def key_of(sample: Sample, scope: Scope) -> AgentKey:
     return tuple(sample.label(name) for name in scope.by)
 
 
@@ -106,12 +106,12 @@ def _state(reports: bool, is_up: bool | None, has_age: bool) -> AgentState:
     return "gone" if is_up is None else "down"
 
 
-def _instance(scope: Scope, key: Key) -> str:
+def _instance(scope: Scope, key: AgentKey) -> str:
     return key[scope.by.index("instance")]
 
 
 def _refuse_twins(scope: Scope, builds: Sequence[Sample]) -> None:
-    first: dict[Key, Sample] = {}
+    first: dict[AgentKey, Sample] = {}
     for one in builds:
         other = first.setdefault(key_of(one, scope), one)
         if other is one:

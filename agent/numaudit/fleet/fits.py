@@ -16,10 +16,10 @@ from numaudit.containermanager.memory.headroom import headroom_of
 from numaudit.containermanager.memory.static_policy import is_managed
 from numaudit.containermanager.predicates import EPHEMERAL_STORAGE, PODS, NodeShortage, in_unit, node_requests, shortage
 from numaudit.fleet import queries
-from numaudit.fleet.agents import Agents, FleetAgent, Key
+from numaudit.fleet.agents import AgentKey, Agents, FleetAgent
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.cpu_map import is_settled, wants_cpus
-from numaudit.fleet.memory_map import NodeThere, NotTold, capacity_there, is_static, node_there, policy_info
+from numaudit.fleet.memory_map import NodeThere, NotExported, capacity_there, is_static, node_there, policy_info
 from numaudit.memorymanager.api import Admission, Pod, admit, qos
 from numaudit.memorymanager.huge_pages import shortages
 from numaudit.scenario.admitting_changes import find_admitting_changes
@@ -39,14 +39,14 @@ _CORES_DECIDE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ForecastAnswers:
     """Query results for one forecast."""
 
     agents: Agents
-    maps: Mapping[Key, Sequence[Sample]]
+    maps: Mapping[AgentKey, Sequence[Sample]]
     """Of each agent."""
-    distances: Mapping[Key, Sequence[Sample]]
-    ages: Mapping[Key, Sequence[Sample]]
+    distances: Mapping[AgentKey, Sequence[Sample]]
+    ages: Mapping[AgentKey, Sequence[Sample]]
     """Of each agent: the kubelet's sources that were read long ago."""
     stale: Sequence[str]
     """Nodes in whose memory map containers hold something that are gone."""
@@ -81,15 +81,15 @@ class Refused:
     """The largest request for memory that would be admitted."""
 
 
-def try_node(agent: FleetAgent, found: Found, asked: Question, notices: Counter[str]) -> FleetFit | Refused:
-    """Have the node admit the pod again and again. Raises NotTold, and as `admit` does."""
+def try_node(agent: FleetAgent, found: ForecastAnswers, asked: Question, notices: Counter[str]) -> FleetFit | Refused:
+    """Have the node admit the pod again and again. Raises NotExported, and as `admit` does."""
     if agent.state != "reporting":
-        raise NotTold(f"its agent is {agent.state}, so its memory map is not known")
+        raise NotExported(f"its agent is {agent.state}, so its memory map is not known")
     _refuse_old(agent, found, asked.max_age, notices)
     samples, pod = found.maps.get(agent.key, ()), asked.pod
     is_managing = is_static(samples)
     if is_managing is None:
-        raise NotTold("it exports no policy of a Memory Manager (numaudit_node_policy_info): is there a kubelet?")
+        raise NotExported("it exports no policy of a Memory Manager (numaudit_node_policy_info): is there a kubelet?")
     if not is_managing:
         return _without_memory_manager(agent, samples, pod)
     there = node_there(samples, found.distances.get(agent.key, ()))
@@ -98,14 +98,14 @@ def try_node(agent: FleetAgent, found: Found, asked: Question, notices: Counter[
     tries = list(_tries(there, pod, asked.most))
     first = tries[0]
     if not first.is_decided:
-        raise NotTold(_CORES_DECIDE)
+        raise NotExported(_CORES_DECIDE)
     if not first.admission.admitted:
         if agent.node in found.stale:
-            raise NotTold("memory of containers that are gone comes free there at the next admission")
+            raise NotExported("memory of containers that are gone comes free there at the next admission")
         room = headroom_of(there.state.memory.state.machine, kubelet.topology.policy).admissible or {}
         return Refused(agent.node, there, first.admission, max(room.values(), default=0))
     if (missing := _not_exported(there, pod)) is not None:
-        raise NotTold(missing)
+        raise NotExported(missing)
     if not is_managed(pod, kubelet.features):
         why = f"the Memory Manager leaves a pod of quality of service {qos(pod, kubelet.features)} alone"
         return no_fit(agent.node, "unmanaged", why)
@@ -191,14 +191,14 @@ def _tries(there: NodeThere, pod: Pod, most: int) -> Iterator[_Tried]:
         state = admission.state
 
 
-def _refuse_old(agent: FleetAgent, found: Found, max_age: float, notices: Counter[str]) -> None:
-    """Raises NotTold for values that are too old; where they are only old, a notice says so."""
+def _refuse_old(agent: FleetAgent, found: ForecastAnswers, max_age: float, notices: Counter[str]) -> None:
+    """Raises NotExported for values that are too old; where they are only old, a notice says so."""
     own = agent.age or 0.0
     sources = {one.label("collector"): own + one.value for one in found.ages.get(agent.key, ())}
     name, age = max([("", own), *sources.items()], key=lambda item: item[1])
     if age > max_age:
         what = f"its source {name} was" if name else "its values were"
-        raise NotTold(f"{what} last read {_minutes(age)} ago; --max-age allows older values")
+        raise NotExported(f"{what} last read {_minutes(age)} ago; --max-age allows older values")
     if age > queries.OLD_SECONDS:
         notices[f"the answer rests on values that are {_minutes(age)} old"] += 1
 
@@ -225,11 +225,11 @@ def _devices(pod: Pod) -> str | None:
 
 
 def _without_memory_manager(agent: FleetAgent, samples: Sequence[Sample], pod: Pod) -> FleetFit:
-    """Raises NotTold where CPUs or devices decide: of such a node the NUMA nodes are not exported."""
+    """Raises NotExported where CPUs or devices decide: of such a node the NUMA nodes are not exported."""
     if (devices := _devices(pod)) is not None:
-        raise NotTold(devices)
+        raise NotExported(devices)
     if policy_info(samples).label("cpu_manager") != "none" and any(one.exclusive for one in cpu_pod(pod).containers):
-        raise NotTold("the Memory Manager's policy is None, and agents do not export where CPUs alone decide")
+        raise NotExported("the Memory Manager's policy is None, and agents do not export where CPUs alone decide")
     capacity = capacity_there(samples)
     lacking = None if capacity is None or pod.is_critical else shortage(pod, (), capacity)
     if lacking is not None:

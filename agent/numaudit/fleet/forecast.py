@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from numaudit.api.fleet_document import FitState, FleetFit, FleetForecast
 from numaudit.errors import InputError, Unavailable
 from numaudit.fleet import queries
-from numaudit.fleet.agents import Key, key_of
+from numaudit.fleet.agents import AgentKey, key_of
 from numaudit.fleet.answers import Sample
-from numaudit.fleet.fits import Found, Question, Refused, no_fit, refusal, try_node
-from numaudit.fleet.memory_map import NotTold, prefers_closest
+from numaudit.fleet.fits import ForecastAnswers, Question, Refused, no_fit, refusal, try_node
+from numaudit.fleet.memory_map import NotExported, prefers_closest
 from numaudit.fleet.report import FleetAnswers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import notices_of, reporting_sentence
@@ -24,7 +24,7 @@ _BY_RULES = ", by NUMA rules only"
 _STATES: tuple[FitState, ...] = ("fits", "short", "near", "refused", "unmanaged", "unknown")
 
 
-def ask_maps(prometheus: FleetAnswers, scope: Scope) -> Found:
+def ask_maps(prometheus: FleetAnswers, scope: Scope) -> ForecastAnswers:
     """Raises Unavailable."""
     agents = ask_agents(prometheus, scope)
     samples = prometheus.vector(queries.memory_maps(scope))
@@ -32,10 +32,12 @@ def ask_maps(prometheus: FleetAnswers, scope: Scope) -> Found:
     holding = (agents.of(one, scope) for one in prometheus.vector(queries.stale_entries(scope)))
     stale = sorted(one.node for one in holding if one is not None)
     ages = prometheus.vector(queries.source_ages(scope))
-    return Found(agents, _by_agent(scope, samples), _by_agent(scope, distances), _by_agent(scope, ages), stale)
+    return ForecastAnswers(
+        agents, _by_agent(scope, samples), _by_agent(scope, distances), _by_agent(scope, ages), stale
+    )
 
 
-def forecast(prometheus: FleetAnswers, found: Found, asked: Question) -> FleetForecast:
+def forecast(prometheus: FleetAnswers, found: ForecastAnswers, asked: Question) -> FleetForecast:
     """Forecast where such pods would go. Raises Unavailable when nothing is known of any node."""
     pod, count = asked.pod, asked.count
     of_nodes: Counter[str] = Counter()
@@ -65,20 +67,20 @@ def forecast(prometheus: FleetAnswers, found: Found, asked: Question) -> FleetFo
     )
 
 
-def _by_agent(scope: Scope, samples: Iterable[Sample]) -> dict[Key, list[Sample]]:
-    found: defaultdict[Key, list[Sample]] = defaultdict(list)
+def _by_agent(scope: Scope, samples: Iterable[Sample]) -> dict[AgentKey, list[Sample]]:
+    found: defaultdict[AgentKey, list[Sample]] = defaultdict(list)
     for one in samples:
         found[key_of(one, scope)].append(one)
     return found
 
 
-def _fits(found: Found, asked: Question, notices: Counter[str]) -> list[FleetFit]:
+def _fits(found: ForecastAnswers, asked: Question, notices: Counter[str]) -> list[FleetFit]:
     fits: list[FleetFit] = []
     refused: list[Refused] = []
     for agent in found.agents.by_key.values():
         try:
             one = try_node(agent, found, asked, notices)
-        except NotTold as reason:
+        except NotExported as reason:
             one = no_fit(agent.node, "unknown", str(reason))
         except (InputError, KubeletHangs) as error:  # as for pages of a size that this node does not have
             one = no_fit(agent.node, "refused", str(error), fits=0)
@@ -126,7 +128,7 @@ def _nodes(count: int) -> str:
     return plural(count, "node")
 
 
-def _not_added_up(found: Found) -> int:
+def _not_added_up(found: ForecastAnswers) -> int:
     """Nodes whose agents do not export what all pods there ask for."""
     return sum(
         not any(one.label("__name__") == "numaudit_node_unrequested_pods" for one in found.maps.get(agent.key, ()))

@@ -33,7 +33,7 @@ _EXACT = 1 << 53
 """A sample is a float64: larger numbers of bytes are not exact."""
 
 
-class NotTold(Exception):
+class NotExported(Exception):
     """An agent exports too little to admit a pod; the message says what is missing."""
 
 
@@ -66,11 +66,11 @@ def is_static(samples: Iterable[Sample]) -> bool | None:
 def node_there(samples: Sequence[Sample], distances: Iterable[Sample] = ()) -> NodeThere:
     """The kubelet of one agent's samples (`queries.MAP`), with the Memory Manager's policy Static.
 
-    Raises NotTold, also for numbers that make no memory map and for a configuration that no kubelet starts with.
+    Raises NotExported, also for numbers that make no memory map and for a configuration that no kubelet starts with.
     """
     machine_state = _machine_state(samples)
     if not machine_state:
-        raise NotTold(
+        raise NotExported(
             "it exports no numaudit_memory_manager_total_bytes: the kubelet's checkpoint cannot be read there"
         )
     info = policy_info(samples)
@@ -84,7 +84,7 @@ def node_there(samples: Sequence[Sample], distances: Iterable[Sample] = ()) -> N
     try:
         _, notices = setup.started
     except InputError as error:
-        raise NotTold(f"no kubelet would start with what it exports: {error}") from None
+        raise NotExported(f"no kubelet would start with what it exports: {error}") from None
     if not version:
         notices += (f"the kubelet's version is not known, so it is taken for {newest}",)
     state = NodeState(
@@ -96,7 +96,7 @@ def node_there(samples: Sequence[Sample], distances: Iterable[Sample] = ()) -> N
 
 
 def capacity_there(samples: Iterable[Sample]) -> Capacity | None:
-    """The rest that the pods there leave of the node as a whole; None = it is not known. Raises NotTold."""
+    """The rest that the pods there leave of the node as a whole; None = it is not known. Raises NotExported."""
     found: dict[str, int] = {}
     for one in samples:
         match one.label("__name__").removeprefix(_UNREQUESTED):
@@ -138,7 +138,7 @@ def _cpu_counts(samples: Iterable[Sample]) -> dict[int, dict[str, int]]:
         if one.label("__name__") == "numaudit_cpu_manager_cpus":
             counts[_node(one)][one.label("state")] = _whole(one)
     if sum(sum(states.values()) for states in counts.values()) > NodeSet.limit:
-        raise NotTold("its numaudit_cpu_manager_cpus are more than a machine has")
+        raise NotExported("its numaudit_cpu_manager_cpus are more than a machine has")
     return counts
 
 
@@ -169,11 +169,11 @@ def _machine_state(samples: Iterable[Sample]) -> MachineState:
         elif family.removesuffix("_bytes") in _WHOLES:
             tables[_node(one)][one.label("type")][family.removesuffix("_bytes")] = _whole(one)
     if len(tables) > MOST_NODES:
-        raise NotTold(f"it has {len(tables)} NUMA nodes, and at most {MOST_NODES} can be tried")
+        raise NotExported(f"it has {len(tables)} NUMA nodes, and at most {MOST_NODES} can be tried")
     for node in tables:
         if node not in assignments or (assignments[node] and node not in groups):
             family = "assignments" if node not in assignments else "group"
-            raise NotTold(f"it exports no numaudit_memory_manager_{family} of node {node}; is the agent too old?")
+            raise NotExported(f"it exports no numaudit_memory_manager_{family} of node {node}; is the agent too old?")
     return {
         node: NUMANodeState(
             assignments[node],
@@ -188,7 +188,7 @@ def _table(found: Mapping[str, int], name: str, node: int) -> MemoryTable:
     for key in (*_WHOLES, "reserved", "free"):
         if key not in found:
             family = f'bytes{{state="{key}"}}' if key in ("reserved", "free") else f"{key}_bytes"
-            raise NotTold(f"it exports no numaudit_memory_manager_{family} of {name} on node {node}")
+            raise NotExported(f"it exports no numaudit_memory_manager_{family} of {name} on node {node}")
     return MemoryTable(**{key: found[key] for key in (*_WHOLES, "reserved", "free")})
 
 
@@ -213,7 +213,7 @@ def _of_memory(node: NUMANodeState, id_: int) -> MemoryTable:
     try:
         return node.memory_map[MEMORY]
     except KeyError:
-        raise NotTold(f"it exports no memory of node {id_}") from None
+        raise NotExported(f"it exports no memory of node {id_}") from None
 
 
 def _huge_pages(node: NUMANodeState) -> tuple[HugePages, ...]:
@@ -231,7 +231,7 @@ def _page_size(name: str) -> int:
     except ParseError:
         size = 0
     if size <= 0:
-        raise NotTold(f"it exports a resource {name[:60]!r}, which is not a page size")
+        raise NotExported(f"it exports a resource {name[:60]!r}, which is not a page size")
     return size
 
 
@@ -240,7 +240,7 @@ def _configuration(samples: Iterable[Sample], state: MachineState, cpus: CpusThe
     info = policy_info(samples)
     policy = info.label("topology_manager")
     if policy not in POLICIES:
-        raise NotTold("its numaudit_node_policy_info does not name the Topology Manager's policy")
+        raise NotExported("its numaudit_node_policy_info does not name the Topology Manager's policy")
     reserved = [
         {
             "numaNode": id_,
@@ -267,7 +267,7 @@ def _configuration(samples: Iterable[Sample], state: MachineState, cpus: CpusThe
 def policy_info(samples: Iterable[Sample]) -> Sample:
     found = [one for one in samples if one.label("__name__") == "numaudit_node_policy_info"]
     if not found:
-        raise NotTold("it exports no numaudit_node_policy_info: the kubelet's settings are not known there")
+        raise NotExported("it exports no numaudit_node_policy_info: the kubelet's settings are not known there")
     return found[0]
 
 
@@ -280,7 +280,7 @@ def _settings(text: str) -> dict[str, str]:
 def _node(sample: Sample, label: str = "numa_node") -> int:
     text = sample.label(label)
     if not (text.isascii() and text.isdecimal()) or len(text) > 4 or int(text) >= NodeSet.limit:
-        raise NotTold(f"its {sample.label('__name__')} has {label}={text[:20]!r}, which is not a node")
+        raise NotExported(f"its {sample.label('__name__')} has {label}={text[:20]!r}, which is not a node")
     return int(text)
 
 
@@ -288,11 +288,11 @@ def _group(sample: Sample) -> tuple[int, ...]:
     try:
         return tuple(NodeSet.parse(sample.label("group")))
     except (ParseError, ValueError):
-        raise NotTold(f"its {sample.label('__name__')} has group={sample.label('group')[:20]!r}") from None
+        raise NotExported(f"its {sample.label('__name__')} has group={sample.label('group')[:20]!r}") from None
 
 
 def _whole(sample: Sample, *, signed: bool = False) -> int:
     value = sample.value
     if not (-_EXACT if signed else 0) <= value <= _EXACT or value != int(value):
-        raise NotTold(f"its {sample.label('__name__')} is {sample.stamped[1][:30]}, which is not an exact number")
+        raise NotExported(f"its {sample.label('__name__')} is {sample.stamped[1][:30]}, which is not an exact number")
     return int(value)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.cpu import hints as cpu_hints
-from numaudit.containermanager.cpu.allocation import NotDivided
+from numaudit.containermanager.cpu.allocation import PodCpusKept
 from numaudit.containermanager.cpu.hints import CPUPod, cpu_pod
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.device import allocation as device_allocation
@@ -286,7 +286,7 @@ class _Run:
                 cpu = cpu_allocation.allocate_pod(policy, state, self.cpus, affinity)
             else:
                 cpu = cpu_allocation.allocate(policy, state, self.cpus, container, affinity)
-        except NotDivided as error:
+        except PodCpusKept as error:
             self.state = replace(self.state, cpu=error.state)
             raise
         self.state = replace(self.state, cpu=cpu)

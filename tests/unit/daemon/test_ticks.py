@@ -18,7 +18,7 @@ from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
-from numaudit.exporters.prometheus import Form
+from numaudit.exporters.prometheus import ScrapeForm
 from numaudit.kernel.host import Host
 from numaudit.web.pages import Request
 
@@ -48,7 +48,7 @@ def daemon_on(tree: NodeTree, settings: Settings | None = None) -> Iterator[Agen
 
 def samples(daemon: Agent, name: str) -> dict[tuple[tuple[str, str], ...], float]:
     """What a scraper gets of one metric."""
-    body = daemon.ticker.pages.get(Form("text", gzip=False))
+    body = daemon.ticker.pages.get(ScrapeForm("text", gzip=False))
     assert body is not None
     found = {}
     for family in text_string_to_metric_families(body.decode()):

@@ -20,7 +20,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.catalogue.values import misplaced
 from numaudit.exporters.exposition import MetricFamily
-from numaudit.exporters.series import Key
+from numaudit.exporters.series import ContainerName
 from numaudit.kernel.host import Host
 from numaudit.report.values import Intended
 from numaudit.topology.nodeset import NodeSet
@@ -52,9 +52,9 @@ def _families(published: Published) -> dict[str, MetricFamily]:
     return {family.metric.name: family for family in published.exposition.families}
 
 
-def _series_of(published: Published, keys: set[Key]) -> float:
+def _series_of(published: Published, keys: set[ContainerName]) -> float:
     """Mean number of series of some containers."""
-    counts: Counter[Key] = Counter()
+    counts: Counter[ContainerName] = Counter()
     for family in published.exposition.families:
         for block in family.blocks:
             if block.key in keys:

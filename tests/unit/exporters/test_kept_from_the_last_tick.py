@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from numaudit.evaluation.access import Access, Measured, SampledPages, UsedFromAfar
+from numaudit.evaluation.access import Access, Measured, RemoteUse, SampledPages
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
@@ -21,7 +21,7 @@ from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_live, evaluate_tick
 from numaudit.exporters.metric import Metric
 from numaudit.exporters.packed import Packer
-from numaudit.exporters.prometheus import Form, Format, MetricPages, Rendered, render
+from numaudit.exporters.prometheus import Format, MetricPages, Rendered, ScrapeForm, render
 from numaudit.exporters.series import SeriesTracker
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.counters import (
@@ -37,7 +37,7 @@ from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from reports import LIVE, STARTED, container, report, tick
 
-PAGES = SampledPages((UsedFromAfar(0, 1, 40),), 40, 50, 0, 100, 0.9, whole=True)
+PAGES = SampledPages((RemoteUse(0, 1, 40),), 40, 50, 0, 100, 0.9, whole=True)
 FULL = structs.replace(
     report(container()).containers[0],
     intended=Intended(NodeSet.of(0), {"memory": 9}, CpuSet.of(1), NodeSet.of(0), NodeSet.of(1)),
@@ -137,7 +137,7 @@ def test_any_tick_exports_what_it_would_with_nothing_kept(
     before: dict[Format, Rendered] = {"text": Rendered(), "openmetrics": Rendered()}
     pages = MetricPages(lambda: evaluate_live(LIVE, STARTED))
     pages.publish(Exposition())
-    forms = [Form(format_, is_packed) for format_ in before for is_packed in (True, False)]
+    forms = [ScrapeForm(format_, is_packed) for format_ in before for is_packed in (True, False)]
     for form in forms:
         pages.get(form)
     for number, of in enumerate(_reports(ticks)):
@@ -150,7 +150,7 @@ def test_any_tick_exports_what_it_would_with_nothing_kept(
         pages.publish(exposition)
         for format_, known in before.items():
             assert render(exposition, format_, before=known) == render(exposition, format_)
-            packed, plain = (pages.get(Form(format_, is_packed)) for is_packed in (True, False))
+            packed, plain = (pages.get(ScrapeForm(format_, is_packed)) for is_packed in (True, False))
             assert packed is not None and plain is not None
             assert gzip.decompress(packed) == plain
             assert plain.startswith(render(exposition, format_))

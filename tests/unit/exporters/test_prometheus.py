@@ -21,7 +21,7 @@ from prometheus_client.utils import floatToGoString
 from numaudit.exporters.blocks import SeriesBlock
 from numaudit.exporters.catalogue import CONTAINER_METRICS, labels_of
 from numaudit.exporters.exposition import Exposition, MetricFamily, evaluate_live
-from numaudit.exporters.prometheus import Form, Format, MetricPages, Rendered, end_of, negotiate, render
+from numaudit.exporters.prometheus import Format, MetricPages, Rendered, ScrapeForm, end_of, negotiate, render
 from reports import LIVE, STARTED, container, exposition, report
 
 TWO = report(container(1), container(2, pod=None))
@@ -127,13 +127,13 @@ PROMETHEUS_3 = (
 @pytest.mark.parametrize(
     ("accept", "encoding", "form", "content_type"),
     [
-        (PROMETHEUS_3, "gzip", Form("openmetrics", True), "application/openmetrics-text; version=1.0.0"),
-        ("", "", Form("text", False), "text/plain; version=0.0.4"),
-        ("*/*", "gzip;q=0, identity", Form("text", False), "text/plain; version=0.0.4"),
-        ("text/html", "deflate, *;q=0.5", Form("text", True), "text/plain; version=0.0.4"),
+        (PROMETHEUS_3, "gzip", ScrapeForm("openmetrics", True), "application/openmetrics-text; version=1.0.0"),
+        ("", "", ScrapeForm("text", False), "text/plain; version=0.0.4"),
+        ("*/*", "gzip;q=0, identity", ScrapeForm("text", False), "text/plain; version=0.0.4"),
+        ("text/html", "deflate, *;q=0.5", ScrapeForm("text", True), "text/plain; version=0.0.4"),
     ],
 )
-def test_the_scraper_gets_the_form_it_asks_for(accept: str, encoding: str, form: Form, content_type: str) -> None:
+def test_the_scraper_gets_the_form_it_asks_for(accept: str, encoding: str, form: ScrapeForm, content_type: str) -> None:
     found, found_type = negotiate(accept, encoding)
     assert found == form
     assert found_type.startswith(content_type)
@@ -143,8 +143,8 @@ def test_the_scraper_gets_the_form_it_asks_for(accept: str, encoding: str, form:
 def test_a_packed_answer_is_one_gzip_stream_with_the_same_bytes(format_: Format) -> None:
     pages = MetricPages(lambda: evaluate_live(LIVE, STARTED))
     pages.publish(exposition(TWO))
-    packed = pages.get(Form(format_, True))
-    plain = pages.get(Form(format_, False))
+    packed = pages.get(ScrapeForm(format_, True))
+    plain = pages.get(ScrapeForm(format_, False))
     assert packed is not None
     assert gzip.decompress(packed) == plain
     assert plain is not None
@@ -156,13 +156,13 @@ def test_what_changes_between_ticks_is_fresh_in_every_answer_while_the_tick_is_r
     rendered: list[object] = []
 
     def live() -> Exposition:
-        rendered.append(pages._rendered[Form("text", False)])
+        rendered.append(pages._rendered[ScrapeForm("text", False)])
         return evaluate_live(replace(LIVE, snapshot_age=next(ages)), STARTED)
 
     pages = MetricPages(live)
     pages.publish(exposition(TWO))
-    assert b"numaudit_snapshot_age_seconds 1.5\n" in (pages.get(Form("text", False)) or b"")
-    assert b"numaudit_snapshot_age_seconds 7.25\n" in (pages.get(Form("text", False)) or b"")
+    assert b"numaudit_snapshot_age_seconds 1.5\n" in (pages.get(ScrapeForm("text", False)) or b"")
+    assert b"numaudit_snapshot_age_seconds 7.25\n" in (pages.get(ScrapeForm("text", False)) or b"")
     assert rendered[0] is rendered[1]
 
 
@@ -189,11 +189,13 @@ class _Slow(tuple[MetricFamily, ...]):
         return super().__iter__()
 
 
-@pytest.mark.parametrize("form", [Form("text", True), Form("text", False), Form("openmetrics", False)])
-def test_no_answer_waits_for_the_rendering_of_a_tick(form: Form) -> None:
+@pytest.mark.parametrize(
+    "form", [ScrapeForm("text", True), ScrapeForm("text", False), ScrapeForm("openmetrics", False)]
+)
+def test_no_answer_waits_for_the_rendering_of_a_tick(form: ScrapeForm) -> None:
     pages = MetricPages(Exposition)
     pages.publish(exposition(TWO))
-    pages.get(Form("text", True))
+    pages.get(ScrapeForm("text", True))
     slow = _Slow(exposition(TWO).families)
     slow.begun, slow.go_on = threading.Event(), threading.Event()
     tick = threading.Thread(target=pages.publish, args=(Exposition(slow),), daemon=True)
@@ -211,7 +213,7 @@ def test_no_answer_waits_for_the_rendering_of_a_tick(form: Form) -> None:
 
 def test_before_the_first_tick_there_is_no_page() -> None:
     pages = MetricPages(Exposition)
-    assert pages.get(Form("text", False)) is None
+    assert pages.get(ScrapeForm("text", False)) is None
     assert pages.scrapes == 0
 
 
@@ -220,9 +222,9 @@ def test_a_form_without_recent_requests_is_not_rendered_ahead() -> None:
     pages = MetricPages(Exposition, now=lambda: clock[0])
     pages.publish(exposition(TWO))
     assert not pages._rendered
-    pages.get(Form("text", True))
+    pages.get(ScrapeForm("text", True))
     pages.publish(exposition(TWO))
-    assert set(pages._rendered) == {Form("text", True)}
+    assert set(pages._rendered) == {ScrapeForm("text", True)}
     clock[0] = 301
     pages.publish(exposition(TWO))
     assert not pages._rendered

@@ -19,7 +19,7 @@ from numaudit.containermanager.versions import LATEST, KubernetesVersion, charge
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
-class NotDivided(AdmissionError):
+class PodCpusKept(AdmissionError):
     """The pod's CPUs were stored before they were to be divided, and stay taken: no container gives them back."""
 
     def __init__(self, error: AdmissionError, state: CPUState) -> None:
@@ -82,7 +82,7 @@ def allocate_pod(policy: CPUPolicy, state: CPUState, pod: CPUPod, affinity: Node
     """Give a pod with pod-level resources its CPUs at once, and divide them among its containers.
 
     A pod that has its CPUs already keeps them, except in 1.36, which gives it others, so that the first
-    ones are in no set any more. Raises AdmissionError, KubeletHangs; NotDivided for a pod of which a
+    ones are in no set any more. Raises AdmissionError, KubeletHangs; PodCpusKept for a pod of which a
     container wants more CPUs than there are for it.
     """
     if pod.exclusive == 0 or (pod.uid in state.pod_entries and not charges_pods_again(policy.version)):
@@ -98,7 +98,7 @@ def allocate_pod(policy: CPUPolicy, state: CPUState, pod: CPUPod, affinity: Node
     try:
         return replace(state, entries=_with(state.entries, pod.uid, _divide(policy, pod, bubble)))
     except AdmissionError as error:
-        raise NotDivided(error, state) from None
+        raise PodCpusKept(error, state) from None
 
 
 def remove(state: CPUState, pod_uid: str, name: str, *, version: KubernetesVersion = LATEST) -> CPUState:

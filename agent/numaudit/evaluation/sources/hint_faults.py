@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from numaudit.counted import PagesUsed, Sampled
-from numaudit.evaluation.access import Access, SampledPages, Source, UsedFromAfar
+from numaudit.evaluation.access import Access, RemoteUse, SampledPages, Source
 from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
@@ -60,7 +60,7 @@ def _access(used: PagesUsed, evidence: AccessEvidence) -> Access:
     remote_bytes, local_bytes = sum(remote.values()), sum(used.local.values())
     memory = _memory(used, evidence)
     pages = SampledPages(
-        tuple(UsedFromAfar(*pair, size) for pair, size in sorted(remote.items(), key=lambda one: -one[1])),
+        tuple(RemoteUse(*pair, size) for pair, size in sorted(remote.items(), key=lambda one: -one[1])),
         remote_bytes,
         local_bytes,
         used.home,

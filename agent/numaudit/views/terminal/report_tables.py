@@ -13,7 +13,7 @@ from numaudit.report.columns import placed
 from numaudit.report.names import display_name
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.sums.kinds import kinds_in_words
-from numaudit.report.sums.pairs import Pair, given, moved, sampled
+from numaudit.report.sums.pairs import NodePair, given, moved, sampled
 from numaudit.report.sums.remainders import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
@@ -122,7 +122,7 @@ def print_moved_pages(report: Report, out: Console) -> None:
 
 
 def _print_pairs(
-    report: Report, title: str, rows: str, amounts: Mapping[Pair, int], text: Callable[[int], str], out: Console
+    report: Report, title: str, rows: str, amounts: Mapping[NodePair, int], text: Callable[[int], str], out: Console
 ) -> None:
     """A table with a row for each node that has some, and a column for each node. Nothing where there is none."""
     if not amounts:
