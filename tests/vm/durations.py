@@ -37,6 +37,7 @@ SECONDS: Mapping[str, int] = {
     "test_process_view": 15,
     "test_verdicts": 20,
     "test_a_fresh_root": 5,
+    "test_gigantic_pages": 5,
     "test_arm64": 5,
     "test_bytecode": 5,
     "test_moved_memory": 5,

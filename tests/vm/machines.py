@@ -31,9 +31,13 @@ OTHERS: Mapping[str, Machine] = {
 
 SHAPES: Mapping[str, Callable[[Kernel], Guest]] = {
     "tiers": lambda kernel: Guest(kernel, nodes=2, cpus=2, node_memory=320 << 20, slow_nodes=2),
-    "bare": lambda kernel: Guest(kernel, nodes=2, cpus=2, node_memory=384 << 20, bare_nodes=1),
+    # Node 1 has the memory from 4 GiB on, and so a whole and aligned GiB.
+    "bare": lambda kernel: Guest(
+        kernel, nodes=2, cpus=2, node_memory=1600 << 20, bare_nodes=1, command_line="hugepagesz=1G hugepages=1:1"
+    ),
 }
-"""`tiers`: two nodes with CPUs, and two slow ones without. `bare`: two nodes, and one with a CPU and no memory."""
+"""`tiers`: two nodes with CPUs, and two slow ones without. `bare`: two nodes, of which one has a page of 1 GiB,
+and one with a CPU and no memory."""
 
 
 def find(name: str) -> Guest:

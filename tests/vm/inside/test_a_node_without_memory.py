@@ -31,7 +31,7 @@ def _bare(observer: Observer) -> int:
 def test_the_walk_says_what_the_files_say_and_neither_has_the_node() -> None:
     observer = Observer.of(Host(), with_walks=True)
     assert observer.walks is not None
-    reader = Reader(find_hierarchies(Host()))
+    reader = Reader(find_hierarchies(Host()), huge_page_sizes=(1 << 30,))
     bare = _bare(observer)
     cpus = observer.machine.read().by_id[bare].cpus
     with cgroup("numaudit-lab/homeless", cpus=str(cpus)) as group, worker(group, 16 * MIB):

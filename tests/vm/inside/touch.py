@@ -23,6 +23,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
+MAP_HUGE_1GB = 30 << 26
 MAP_HUGETLB = 0x40000
 PR_SET_THP_DISABLE = 41
 POLICIES = {
@@ -42,10 +43,18 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Memory:
-    """One mapping: anonymous private pages, shared memory (of a file, where one is named), or huge pages."""
+    """One mapping: anonymous private pages, shared memory (of a file, where one is named), or huge pages.
+
+    Those are of the usual size, or `gigantic`: of 1 GiB.
+    """
 
     def __init__(self, size: int, kind: str, file: str | None = None) -> None:
-        flags = {"anon": mmap.MAP_PRIVATE, "shmem": mmap.MAP_SHARED, "hugetlb": mmap.MAP_PRIVATE | MAP_HUGETLB}[kind]
+        flags = {
+            "anon": mmap.MAP_PRIVATE,
+            "shmem": mmap.MAP_SHARED,
+            "hugetlb": mmap.MAP_PRIVATE | MAP_HUGETLB,
+            "gigantic": mmap.MAP_PRIVATE | MAP_HUGETLB | MAP_HUGE_1GB,
+        }[kind]
         if file is None:
             self._map = mmap.mmap(-1, size, flags | mmap.MAP_ANONYMOUS)
         else:
@@ -144,7 +153,7 @@ class Worker:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bytes", type=int)
-    parser.add_argument("--kind", choices=("anon", "shmem", "hugetlb"), default="anon")
+    parser.add_argument("--kind", choices=("anon", "shmem", "hugetlb", "gigantic"), default="anon")
     parser.add_argument("--policy", choices=POLICIES, help="memory policy of the bytes; none without it")
     parser.add_argument("--nodes", type=int, nargs="+", default=[], help="nodes of the policy")
     parser.add_argument("--policy-from", type=int, default=0, help="the policy is of the bytes from this one on")

@@ -174,9 +174,9 @@ def worker(
 ) -> Iterator[Worker]:
     """A process in a cgroup that holds `size` bytes. It sleeps until ordered otherwise; ends with the block.
 
-    `kind` is anon (4 KiB pages), shmem or hugetlb; shmem and huge pages can be of a `file`, which several workers may
-    map; `policy` is bind, preferred, preferred-many, interleave, weighted-interleave, local or bind-sampled (bound, but
-    NUMA balancing takes samples of it) over `nodes`, of all bytes from `policy_from` on.
+    `kind` is anon (4 KiB pages), shmem, hugetlb or gigantic (1 GiB); shmem and huge pages can be of a `file`, which
+    several workers may map; `policy` is bind, preferred, preferred-many, interleave, weighted-interleave, local or
+    bind-sampled (bound, but NUMA balancing takes samples of it) over `nodes`, of all bytes from `policy_from` on.
     """
     arguments = [str(size), "--kind", kind, "--threads", str(threads)]
     if policy:
