@@ -8,6 +8,7 @@ import importlib
 import io
 import os
 import sys
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn, TextIO, cast
 
 import click
@@ -70,6 +71,12 @@ def module_of(verb: str) -> str:
     return f"numaudit.cli.{VERBS[verb].folder}.{verb}"
 
 
+def refuse_unknown(args: Sequence[str], verbs: Iterable[str], but: str, ctx: click.Context) -> None:
+    """Raises UsageError for a verb that is none of these, with the nearest one, or `but` where none is near."""
+    if args and not args[0].startswith("-") and args[0] not in verbs:
+        raise click.UsageError(f"there is no verb {args[0]!r}{nearest(args[0], verbs, but)}", ctx)
+
+
 class _Verbs(click.Group):
     """Imports a verb's module only when that verb is used, so that --help stays quick."""
 
@@ -86,9 +93,7 @@ class _Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in VERBS:
-            but = "; `numaudit --help` lists the verbs"
-            raise click.UsageError(f"there is no verb {args[0]!r}{nearest(args[0], VERBS, but)}", ctx)
+        refuse_unknown(args, VERBS, "; `numaudit --help` lists the verbs", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

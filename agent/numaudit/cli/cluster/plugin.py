@@ -14,7 +14,6 @@ from numaudit.cli import main
 from numaudit.cli.cluster.options import OPTIONS
 from numaudit.cli.cluster.verbs import EXAMPLES, Words, command_of
 
-VERBS: tuple[str, ...] = tuple(dict.fromkeys(verb[0] for verb in EXAMPLES))
 _EXITS = "Exit codes: 0 fine, 1 findings, 2 usage, 3 the cluster cannot answer, 130 interrupted."
 _NO_FILES, _FILES = ":4", ":0"
 """Last line of a completion: cobra's ShellCompDirective. Source: kubectl, pkg/cmd/plugin/plugin_completion.go."""
@@ -36,6 +35,12 @@ class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         depth = len(self._path)
         return list(dict.fromkeys(verb[depth] for verb in EXAMPLES if verb[:depth] == self._path))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        main.refuse_unknown(args, self.list_commands(ctx), f"; `{ctx.command_path} --help` lists the verbs", ctx)
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         path = (*self._path, cmd_name)
@@ -78,7 +83,7 @@ def verb_first(arguments: list[str]) -> list[str]:
     index = 0
     while index < len(arguments) and arguments[index].partition("=")[0] in known:
         index += 2 if arguments[index] in valued else 1
-    if index < len(arguments) and arguments[index] in VERBS:
+    if index < len(arguments) and not arguments[index].startswith("-"):
         return [arguments[index], *arguments[:index], *arguments[index + 1 :]] if arguments[index] != "state" else [
             *arguments[index : index + 2], *arguments[:index], *arguments[index + 2 :]
         ]  # fmt: skip
