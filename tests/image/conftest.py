@@ -1,9 +1,10 @@
-"""What the tests in this folder share: a node with the image."""
+"""Shared by the tests of this folder: the image, and a node with it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,14 +16,19 @@ pytest.register_assert_rewrite("confined_tests")
 
 
 @pytest.fixture(scope="session")
-def node() -> Iterator[NodeHere]:
+def root() -> Path:
+    """The image's unpacked root file system."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     try:
-        root = image.rootfs()
+        return image.rootfs()
     except Unavailable as reason:
         if os.environ.get("CI"):
             pytest.fail(str(reason), pytrace=False)
         pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def node(root: Path) -> Iterator[NodeHere]:
     with node_here(root) as found:
         yield found

@@ -21,8 +21,8 @@ from packaging.utils import canonicalize_name
 import image
 import numaudit
 from fixture_trees import unpack
-from numaudit.errors import Unavailable
 
+pytestmark = pytest.mark.usefixtures("root")
 CHECKOUT = Path(__file__).parents[2]
 LOCK = CHECKOUT / "deploy/image/requirements.txt"
 AT_MOST = 130e6
@@ -57,18 +57,6 @@ for folder in ("/usr", "/opt"):
             missing += [f"{path}: {said.stderr.strip()}"] if "cannot open shared object" in said.stderr else []
 print(json.dumps({"seen": seen, "missing": missing}))
 """
-
-
-@pytest.fixture(scope="session", autouse=True)
-def root() -> Path:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    try:
-        return image.rootfs()
-    except Unavailable as reason:
-        if os.environ.get("CI"):
-            pytest.fail(str(reason), pytrace=False)
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ with the real /proc and /sys of this machine, and a captured kubelet's files.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tempfile
@@ -22,7 +21,6 @@ import pytest
 import image
 from confined import this_node
 from fixture_trees import unpack
-from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 
@@ -52,18 +50,6 @@ WAYS = {
     "docker run --privileged": Way(privileged=True, host_is_readonly=True, host_network=False),
     "kubectl numaudit --debug": Way(privileged=True, host_is_readonly=True, host_network=False),
 }
-
-
-@pytest.fixture(scope="module")
-def root() -> Path:
-    if os.geteuid() != 0:
-        pytest.skip("needs root")
-    try:
-        return image.rootfs()
-    except Unavailable as reason:
-        if os.environ.get("CI"):
-            pytest.fail(str(reason), pytrace=False)
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")
