@@ -172,10 +172,16 @@ def test_who_is_named_to_make_room_makes_it_and_nobody_less_does(
 
 
 def this_host_with(tree: Path, names: dict[str, str], container_name: str) -> Path:
-    """A tree for --root: this host, with a list of pods that have a container of that name; `names`: pod -> UID."""
-    for folder in ("proc", "sys/devices", "var/lib/kubelet"):
+    """A tree for --root: this host, with a list of pods that have a container of that name; `names`: pod -> UID.
+
+    It has no processes: a whole procfs would be the running host, which a list of pods cannot speak for.
+    """
+    for folder in ("sys/devices", "var/lib/kubelet"):
         (tree / folder).parent.mkdir(parents=True, exist_ok=True)
         (tree / folder).symlink_to(f"/{folder}")
+    (tree / "proc").mkdir()
+    for name in ("cpuinfo", "meminfo", "vmstat", "zoneinfo", "sys"):
+        (tree / "proc" / name).symlink_to(f"/proc/{name}")
     pods = [
         manifest(name, uid, "100Mi", container_name) | {"status": {"phase": "Running"}} for name, uid in names.items()
     ]
