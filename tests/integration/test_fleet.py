@@ -97,7 +97,14 @@ def test_it_says_what_the_report_says_of_each_node(
     fleet: Fleet, trees: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = fleet()
-    assert found["agents"] | {"versions": 0} == {"reporting": 3, "stale": 0, "down": 0, "gone": 0, "versions": 0}
+    assert found["agents"] | {"versions": 0} == {
+        "reporting": 3,
+        "stale": 0,
+        "down": 0,
+        "gone": 0,
+        "none": 0,
+        "versions": 0,
+    }
     worst = Counter[tuple[str, str, str]]()
     for node in found["nodes"]:
         report = _report(capsys, trees[node["node"]])
