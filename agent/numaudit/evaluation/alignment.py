@@ -44,8 +44,10 @@ class Judgements:
     """The limits by which it was judged."""
     unchanged: frozenset[ContainerId] = frozenset()
     """Containers that this tick found just as the previous one did."""
+    kept: frozenset[ContainerId] = frozenset()
+    """Of these, the ones whose judgement of the previous tick was taken over."""
     settled: frozenset[ContainerId] = frozenset()
-    """Of these, the ones that will be judged the same as long as nothing changes, however much time passes."""
+    """Of the unchanged ones, those that will be judged the same as long as nothing changes, whatever time passes."""
     hint_outcomes: tuple[HintOutcome, ...] | None = None
     """Of the promises: the very value of the tick before as long as the kubelet says nothing new. None = of no tick."""
 
@@ -179,6 +181,7 @@ class _Judging:
             self.explained.arrivals,
             self.thresholds,
             self.unchanged,
+            self.kept,
             frozenset(self.settled),
             self._hint_outcomes(),
         )

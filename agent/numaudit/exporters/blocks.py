@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
 from operator import attrgetter, is_not
@@ -61,9 +61,18 @@ NOTHING = Evaluated({}, (Column(),) * len(CONTAINER_METRICS), {})
 
 def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
     """All blocks. Who was there in the last tick keeps its place, and what did not change stays the very same value."""
-    now = {one.key: one for one in series}
+    known = last.series
+    before = set(map(id, known.values()))
+    changed = {one.key: one for one in series if id(one) not in before}
     columns = last.columns
-    if now.keys() != last.series.keys():
+    if len(series) == len(known) and changed.keys() <= known.keys():
+        now = {**known, **changed}
+        created = last.created
+        if any(one.created != created[key] for key, one in changed.items()):
+            created = {**created, **{key: one.created for key, one in changed.items()}}
+    else:
+        now = {one.key: one for one in series}
+        created = {one.key: one.created for one in series}
         places = {key: place for place, key in enumerate(last.series)}
         now = {
             key: now[key]
@@ -72,13 +81,10 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
         come = [None] * len(now.keys() - places.keys())
         stay = [places[key] for key in now if key in places]
         columns = tuple([Column.of([*[column.places[place] for place in stay], *come]) for column in columns])
-    else:
-        now = {key: now[key] for key in last.series}
     stale: dict[int, list[tuple[int, Series]]] = {}
-    for change, which in _changes(now, last.series).items():
+    for change, which in _changes(now, changed, known).items():
         for row in _rows(change):
             stale.setdefault(row, []).extend(which)
-    created = {one.key: one.created for one in series}
     return Evaluated(
         now,
         tuple(
@@ -87,19 +93,19 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
                 for place, (row, column) in enumerate(zip(CONTAINER_METRICS, columns, strict=True))
             ]
         ),
-        last.created if created == last.created else created,
+        created,
     )
 
 
 def _changes(
-    now: Mapping[ContainerName, Series], before: Mapping[ContainerName, Series]
+    now: Iterable[ContainerName], changed: Mapping[ContainerName, Series], before: Mapping[ContainerName, Series]
 ) -> dict[_Change, list[tuple[int, Series]]]:
     """The series that changed, with their places."""
     found: dict[_Change, list[tuple[int, Series]]] = {}
-    for place, (key, one) in enumerate(now.items()):
-        last = before.get(key)
-        if one is not last:
-            found.setdefault(_change(one, last), []).append((place, one))
+    for place, key in enumerate(now) if changed else ():
+        one = changed.get(key)
+        if one is not None:
+            found.setdefault(_change(one, before.get(key)), []).append((place, one))
     return found
 
 

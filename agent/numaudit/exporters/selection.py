@@ -7,9 +7,10 @@ A selector is one or more conditions with blanks between them, all of which must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import compress
 from typing import NamedTuple
 
 from numaudit.report.values import ContainerReport
@@ -71,20 +72,27 @@ class Selection:
     include: tuple[Selector, ...] = ()
     exclude: tuple[Selector, ...] = ()
     _decided: dict[tuple[str, ...], bool] = field(default_factory=dict)
+    _newest: Sequence[ContainerReport] = ()
+    _takes_newest: dict[int, bool] = field(default_factory=dict)
+    """Of the newest tick's reports, by the `id` of each: most are the very same in the next tick."""
 
-    def of(self, containers: Iterable[ContainerReport]) -> list[ContainerReport]:
+    def of(self, containers: Sequence[ContainerReport]) -> list[ContainerReport]:
         """Those that are to be exported, in their order."""
         if not self.exclude:
             return list(containers)
-        before, self._decided = self._decided, {}
-        chosen = []
-        for one in containers:
-            facts = (one.path or "", one.namespace or "", one.pod or "", kind_of(one))
-            takes = before.get(facts)
-            self._decided[facts] = takes = self._takes(one) if takes is None else takes
-            if takes:
-                chosen.append(one)
-        return chosen
+        if len(self._decided) > 2 * len(containers):
+            self._decided.clear()
+        known = self._takes_newest
+        takes = [self._decide(one) if (before := known.get(id(one))) is None else before for one in containers]
+        self._takes_newest, self._newest = dict(zip(map(id, containers), takes, strict=True)), containers
+        return list(compress(containers, takes))
+
+    def _decide(self, one: ContainerReport) -> bool:
+        facts = (one.path or "", one.namespace or "", one.pod or "", kind_of(one))
+        takes = self._decided.get(facts)
+        if takes is None:
+            takes = self._decided[facts] = self._takes(one)
+        return takes
 
     def _takes(self, one: ContainerReport) -> bool:
         return not _is_any(one, self.exclude) or _is_any(one, self.include)

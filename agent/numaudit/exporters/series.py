@@ -64,11 +64,6 @@ class _Entry:
     series: Series | None = None
     """The series of the newest tick; None = it has to be made."""
 
-    def is_as_before(self, now: Sequence[ContainerReport]) -> bool:
-        """Is it the one instance of the newest tick, and its report the very same? Then so are its counts."""
-        is_known = self.series is not None and self.ended_at is None and len(self.instances) == 1
-        return is_known and len(now) == 1 and now[0] is self.report
-
 
 def key_of(one: ContainerReport) -> ContainerName:
     """Name of a container in series. As long as a name is not known, it goes by its cgroup path."""
@@ -98,8 +93,8 @@ class SeriesTracker:
     """Since when a container that is new counts, in seconds since the epoch: the agent's start, then the newest tick.
     None = with the tick that first saw it."""
     _entries: dict[ContainerName, _Entry] = field(default_factory=dict)
-    _keys: dict[int, ContainerName] = field(default_factory=dict)
-    """Of the reports of the newest tick that entries have, by their `id`."""
+    _newest: dict[int, Series] = field(default_factory=dict)
+    """Those of the newest tick that live and have one instance, by the `id` of its report."""
     _ticks: int = 0
     _rows: Sequence[tuple[str, attrgetter[Any] | None, Callable[[ContainerReport], Values]]] = field(init=False)
     _bounded: Sequence[tuple[Metric[ContainerReport], int]] = field(init=False)
@@ -125,24 +120,47 @@ class SeriesTracker:
             last = self._entries.get(key_of(one))
             if last is not None and _instance(one) in last.instances:
                 last.series = None
+                self._newest.pop(id(last.report), None)
                 self._count(last, last.instances[_instance(one)], one)
-        alive: dict[ContainerName, list[ContainerReport]] = {}
-        for one in containers:
-            alive.setdefault(self._keys.get(id(one)) or key_of(one), []).append(one)
-        for key, reports in alive.items():
+        alive, changed = self._divide(containers)
+        for key, reports in changed.items():
             entry = self._entries.get(key)
             if entry is None:
                 created = taken_at if self.began is None else self.began
                 entry = self._entries[key] = _Entry(created, reports[0])
-            if not entry.is_as_before(reports):
-                entry.series = None
-                self._take_in(entry, {_instance(one): one for one in reports})
-        self._end(alive, fetches)
+            entry.series = None
+            self._take_in(entry, {_instance(one): one for one in reports})
+            alive[key] = self._series(key, entry)
+        series = list(filter(None, alive.values()))
         self.began = taken_at
-        self._keys = {id(self._entries[key].report): key for key in alive}
-        return [self._series(key, self._entries[key]) for key in alive] + [
-            self._series(key, entry) for key, entry in self._entries.items() if entry.ended_at is not None
-        ]
+        self._newest = {id(one.report): one for one in series}
+        for key in changed:
+            if len(self._entries[key].instances) > 1:
+                del self._newest[id(self._entries[key].report)]
+        if len(alive) < len(self._entries):
+            self._end({key: changed.get(key) or (one.report,) for key, one in alive.items() if one}, fetches)
+            series += [self._series(key, one) for key, one in self._entries.items() if one.ended_at is not None]
+        return series
+
+    def _divide(
+        self, containers: Iterable[ContainerReport]
+    ) -> tuple[dict[ContainerName, Series | None], dict[ContainerName, list[ContainerReport]]]:
+        """The key of each container, with its series if its report is the very one of the newest tick and nobody else
+        has the key, for then so are its counts; and the reports of all others."""
+        alive: dict[ContainerName, Series | None] = {}
+        changed: dict[ContainerName, list[ContainerReport]] = {}
+        newest = self._newest
+        for one in containers:
+            same = newest.get(id(one))
+            key = key_of(one) if same is None else same.key
+            if key not in alive and same is not None:
+                alive[key] = same
+                continue
+            known = alive.get(key)
+            of_key = changed.setdefault(key, [] if known is None else [known.report])
+            of_key.append(one)
+            alive[key] = None
+        return alive, changed
 
     def _series(self, key: ContainerName, entry: _Entry) -> Series:
         if entry.series is None or entry.series.ended != (entry.ended_at is not None):

@@ -59,8 +59,9 @@ def build(
         {} if intent is None else intent.by_cgroup,
         before,
         {} if last is None else {one.id: one for one in last.containers if one.id in judged.unchanged},
-    ).of
-    containers = [of_container(container) for container in snapshot.containers]
+    )
+    kept = of_container.kept()
+    containers = [kept.get(container.id) or of_container.of(container) for container in snapshot.containers]
     containers.extend(not_running_reports(snapshot, judged, findings, hint_outcomes))
     containers.sort(key=_order)
     rejections = tuple(one for one in hint_outcomes if one.container is None)
@@ -73,7 +74,7 @@ def build(
         nodes=nodes,
         unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
         ended=_ended(snapshot),
-        residual=residuals(snapshot),
+        residual=residuals(snapshot, before, () if last is None else last.residual),
         findings=findings,
         rejections=rejections,
         kubelet=None if intent is None else kubelet_report(intent),

@@ -58,6 +58,15 @@ class ContainerReports:
     def __post_init__(self) -> None:
         self._counters = CountersOfTick.by(self.snapshot)
 
+    def kept(self) -> dict[int | None, ContainerReport]:
+        """Reports of the previous tick that `of` would make again, for containers whose judgement was taken over."""
+        judged, findings = self.judgements.kept, self.findings
+        return {
+            id_: one
+            for id_, one in self.last.items()
+            if id_ in judged and one.remote_stall is None and one.findings == findings.get(id_, ())
+        }
+
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
         snapshot, id_, intent = self.snapshot, container.id, self.intents.get(container.id)

@@ -83,7 +83,8 @@ PENALTY = Penalty({0: Bounds(50, 60), 1: Bounds(50, 60)}, "ratio", "made up")
 
 def _nodes(free: int, turned_away: int) -> tuple[NodeMemory, ...]:
     numastat = {"numa_hit": 100 * MIB, "numa_foreign": turned_away}
-    return tuple(NodeMemory(node, 1000 * MIB, free, Resident(anon={node: MIB}), numastat=numastat) for node in (0, 1))
+    held = [Resident(anon={node: 900 * MIB}, file={node: MIB}) for node in (0, 1)]
+    return tuple(NodeMemory(node, 1000 * MIB, free, one, numastat=numastat) for node, one in enumerate(held))
 
 
 def _rows(values: Sequence[object]) -> st.SearchStrategy[dict[ContainerId, object]]:
@@ -91,6 +92,7 @@ def _rows(values: Sequence[object]) -> st.SearchStrategy[dict[ContainerId, objec
     return st.fixed_dictionaries({}, optional={id_: st.sampled_from(values) for id_ in IDS})
 
 
+ROOT = Resident(anon={0: 3 * MIB}, shmem={0: 0, 1: MIB}, file={0: 0, 1: 0})
 STEPS = {
     "containers": st.sampled_from(
         [tuple(map(_container, IDS)), tuple(map(_container, IDS[:2])), (_container(IDS[1], "d"), _container(IDS[0]))]
@@ -102,6 +104,7 @@ STEPS = {
     "outcomes": st.sampled_from([(), (CollectorOutcome("intent", "failed", "another reason"),)]),
     "nodes": st.builds(_nodes, st.sampled_from([5 * MIB, 8 * MIB, 500 * MIB]), st.sampled_from([0, 60 * MIB])),
     "penalty": st.sampled_from([None, PENALTY]),
+    "unattributed": st.sampled_from([None, ROOT, structs.replace(ROOT, hugetlb={0: 0, 1: 4 * MIB})]),
     "allowed": _rows(ALLOWED),
     "residency": _rows(RESIDENT),
     "not_resident": _rows([(("hugetlb", "its reason"),)]),
@@ -120,6 +123,7 @@ PLAIN: Mapping[str, object] = {
     "containers": tuple(map(_container, IDS)),
     "intent": _intent(NodeSet.of(0)),
     "nodes": _nodes(500 * MIB, 0),
+    "unattributed": ROOT,
     "allowed": dict.fromkeys(IDS, ALLOWED[0]),
     "residency": {IDS[0]: RESIDENT[0], IDS[1]: RESIDENT[1], IDS[2]: RESIDENT[2]},
 }
@@ -169,7 +173,7 @@ def test_any_tick_is_judged_and_reported_as_if_nothing_had_been_kept(
 
 def _forget(judgements: Judgements) -> Judgements:
     """The same without what spares the next tick its work."""
-    return replace(judgements, unchanged=frozenset(), settled=frozenset())
+    return replace(judgements, unchanged=frozenset(), kept=frozenset(), settled=frozenset())
 
 
 def _still(at: float, **other: object) -> Snapshot:
@@ -249,3 +253,22 @@ def test_a_node_that_fills_up_is_named_although_the_container_did_not_change() -
         judged = judge(now, ticks[number - 1] if number else None, judged)
         causes.append([one.cause for one in judged.verdicts[IDS[2]].causes])
     assert causes == [["unknown"]] * 4 + [["full-node"]]
+
+
+def test_a_finding_that_came_by_another_container_is_in_the_row_of_one_that_did_not_change() -> None:
+    """Both promises draw on the same pages, and one of them now asks for more than is free."""
+    most, little = (structs.replace(RESIDENT[0], anon={0: size * MIB, 1: 0}) for size in (90, 10))
+    residents = [{IDS[0]: most, IDS[1]: most}] * 4 + [{IDS[0]: most, IDS[1]: little}]
+    ticks = [
+        _still(1000.0 + 15 * number, residency=of, nodes=_nodes(50 * MIB, 0)) for number, of in enumerate(residents)
+    ]
+    judged: Judgements | None = None
+    last: Report | None = None
+    found = []
+    for number, now in enumerate(ticks):
+        before = ticks[number - 1] if number else None
+        judged = judge(now, before, judged)
+        last = build(now, judged, before, last)
+        found.append({one.id: "oom-risk" in one.findings for one in last.containers}[IDS[0]])
+    assert judged is not None and IDS[0] in judged.kept
+    assert found == [False] * 4 + [True]

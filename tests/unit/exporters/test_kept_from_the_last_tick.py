@@ -156,6 +156,37 @@ def test_any_tick_exports_what_it_would_with_nothing_kept(
             assert plain.startswith(render(exposition, format_))
 
 
+RESTARTS = st.lists(
+    st.lists(st.tuples(st.integers(1, 2), st.sampled_from([None, None, CHANGES[6]])), max_size=2), max_size=10
+)
+
+
+@given(TICKS | RESTARTS)
+def test_any_series_is_what_it_would_be_if_every_report_were_another_value(
+    ticks: Sequence[Sequence[tuple[int, dict[str, object] | None]]],
+) -> None:
+    """The first three containers are instances of one series."""
+    tracker, unaware = SeriesTracker(), SeriesTracker()
+    names: dict[int | None, dict[str, object]] = {id_: {"pod": "db", "path": f"/{id_}"} for id_ in (1, 2, 3)}
+    named: dict[int, ContainerReport] = {}
+    last: Sequence[ContainerReport] = ()
+    for number, of in enumerate(_reports(ticks)):
+        rows = [named.setdefault(id(one), structs.replace(one, **names.get(one.id, {}))) for one in of.containers]
+        ended = [one for one in last if one.id not in {row.id for row in rows}]
+        found = tracker.update(rows, of.taken_at, (number,), ended)
+        assert found == unaware.update(list(map(structs.replace, rows)), of.taken_at, (number,), ended)
+        last = rows
+
+
+def test_a_series_that_counts_since_another_time_says_so() -> None:
+    (of,) = _reports([[]])
+    series = SeriesTracker().update(of.containers, 1.0, (0,))
+    _, evaluated = evaluate_containers(series)
+    later = [structs.replace(one, created=5.0) if place == 1 else one for place, one in enumerate(series)]
+    now, _ = evaluate_containers(later, last=evaluated)
+    assert now.created == {one.key: one.created for one in later}
+
+
 def test_a_family_without_a_change_is_the_very_same_value() -> None:
     tracker = SeriesTracker()
     first, second = _reports([[], [(2, CHANGES[1])]])

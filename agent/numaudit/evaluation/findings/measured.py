@@ -11,9 +11,9 @@ from numaudit.topology.sizes import plural
 def _cannot_heal(evidence: TickEvidence) -> Iterator[RuleResult]:
     """Memory is used from another node, NUMA balancing wants to bring it home, and cannot."""
     snapshot = evidence.snapshot
-    for one in snapshot.containers:
-        history = evidence.histories.get(one.id)
-        if history is None or history.moves is None or not history.moves.is_past:
+    for one in evidence.containers_in(evidence.histories):
+        history = evidence.histories[one.id]
+        if history.moves is None or not history.moves.is_past:
             continue
         failed, moved = (round(history.moves.amounts.amounts.get(kind, 0)) for kind in ("failed", "moved"))
         text = (

@@ -18,9 +18,8 @@ _NEARLY_FULL = 0.05
 def _bind_oom(evidence: TickEvidence) -> Iterator[RuleResult]:
     """Bound memory that can grow on nearly full nodes only. Where no process was read, nothing is found."""
     snapshot = evidence.snapshot
-    for one in snapshot.containers:
-        mappings = snapshot.numa_maps.get(one.id)
-        for nodes, (policy, size) in {} if mappings is None else _bound(mappings).items():
+    for one in evidence.containers_in(snapshot.numa_maps):
+        for nodes, (policy, size) in _bound(snapshot.numa_maps[one.id]).items():
             room = _room(snapshot.nodes, nodes)
             if room is not None and room[0] < _NEARLY_FULL * room[1]:
                 yield _finding(one, nodes, policy, size, room)

@@ -17,7 +17,7 @@ _NAMED = 3
 def _ranks_with(verdict: RankVerdict) -> Callable[[TickEvidence], Iterator[RuleResult]]:
     def find(evidence: TickEvidence) -> Iterator[RuleResult]:
         snapshot = evidence.snapshot
-        for one in snapshot.containers:
+        for one in evidence.containers_in(snapshot.processes):
             counted = [rank for rank in ranks_of(one.id, snapshot) if rank.counts]
             found = [rank for rank in counted if rank.verdict == verdict]
             if found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from msgspec import field
 
 from numaudit.evaluation.history import History
 from numaudit.intent import ContainerIntent, Intent
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
 
@@ -47,6 +47,10 @@ class TickEvidence:
     """The snapshot's; empty where there is no kubelet."""
     histories: Mapping[ContainerId, History]
     """Measurements of containers lately."""
+
+    def containers_in(self, rows: Collection[ContainerId]) -> list[Container]:
+        """The containers that have one of these rows, in the snapshot's order. Most rules have rows of few."""
+        return [one for one in self.snapshot.containers if one.id in rows] if rows else []
 
 
 class RuleResult(NamedTuple):
