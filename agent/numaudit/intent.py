@@ -26,6 +26,7 @@ SourceName = Literal[
     "memory checkpoint",
     "cpu checkpoint",
     "device checkpoint",
+    "claim checkpoint",
     "podresources",
     "pods",
     "kubelet configuration",
@@ -78,7 +79,7 @@ class CheckpointHealth:
     """One checkpoint file."""
 
     file: str
-    """`memory_manager_state`, `cpu_manager_state` or `kubelet_internal_checkpoint`."""
+    """`memory_manager_state`, `cpu_manager_state`, `kubelet_internal_checkpoint` or `dra_manager_state`."""
     policy: str | None = None
     form: str | None = None
     """The format whose checksum fits: V1, V2, ... None = none does."""

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from numaudit.checkpoints.formats import file as checkpoints
-from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
 from numaudit.containermanager.memory.headroom import headroom_of, holders_of
 from numaudit.containermanager.pod.names import PodName
@@ -132,7 +132,7 @@ def verification(file: ExaminedFile) -> StateVerification:
         checkpoint=file.file.kind,
         kubelet=_kubelet(file.starting, file.file.kind),
         format=None if found is None else found.verification.form,
-        policy_name=None if checkpoint is None or isinstance(checkpoint, DeviceCheckpoint) else checkpoint.policy_name,
+        policy_name=checkpoint.policy_name if isinstance(checkpoint, SealedCheckpoint) else None,
         stored_checksum=None if found is None else found.verification.stored,
         computed_checksum=None if found is None else found.verification.computed,
         valid=start.valid is not False,

@@ -46,7 +46,8 @@ _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/sha
 _CGROUP = ("cgroup.procs", "cgroup.controllers", "cgroup.events", "cgroup.subtree_control", "memory.numa_stat",
     "memory.current", "memory.swap.max", "memory.stat", "memory.events",
     "memory.usage_in_bytes", "cpuset.*", "hugetlb.*.numa_stat", "hugetlb.*.current")  # fmt: skip
-_KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet_internal_checkpoint")
+_KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet_internal_checkpoint",
+    "dra_manager_state")  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -33,6 +33,8 @@ _GATES: Mapping[str, tuple[KubernetesVersion, KubernetesVersion | None]] = {
 """Gate -> the version that has it first, as alpha and off, and the first in which it is on (None = none yet)."""
 
 POD_LEVEL_GATE = "PodLevelResourceManagers"
+DRA_GATE = "DynamicResourceAllocation"
+"""On since 1.34 and locked since 1.35."""
 DRIFT_GATE = "MemoryManagerDriftTolerance"
 """Proposed by KEP-6232: the kubelet would start although a node's memory differs a little. No release has it yet,
 so what it accepts is not known."""

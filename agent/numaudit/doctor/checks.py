@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.doctor import cgroup_walk
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
@@ -94,7 +94,7 @@ def _checkpoints(host: Host, readings: KubeletReadings | None) -> tuple[Check, .
 def names() -> tuple[str, ...]:
     """Of all checks that there are, in the order of `examine`; those of a kubelet only come where there is one."""
     probes = (f"bpf {kind.name}" for kind in KINDS if kind not in _SOURCES)
-    return (*_CHECKS, MEMORY, CPU, DEVICES, *ANSWERS, *probes, *(f"access {one.source}" for one in SOURCES))
+    return (*_CHECKS, MEMORY, CPU, DEVICES, CLAIMS, *ANSWERS, *probes, *(f"access {one.source}" for one in SOURCES))
 
 
 def _guarded(name: str, host: Host, check: _Basic) -> Check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from numaudit.api.doctor_document import Doctor, DoctorQuestion
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.doctor import cgroup_walk
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
 from numaudit.snapshot import Check
@@ -22,7 +22,7 @@ _QUESTIONS = {
 _DECIDING = {"promised": MEMORY, "allowed": "cpuset", "resident": "residency"}
 """The check without which a question has no answer; accesses have several sources, of which one is enough."""
 _LINKS = {
-    **dict.fromkeys(("kubelet", MEMORY, CPU, DEVICES, *ANSWERS), "promised"),
+    **dict.fromkeys(("kubelet", MEMORY, CPU, DEVICES, CLAIMS, *ANSWERS), "promised"),
     "cpuset": "allowed",
     **dict.fromkeys(("residency", cgroup_walk.NAME, "huge pages", "numa_maps", "memory tiers"), "resident"),
     **dict.fromkeys(("numa balancing", "calibration"), "accessed"),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from numaudit.checkpoints.formats import file as checkpoint_files
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT
 from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
@@ -118,7 +118,7 @@ def refuse_other_files(file: Path, data: bytes) -> None:
     except ParseError as error:
         why = str(error).removeprefix("not a checkpoint: ")
     shown = "the standard input" if file == STANDARD_INPUT else str(file)
-    raise InputError(f"{shown}: this is not a checkpoint: {why}; give a {MEMORY}, {CPU} or {DEVICES}")
+    raise InputError(f"{shown}: this is not a checkpoint: {why}; give a {MEMORY}, {CPU}, {DEVICES} or {CLAIMS}")
 
 
 def decode_given(

@@ -10,6 +10,7 @@ from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
+from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -170,6 +171,8 @@ def _sealed(checkpoint: checkpoints.Checkpoint) -> checkpoints.Checkpoint:
         return MemoryCheckpoint.of(checkpoint.policy_name, checkpoint.state, pod_level=bool(checkpoint.pod_entries))
     if isinstance(checkpoint, CpuCheckpoint):
         return CpuCheckpoint.of(checkpoint.policy_name, checkpoint.state, pod_level=bool(checkpoint.pod_entries))
+    if isinstance(checkpoint, ClaimCheckpoint):
+        return ClaimCheckpoint.of(checkpoint.claims)
     return DeviceCheckpoint.of(checkpoint.entries, checkpoint.registered or {})
 
 

@@ -296,7 +296,7 @@ def test_another_file_is_named_as_such_and_no_node_is_to_be_drained_for_it(
     path = tmp_path / name
     path.write_bytes(content)
     assert call(["state", verb, str(path)]) == 2
-    files = "memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint"
+    files = "memory_manager_state, cpu_manager_state, kubelet_internal_checkpoint or dra_manager_state"
     message = f"numaudit: {path}: this is not a checkpoint: {why}; give a {files}\n"
     assert capsys.readouterr() == ("", message)
 

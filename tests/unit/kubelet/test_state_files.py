@@ -45,6 +45,7 @@ def test_the_kubelets_files_are_where_it_keeps_them() -> None:
         "memory_manager_state": "var/lib/kubelet/memory_manager_state",
         "cpu_manager_state": "var/lib/kubelet/cpu_manager_state",
         "kubelet_internal_checkpoint": "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
+        "dra_manager_state": "var/lib/kubelet/dra_manager_state",
     }
     assert state_files.read(paths["memory_manager_state"]) is not None
     assert state_files.read(paths["kubelet_internal_checkpoint"]) is None

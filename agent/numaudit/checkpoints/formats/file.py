@@ -1,41 +1,54 @@
-"""The three checkpoint files of the kubelet's managers, whichever one it is.
+"""The checkpoint files of the kubelet's managers, whichever one it is.
 
-The formats are in `memory`, `cpu` and `device` of this package, the checksum is in `go.spew`.
+The formats are in `memory`, `cpu`, `device` and `claims` of this package, the checksum of the first three is in
+`gojson.spew`.
 
-Source: pkg/kubelet/checkpointmanager, pkg/kubelet/cm/{memorymanager,cpumanager,devicemanager}.
+Source: pkg/kubelet/checkpointmanager, pkg/kubelet/cm/{memorymanager,cpumanager,devicemanager,dra}.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+from numaudit.checkpoints.formats import claims as claim_checkpoint
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
+from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
 from numaudit.gojson.spew import Verification
 
-CheckpointKind = Literal["memory_manager_state", "cpu_manager_state", "kubelet_internal_checkpoint"]
-"""The files' names under the kubelet's root (the last one in `device-plugins`)."""
+CheckpointKind = Literal[
+    "memory_manager_state", "cpu_manager_state", "kubelet_internal_checkpoint", "dra_manager_state"
+]
+"""The files' names under the kubelet's root (that of devices in `device-plugins`)."""
 
-Checkpoint = MemoryCheckpoint | CpuCheckpoint | DeviceCheckpoint
+Checkpoint = MemoryCheckpoint | CpuCheckpoint | DeviceCheckpoint | ClaimCheckpoint
 
 MEMORY: CheckpointKind = "memory_manager_state"
 CPU: CheckpointKind = "cpu_manager_state"
 DEVICES: CheckpointKind = "kubelet_internal_checkpoint"
+CLAIMS: CheckpointKind = "dra_manager_state"
 
-_KEY_OF_KIND: dict[str, CheckpointKind] = {"machinestate": MEMORY, "defaultcpuset": CPU, "data": DEVICES}
-"""Key -> kind, the most telling first: the text `data` of a memory or CPU checkpoint is no `Data` of devices."""
+_KEY_OF_KIND: dict[str, CheckpointKind] = {
+    "machinestate": MEMORY,
+    "defaultcpuset": CPU,
+    "claiminfostatelist": CLAIMS,
+    "data": DEVICES,
+}
+"""Key -> kind, the most telling first: the text `data` of a memory or CPU checkpoint is no `Data` of devices.
+The content of a checkpoint of claims is within a text as well."""
 
 
 def kind_of(name: str, data: bytes) -> CheckpointKind:
     """Return the kind of a checkpoint, by the file's name, else by its keys. Raises ParseError when neither decides."""
-    for kind in (MEMORY, CPU, DEVICES):
+    for kind in (MEMORY, CPU, DEVICES, CLAIMS):
         if name == kind:
             return kind
     document = go_json.load(data)
@@ -58,6 +71,8 @@ def kind(checkpoint: Checkpoint) -> CheckpointKind:
     """The name of the file that holds such a checkpoint."""
     if isinstance(checkpoint, MemoryCheckpoint):
         return MEMORY
+    if isinstance(checkpoint, ClaimCheckpoint):
+        return CLAIMS
     return CPU if isinstance(checkpoint, CpuCheckpoint) else DEVICES
 
 
@@ -67,6 +82,8 @@ def parse(kind: CheckpointKind, data: bytes) -> Checkpoint:
         return memory_checkpoint.parse(data)
     if kind == CPU:
         return cpu_checkpoint.parse(data)
+    if kind == CLAIMS:
+        return claim_checkpoint.parse(data)
     return device_checkpoint.parse(data)
 
 
@@ -74,6 +91,8 @@ def write(checkpoint: Checkpoint) -> bytes:
     """The file as the kubelet writes it. Stored checksums are written as they are."""
     if isinstance(checkpoint, DeviceCheckpoint):
         return device_checkpoint.write(checkpoint)
+    if isinstance(checkpoint, ClaimCheckpoint):
+        return claim_checkpoint.write(checkpoint)
     return seal.write(checkpoint)
 
 
@@ -81,12 +100,14 @@ def plain_content(checkpoint: Checkpoint) -> dict[str, object]:
     """The content in the words of its file: of V3 and V4 that of `data`, as if it stood in the file itself."""
     if isinstance(checkpoint, DeviceCheckpoint):
         return device_checkpoint.plain_content(checkpoint)
+    if isinstance(checkpoint, ClaimCheckpoint):
+        return claim_checkpoint.plain_content(checkpoint)
     return seal.plain_content(checkpoint)
 
 
 def newer_format(checkpoint: Checkpoint, verification: Verification) -> str | None:
     """Reason why a file that does not verify seems to be a newer kubelet's; None = it does not."""
-    if verification.is_valid or isinstance(checkpoint, DeviceCheckpoint):
+    if verification.is_valid or not isinstance(checkpoint, SealedCheckpoint):
         return None
     if checkpoint.seal is not None and checkpoint.seal.is_foreign:
         return f"{checkpoint.seal.problem}, though dataChecksum fits"
@@ -100,4 +121,6 @@ def verify(checkpoint: Checkpoint) -> Verification:
         return memory_checkpoint.verify(checkpoint)
     if isinstance(checkpoint, CpuCheckpoint):
         return cpu_checkpoint.verify(checkpoint)
+    if isinstance(checkpoint, ClaimCheckpoint):
+        return claim_checkpoint.verify(checkpoint)
     return device_checkpoint.verify(checkpoint)

@@ -107,8 +107,8 @@ MEANINGS: dict[str, Meaning] = {
     "format-unknown": Meaning(
         "error",
         "unknown",
-        "A newer kubelet wrote this file, in a format that this version of numaudit does not know. Leave the file "
-        "alone, keep the kubelet that wrote it, and ask a newer numaudit.",
+        "A newer kubelet or a development version wrote this file, in a format that this version of numaudit does not "
+        "know. Leave the file alone, keep the kubelet that wrote it, and ask a newer numaudit.",
     ),
     "downgrade-loses-pods": Meaning(
         "warning",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from numaudit.checkpoints.formats.device import DeviceCheckpoint
-from numaudit.checkpoints.formats.file import DEVICES, MEMORY, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, DEVICES, MEMORY, CheckpointKind
+from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, pod_level_gate
-from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error, restore_error
+from numaudit.checkpoints.start.restore import claims_start_error, cpu_start_error, memory_start_error, restore_error
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import ParseError
 
@@ -37,9 +37,11 @@ def kubelet_says(
     policy = kubelet.memory_policy if kind == MEMORY else kubelet.cpu_policy
     gates: _Gates = {"directory": directory, "version": kubelet.version, "pod_level": pod_level}
     try:
-        if kind == DEVICES or isinstance(read, DeviceCheckpoint):
+        if kind == DEVICES:
             not_restored = None
-        elif read is not None and as_read is not None:
+        elif kind == CLAIMS:
+            not_restored = claims_start_error(data) if kubelet.reads_claims else None
+        elif isinstance(read, SealedCheckpoint) and as_read is not None:
             not_restored = restore_error(read, as_read, policy=policy, **gates)
         else:
             start_error = memory_start_error if kind == MEMORY else cpu_start_error

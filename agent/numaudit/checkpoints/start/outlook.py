@@ -1,7 +1,7 @@
 """Will the kubelet start with these checkpoints, now and after a reboot? What stops it, and what helps?
 
 Source: pkg/kubelet/cm/memorymanager/policy_static.go (validateState), state/state_checkpoint.go of
-both managers, pkg/kubelet/cm/devicemanager/manager.go (Start).
+both managers, pkg/kubelet/cm/devicemanager/manager.go (Start), pkg/kubelet/cm/dra/manager.go (NewManager).
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from dataclasses import dataclass, replace
 
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats.claims import ClaimCheckpoint, DevelopmentFormat
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import DEVICES, Checkpoint, CheckpointKind, newer_format, verify
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import SINCE as SEALED_SINCE
-from numaudit.checkpoints.formats.seal import NewerFormat
+from numaudit.checkpoints.formats.seal import NewerFormat, SealedCheckpoint
+from numaudit.checkpoints.start.claims_start import claim_findings
 from numaudit.checkpoints.start.cpu_start import cpu_findings
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding, Stops
 from numaudit.checkpoints.start.memory_start import memory_findings, replayed
@@ -57,12 +59,14 @@ class KubeletAtStart:
     some."""
     tolerates_drift: bool = False
     """Gate MemoryManagerDriftTolerance, whose effect is not known."""
+    reads_claims: bool = True
+    """Is the DRA Manager on (gate DynamicResourceAllocation)? Without it the kubelet does not read its file."""
     version_is_known: bool = True
     """False: `version` is an assumption, which gives way to a file that only a newer kubelet writes."""
 
     def assumed_for(self, checkpoint: Checkpoint) -> KubeletAtStart:
         """The same, of a version that could have written this file where the version is not known."""
-        is_sealed = not isinstance(checkpoint, DeviceCheckpoint) and checkpoint.seal is not None
+        is_sealed = isinstance(checkpoint, SealedCheckpoint) and checkpoint.seal is not None
         if self.version_is_known or not is_sealed:
             return self
         return replace(self, version=max(self.version, SEALED_SINCE))
@@ -96,7 +100,7 @@ def examine(
     if isinstance(checkpoint, CpuCheckpoint) and machine is not None and not machine.cpus:
         machine = None  # there is nothing to compare CPUs with
     kubelet = kubelet.assumed_for(checkpoint)
-    read = checkpoint if isinstance(checkpoint, DeviceCheckpoint) else checkpoint.as_read_by(kubelet.version)
+    read = checkpoint.as_read_by(kubelet.version) if isinstance(checkpoint, SealedCheckpoint) else checkpoint
     read_as = verification if read is checkpoint else verify(read)
     found = _findings(read, read_as, machine, kubelet)
     findings = most_of_each((*_of_the_file(checkpoint, verification, read), *found))
@@ -114,6 +118,8 @@ def unreadable(kind: CheckpointKind | None, error: ParseError) -> StateFinding:
     """The finding of a file that `parse` refuses."""
     if isinstance(error, NewerFormat):
         return StateFinding.of("format-unknown", f"{UNKNOWN_FORMAT}: {error}")
+    if isinstance(error, DevelopmentFormat):
+        return StateFinding.of("format-unknown", f"the format is unknown, of a development version: {error}")
     return StateFinding.of("devices-lost" if kind == DEVICES else "unreadable", str(error))
 
 
@@ -151,8 +157,8 @@ def _counts_pods(
 
 
 def _needs_no_machine(checkpoint: Checkpoint) -> bool:
-    """Policy none keeps no state, and devices are not compared with the machine."""
-    return isinstance(checkpoint, DeviceCheckpoint) or checkpoint.policy_name.casefold() == "none"
+    """Policy none keeps no state, and devices and claims are not compared with the machine."""
+    return not isinstance(checkpoint, SealedCheckpoint) or checkpoint.policy_name.casefold() == "none"
 
 
 def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
@@ -178,7 +184,7 @@ def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Check
     stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
     for path in checkpoint.refused:
         yield StateFinding.of("entry-refused", f"{path}: the key has half of a surrogate pair", path, stops)
-    if isinstance(checkpoint, DeviceCheckpoint) or isinstance(read, DeviceCheckpoint):
+    if not isinstance(checkpoint, SealedCheckpoint) or not isinstance(read, SealedCheckpoint):
         return
     if read is not checkpoint and verification.is_valid and checkpoint.pod_entries:
         pods = ", ".join(checkpoint.pod_entries)
@@ -192,6 +198,9 @@ def _findings(
 ) -> Iterator[StateFinding]:
     if isinstance(checkpoint, DeviceCheckpoint):
         yield from _device_findings(verification)
+        return
+    if isinstance(checkpoint, ClaimCheckpoint):
+        yield from claim_findings(checkpoint, verification, version=kubelet.version, reads_claims=kubelet.reads_claims)
         return
     newer = newer_format(checkpoint, verification)
     if newer is not None:

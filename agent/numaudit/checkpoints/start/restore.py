@@ -7,7 +7,8 @@ JSON errors: those of the syntax are Go's to the letter. Where a value has the w
 text goes on with the name of a Go field, which differs between builds; here it goes on with the value's
 path in the file. Go also names the first such value of the file, here it may be another one.
 
-Source: pkg/kubelet/cm/{memorymanager,cpumanager}/state/state_checkpoint.go, pkg/kubelet/checkpointmanager.
+Source: pkg/kubelet/cm/{memorymanager,cpumanager,dra}/state/state_checkpoint.go, pkg/kubelet/cm/dra/*.go,
+pkg/kubelet/checkpointmanager.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from numaudit.checkpoints.formats import claims as claim_checkpoint
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint, parse_cpus
-from numaudit.checkpoints.formats.file import CPU, MEMORY, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import Seal
 from numaudit.containermanager.cpu import start as cpu_start
@@ -123,6 +125,27 @@ def cpu_start_error(
     except InputError as error:
         return str(error)
     return None
+
+
+def claims_start_error(data: bytes) -> str | None:
+    """Error of the DRA Manager when it does not start with this `dra_manager_state`; None = it starts.
+
+    Raises ParseError where the kubelet's words are not known: where a text whose checksum fits is no list of claims.
+    """
+    try:
+        checkpoint = claim_checkpoint.parse(data)
+    except ParseError as error:
+        if isinstance(error, WrongType) and error.path.startswith("Data."):
+            raise
+        problem = _json_error(data, error)
+    else:
+        if claim_checkpoint.verify(checkpoint).is_valid:
+            return None
+        problem = CORRUPTED
+    return (
+        "failed to create claimInfo cache: error calling GetOrCreate() on checkpoint state: failed to get checkpoint "
+        f"{CLAIMS}: {problem}"
+    )
 
 
 def restore_error(

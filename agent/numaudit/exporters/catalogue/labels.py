@@ -46,7 +46,8 @@ LABELS = {
     "finding": Label("numaudit.finding", "Name of the finding"),
     "file": Label(
         "file.name",
-        "Checkpoint: memory_manager_state, cpu_manager_state or kubelet_internal_checkpoint; or the configuration",
+        "Checkpoint: memory_manager_state, cpu_manager_state, kubelet_internal_checkpoint or dra_manager_state; or the "
+        "configuration",
     ),
     "memory_manager": Label("numaudit.kubelet.memory_manager", "Memory Manager policy; empty if unknown"),
     "cpu_manager": Label("numaudit.kubelet.cpu_manager", "CPU Manager policy; empty if unknown"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
@@ -56,7 +56,7 @@ class Steps:
     """A restart admits every pod again."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))
     examined: Mapping[CheckpointKind, Memo[..., StartOutlook]] = field(
-        default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES)}
+        default_factory=lambda: {kind: Memo(examine) for kind in (MEMORY, CPU, DEVICES, CLAIMS)}
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from numaudit.checkpoints.formats import file as checkpoints
-from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import Checkpoint, CheckpointKind
+from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.checkpoints.start.outlook import UNKNOWN_FORMAT
@@ -55,7 +55,7 @@ class CheckpointFile:
         policy = form = None
         if self.content is not None:
             found, verification = self.content
-            policy = None if isinstance(found, DeviceCheckpoint) else found.policy_name
+            policy = found.policy_name if isinstance(found, SealedCheckpoint) else None
             form = verification.form if self.problem is None else None
         kind, written_at = self.kind or "", self.written_at
         return CheckpointHealth(kind, policy, form, written_at, last_good_at, self.problem, self.detail, outlook)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from numaudit.checkpoints.formats import file as checkpoints
-from numaudit.checkpoints.formats.file import MEMORY, Checkpoint, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import WITH_PODS, MemoryCheckpoint
 from numaudit.checkpoints.start import kubelet_words
 from numaudit.checkpoints.start import outlook as restart
@@ -59,7 +59,7 @@ def examine(file: CheckpointFile, machine: Machine | None, kubelet: KubeletAtSta
     `folder`: the kubelet's root folder, as the host calls it and the kubelet's words name it.
     """
     if file.content is None:
-        found, start = None, _start(() if file.finding is None else (_named(file, file.finding),), kubelet)
+        found, start = None, _start(() if file.finding is None else (_judged(file, file.finding, kubelet),), kubelet)
     else:
         found = restart.examine(*file.content, machine, kubelet)
         start = StartOutlook(found.is_valid, found.starts_now, found.starts_after_reboot, found.findings)
@@ -68,7 +68,10 @@ def examine(file: CheckpointFile, machine: Machine | None, kubelet: KubeletAtSta
     return replace(start, refusal=_kubelet_says(file, found, kubelet, folder), compared=found)
 
 
-def _named(file: CheckpointFile, finding: StateFinding) -> StateFinding:
+def _judged(file: CheckpointFile, finding: StateFinding, kubelet: KubeletAtStart) -> StateFinding:
+    """With the file's name, if it has one; a file that the kubelet does not read stops no start."""
+    if file.kind == CLAIMS and not kubelet.reads_claims:
+        finding = structs.replace(finding, stops="nothing")
     return structs.replace(finding, message=f"{file.shown}: {finding.message}") if file.shown else finding
 
 

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import PurePosixPath
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
-from numaudit.checkpoints.formats.file import CPU, MEMORY, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart, worst
 from numaudit.containermanager.memory.state import MemoryState
@@ -31,8 +31,10 @@ from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.topology.machine import Machine
 
-_AS_THE_KUBELET_STARTS = (CPU, MEMORY)
+_AS_THE_KUBELET_STARTS = (CLAIMS, CPU, MEMORY)
 """The first manager that refuses its file stops the kubelet. It starts without the file of its devices."""
+_HOLDERS = (CPU, MEMORY)
+"""The managers whose files say what a pod keeps at a restart."""
 
 Examine = Callable[..., StartOutlook]
 
@@ -95,7 +97,7 @@ def forecast_here(
 
 def stored(readings: KubeletReadings) -> Mapping[CheckpointKind, CheckpointFile]:
     """Of the managers whose files a forecast needs."""
-    return {kind: readings.checkpoints[kind] for kind in _AS_THE_KUBELET_STARTS}
+    return {kind: readings.checkpoints[kind] for kind in _HOLDERS}
 
 
 def forecast_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.containermanager.pod.names import PodName
@@ -45,4 +46,6 @@ def _lacks_cgroup(uid: str, readings: KubeletReadings, with_cgroup: Set[str] | N
 def _uids(checkpoint: Checkpoint) -> Iterable[str]:
     if isinstance(checkpoint, DeviceCheckpoint):
         return [entry.pod_uid for entry in checkpoint.entries or ()]
+    if isinstance(checkpoint, ClaimCheckpoint):
+        return [uid for claim in checkpoint.claims or () for uid in claim.pod_uids or ()]
     return [*(checkpoint.entries or {}), *(checkpoint.pod_entries or {})]

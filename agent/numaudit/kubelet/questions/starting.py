@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from numaudit.checkpoints.start.outlook import KubeletAtStart
-from numaudit.containermanager.versions import DRIFT_GATE, LATEST, POD_LEVEL_GATE, KubernetesVersion, parse_version
+from numaudit.containermanager.versions import (
+    DRA_GATE,
+    DRIFT_GATE,
+    LATEST,
+    POD_LEVEL_GATE,
+    KubernetesVersion,
+    parse_version,
+)
 from numaudit.errors import InputError
 from numaudit.intent import KubeletConfig
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
@@ -56,7 +63,15 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> St
     pod_level = _gate(config, asked, sources)
     memory = _policy(config, "memory_manager_policy", asked.memory_policy, "memory_policy", sources)
     cpu = _policy(config, "cpu_manager_policy", asked.cpu_policy, "cpu_policy", sources)
-    kubelet = KubeletAtStart(version, pod_level, memory, cpu, tolerates_drift=tolerates, version_is_known=is_known)
+    kubelet = KubeletAtStart(
+        version,
+        pod_level,
+        memory,
+        cpu,
+        tolerates_drift=tolerates,
+        reads_claims=_reads_claims(version, config.feature_gates),
+        version_is_known=is_known,
+    )
     if config.document is None or machine is None:
         return Starting(kubelet, sources)
     found, problem, refused = _configured(changed_document(config.document, asked), machine, version)
@@ -66,6 +81,14 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> St
         if found.reserved_memory is not None:
             sources["reserved_memory"] = _source_of_document(config)
     return Starting(kubelet, sources)
+
+
+def _reads_claims(version: KubernetesVersion, gates: Mapping[str, bool] | None) -> bool:
+    """Is DRA on? `gates` None = not known; then it is, for the file is there."""
+    if gates is None or version >= (1, 35):
+        return True
+    by_default = version >= (1, 34) or gates.get("AllBeta" if version >= (1, 32) else "AllAlpha", False)
+    return gates.get(DRA_GATE, by_default)
 
 
 def _gate(config: KubeletConfig, asked: Asked, sources: dict[str, str]) -> bool | None:

@@ -1,4 +1,4 @@
-"""The kubelet's three checkpoint files, watched: read again when they change, verified, the last good one kept.
+"""The kubelet's checkpoint files, watched: read again when they change, verified, the last good one kept.
 
 The kubelet writes a file more than once for one pod. The Memory Manager writes the machine's state and then the pod's
 blocks, the CPU Manager the container's CPUs and then the shared ones; when it releases CPUs, it first writes them in no

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, time
 
-from numaudit.checkpoints.formats.file import CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
 from numaudit.kernel.host import Host, explain
@@ -154,7 +154,10 @@ class KubeletPoller:
         self._was_there = True
         self._settings.ask(self._read_settings)
         now = time()
-        return {kind: file.poll(now, self.max_age) for kind, file in self._files.items()}
+        found = {kind: file.poll(now, self.max_age) for kind, file in self._files.items()}
+        if found[CLAIMS].is_absent and found[CLAIMS].good is None:
+            del found[CLAIMS]  # a kubelet without DRA has no such file: nothing is missing
+        return found
 
     def _is_there(self) -> bool:
         """A kubelet whose address was given is one to ask, whatever this host shows."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.intent import KubeletConfig, SourceName, SourceState
 from numaudit.kubelet.parsers.admissions import LogFacts
@@ -25,6 +26,7 @@ _NAMES: Mapping[CheckpointKind, SourceName] = {
     MEMORY: "memory checkpoint",
     CPU: "cpu checkpoint",
     DEVICES: "device checkpoint",
+    CLAIMS: "claim checkpoint",
 }
 
 
@@ -80,6 +82,11 @@ class KubeletReadings:
     def devices(self) -> DeviceCheckpoint | None:
         found = self._good(DEVICES)
         return found if isinstance(found, DeviceCheckpoint) else None
+
+    @property
+    def claims(self) -> ClaimCheckpoint | None:
+        found = self._good(CLAIMS)
+        return found if isinstance(found, ClaimCheckpoint) else None
 
     def _good(self, kind: CheckpointKind) -> Checkpoint | None:
         return self.checkpoints[kind].good if kind in self.checkpoints else None

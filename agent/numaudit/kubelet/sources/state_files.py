@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from numaudit.checkpoints.formats import file as checkpoints
-from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.replace_file import replace_file
@@ -26,6 +26,7 @@ def paths(host: Host) -> Mapping[CheckpointKind, Path]:
         MEMORY: host.kubelet / MEMORY,
         CPU: host.kubelet / CPU,
         DEVICES: host.kubelet / "device-plugins" / DEVICES,
+        CLAIMS: host.kubelet / CLAIMS,
     }
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from numaudit.api.state_document import StateDifference, StateVerification
+from numaudit.checkpoints.formats.claims import Claim, ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.file import Checkpoint
@@ -53,6 +54,8 @@ def print_content(checkpoint: Checkpoint, out: Console, pods: Pods = _NO_NAMES) 
         tables = [_node_table(checkpoint), _block_table(checkpoint, pods)]
     elif isinstance(checkpoint, CpuCheckpoint):
         tables = [_cpu_table(checkpoint, pods)]
+    elif isinstance(checkpoint, ClaimCheckpoint):
+        tables = [_claim_table(checkpoint, pods)]
     else:
         tables = [_device_table(checkpoint, pods)]
     for table in tables:
@@ -190,6 +193,26 @@ def _device_table(checkpoint: DeviceCheckpoint, pods: Pods) -> Table:
     for resource, healthy in sorted((checkpoint.registered or {}).items()):
         table.add_row("(registered)", "", printable(resource), "", printable(" ".join(healthy or ())))
     return table
+
+
+def _claim_table(checkpoint: ClaimCheckpoint, pods: Pods) -> Table:
+    table = new_table("CLAIM", "PODS", "DRIVER", "DEVICE", "REQUESTS", "~CDI")
+    for claim in checkpoint.claims or ():
+        who = (f"{claim.namespace}/{claim.name}", " ".join(_pod(uid, pods) for uid in claim.pod_uids or ()) or "none")
+        for prepared in _prepared(claim):
+            table.add_row(*map(printable, (*who, *prepared)))
+    return table
+
+
+def _prepared(claim: Claim) -> Iterator[tuple[str, str, str, str]]:
+    """Driver, device, requests and CDI names of each device; a claim without any has one line, too."""
+    for driver, devices in (claim.drivers or {"none": None}).items():
+        for one in devices or ():
+            share = "" if one.share_id is None else f" share {one.share_id}"
+            name = f"{one.pool}/{one.name}{share}"
+            yield driver, name, " ".join(one.requests or ()) or "all", " ".join(one.cdi_ids or ()) or "none"
+        if not devices:
+            yield driver, "not prepared", "", ""
 
 
 def _devices(entry: PodDevices) -> Iterator[tuple[str, tuple[str, ...]]]:
