@@ -26,7 +26,7 @@ from numaudit.kernel.tracing.bpf_map import Map, MapEntries
 from numaudit.probes import cpu_time, hint_faults, migrations, page_alloc
 from numaudit.probes.cpu_time import CpuTime
 from numaudit.probes.loading import loader
-from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.page_alloc import PageAlloc
 from numaudit.probes.reasons import ProbeRefusal
 from ping_pong import JOIN, SWITCHES, copy, group, ping_pong, statistics
@@ -110,8 +110,8 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
         text.write(EMPTY)
         text.flush()
         programs = (
-            Program("empty_tracepoint", ProgramType.TRACEPOINT, "kmem:mm_page_alloc"),
-            Program("empty_trial", ProgramType.RAW_TRACEPOINT),
+            BpfProgram("empty_tracepoint", ProgramType.TRACEPOINT, "kmem:mm_page_alloc"),
+            BpfProgram("empty_trial", ProgramType.RAW_TRACEPOINT),
         )
         empty = ProbeRequest("empty", programs, (), source=Path(text.name))
         requests = [empty, *(one.request(HOST, 1000, 2) for one in (page_alloc, cpu_time, hint_faults, migrations))]

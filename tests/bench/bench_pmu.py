@@ -25,7 +25,7 @@ from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.probes import pmu
 from numaudit.probes.counters.plan_events import PlanEvents
 from numaudit.probes.loading import loader
-from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.pmu import PmuProbe
 from numaudit.probes.reasons import ProbeRefusal
 from ping_pong import SWITCHES, copy, group, ping_pong, statistics
@@ -61,7 +61,7 @@ def _load(stack: ExitStack) -> tuple[LoadedProbe, int]:
     with tempfile.NamedTemporaryFile("w", suffix=".bpf.c") as text:
         text.write(EMPTY)
         text.flush()
-        programs = (Program("empty_at_switch", ProgramType.RAW_TRACEPOINT),)
+        programs = (BpfProgram("empty_at_switch", ProgramType.RAW_TRACEPOINT),)
         empty = ProbeRequest("empty", programs, (), source=Path(text.name))
         loaded = loader.load([empty, pmu.request(PLAN, HOST, 1000)])
     stack.callback(loader.close, loaded)

@@ -25,7 +25,7 @@ from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.probes import cpu_time, page_alloc
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.loading import loader, loader_child, program_sources
-from numaudit.probes.loading.loader import Answer, LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading.loader import Answer, BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
@@ -459,7 +459,7 @@ def _request(folder: Path, name: str, text: str, tracepoint: str | None = None) 
     source = folder / f"{name}.bpf.c"
     source.write_text(text)
     kind = ProgramType.TRACEPOINT if tracepoint else ProgramType.RAW_TRACEPOINT
-    return ProbeRequest(name, (Program(f"{name}_run", kind, tracepoint),), (), source=source)
+    return ProbeRequest(name, (BpfProgram(f"{name}_run", kind, tracepoint),), (), source=source)
 
 
 def _reasons(outcomes: Mapping[str, Answer]) -> dict[str, Reason | None]:

@@ -14,7 +14,7 @@ from numaudit.containermanager.pod.spec import Pod, Resources
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.api import Kubelet, NodeState, admit, fresh_state, read_pod
 from numaudit.scenario.files import written
 from numaudit.scenario.values import Setup
@@ -37,7 +37,7 @@ def copied(source: Path, target: Path, kubelet: Mapping[str, Any], times: int) -
     file = target / "etc/kubernetes/kubelet.yaml"
     configuration = {**yaml.safe_load(file.read_text()), "cpuManagerPolicy": "none", **kubelet}
     file.write_text(yaml.safe_dump(configuration))
-    here = node_on(Host.under(source), Asked(None, None))
+    here = node_on(Host.under(source), AskedKubelet(None, None))
     setup = Setup(here.setup.machine, configuration, here.setup.version)
     state = fresh_state(setup.kubelet)
     for pod in state_of(here.setup, here.files, here.pods).pods.values():
@@ -70,7 +70,7 @@ def _larger(pod: Pod, times: int) -> Pod:
 
 def truth(root: Path, manifest: object, most: int = 110) -> Truth:
     """By the files of the tree and the library alone."""
-    here = node_on(Host.under(root), Asked(None, None))
+    here = node_on(Host.under(root), AskedKubelet(None, None))
     kubelet: Kubelet = here.setup.kubelet
     state: NodeState = state_of(here.setup, here.files, here.pods)
     pod = read_pod(manifest)

@@ -24,7 +24,7 @@ _FABRIC = re.compile(
 _SYSTEM = "fs/resctrl"
 
 
-class NotRead(Unavailable):
+class NoFigures(Unavailable):
     """Such hardware is here or not; either way there are no figures of it."""
 
     def __init__(self, found: str | None, missing: str) -> None:
@@ -37,22 +37,22 @@ def check_data_sources(host: Host) -> str:
     """Precise samples of loads with the source of their data. Raises NotRead."""
     found = [f"{pmu.name}/mem-loads" for pmu in core_pmus(host) if "mem-loads" in pmu.events]
     found += [folder.name for folder in event_sources(host) if _SAMPLERS.fullmatch(folder.name)]
-    raise NotRead(", ".join(found) or None, "no precise samples of loads (PEBS mem-loads, ibs_op, arm_spe)")
+    raise NoFigures(", ".join(found) or None, "no precise samples of loads (PEBS mem-loads, ibs_op, arm_spe)")
 
 
 def check_bandwidth(host: Host) -> str:
     """Memory bandwidth monitoring. Raises NotRead, OSError."""
     cpuinfo = read_text(host.proc / "cpuinfo", limit=64 << 20)
     if not {"cqm_mbm_local", "cqm_mbm_total"} <= flags(cpuinfo):
-        raise NotRead(None, "the CPU does not monitor memory bandwidth (no cqm_mbm_local and cqm_mbm_total)")
+        raise NoFigures(None, "the CPU does not monitor memory bandwidth (no cqm_mbm_local and cqm_mbm_total)")
     if not (host.sys / _SYSTEM / "info").is_dir():
-        raise NotRead("cqm_mbm_local and cqm_mbm_total, but resctrl is not mounted", "")
+        raise NoFigures("cqm_mbm_local and cqm_mbm_total, but resctrl is not mounted", "")
     vendor = next((cpu.vendor for cpu in parse_cpuinfo(cpuinfo)), None)
     total = ""
     with suppress(OSError):  # not every CPU can be told what to count
         total = read_text(host.sys / _SYSTEM / "info/L3_MON/mbm_total_bytes_config")
     gives = "is" if remote_is_total_less_local(vendor, parse_config(total)) else "is not"
-    raise NotRead(
+    raise NoFigures(
         f"resctrl is mounted, with cqm_mbm_local and cqm_mbm_total; total - local {gives} the remote part", ""
     )
 
@@ -62,4 +62,4 @@ def check_fabric(host: Host) -> str:
     matches = (_FABRIC.fullmatch(folder.name) for folder in event_sources(host))
     kinds = dict.fromkeys(match[1] or "hisi_hha" for match in matches if match is not None)
     missing = "no counters of links between sockets or of home agents"
-    raise NotRead(", ".join(kinds) or None, missing)
+    raise NoFigures(", ".join(kinds) or None, missing)

@@ -71,7 +71,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusingNode:
     """A node that refuses the first of the pods."""
 
     node: str
@@ -81,7 +81,9 @@ class Refused:
     """The largest request for memory that would be admitted."""
 
 
-def try_node(agent: FleetAgent, found: ForecastAnswers, asked: Question, notices: Counter[str]) -> FleetFit | Refused:
+def try_node(
+    agent: FleetAgent, found: ForecastAnswers, asked: Question, notices: Counter[str]
+) -> FleetFit | RefusingNode:
     """Have the node admit the pod again and again. Raises NotExported, and as `admit` does."""
     if agent.state != "reporting":
         raise NotExported(f"its agent is {agent.state}, so its memory map is not known")
@@ -103,7 +105,7 @@ def try_node(agent: FleetAgent, found: ForecastAnswers, asked: Question, notices
         if agent.node in found.stale:
             raise NotExported("memory of containers that are gone comes free there at the next admission")
         room = headroom_of(there.state.memory.state.machine, kubelet.topology.policy).admissible or {}
-        return Refused(agent.node, there, first.admission, max(room.values(), default=0))
+        return RefusingNode(agent.node, there, first.admission, max(room.values(), default=0))
     if (missing := _not_exported(there, pod)) is not None:
         raise NotExported(missing)
     if not is_managed(pod, kubelet.features):
@@ -139,7 +141,7 @@ def no_fit(node: str, state: FitState, message: str, fits: int | None = None) ->
     return FleetFit(node, state, fits, False, None, None, message, [])
 
 
-def refusal(one: Refused, *, with_ways: bool) -> FleetFit:
+def refusal(one: RefusingNode, *, with_ways: bool) -> FleetFit:
     """`with_ways`: seek changes that would let it in."""
     rejection = one.admission.rejection
     assert rejection is not None

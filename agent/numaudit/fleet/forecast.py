@@ -10,7 +10,7 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.fleet import queries
 from numaudit.fleet.agents import AgentKey, key_of
 from numaudit.fleet.answers import Sample
-from numaudit.fleet.fits import ForecastAnswers, Question, Refused, no_fit, refusal, try_node
+from numaudit.fleet.fits import ForecastAnswers, Question, RefusingNode, no_fit, refusal, try_node
 from numaudit.fleet.memory_map import NotExported, prefers_closest
 from numaudit.fleet.report import FleetAnswers, ask_agents, count_of
 from numaudit.fleet.scope import Scope
@@ -76,7 +76,7 @@ def _by_agent(scope: Scope, samples: Iterable[Sample]) -> dict[AgentKey, list[Sa
 
 def _fits(found: ForecastAnswers, asked: Question, notices: Counter[str]) -> list[FleetFit]:
     fits: list[FleetFit] = []
-    refused: list[Refused] = []
+    refused: list[RefusingNode] = []
     for agent in found.agents.by_key.values():
         try:
             one = try_node(agent, found, asked, notices)
@@ -84,7 +84,7 @@ def _fits(found: ForecastAnswers, asked: Question, notices: Counter[str]) -> lis
             one = no_fit(agent.node, "unknown", str(reason))
         except (InputError, KubeletHangs) as error:  # as for pages of a size that this node does not have
             one = no_fit(agent.node, "refused", str(error), fits=0)
-        if isinstance(one, Refused):
+        if isinstance(one, RefusingNode):
             refused.append(one)
         else:
             fits.append(one)

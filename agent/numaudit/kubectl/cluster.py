@@ -19,7 +19,7 @@ _DEFAULT_PORT = 9746
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentPod:
     """The pod of one agent."""
 
     node: str
@@ -47,10 +47,10 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class Agents:
+class AgentPods:
     """One agent for each node that has any."""
 
-    by_node: Mapping[str, Agent]
+    by_node: Mapping[str, AgentPod]
     notices: tuple[str, ...] = ()
 
     @property
@@ -98,11 +98,11 @@ def rule(resource: str, *verbs: str, where: str | None = None) -> str:
     return f'{{apiGroups: [""], resources: [{resource}], verbs: [{", ".join(verbs)}]}}{place}'
 
 
-def find_agents(api: Api, namespace: str) -> Agents:
+def find_agents(api: Api, namespace: str) -> AgentPods:
     """Raises Forbidden and Unavailable."""
     path = f"/api/v1/namespaces/{quote(namespace)}/pods"
     pods = _pods(api, path, rule("pods", "get", "list", where=namespace), labelSelector=AGENTS)
-    best: dict[str, Agent] = {}
+    best: dict[str, AgentPod] = {}
     several: dict[str, None] = {}
     for one in sorted(map(_agent, pods), key=_preference):
         if not one.node:
@@ -112,21 +112,21 @@ def find_agents(api: Api, namespace: str) -> Agents:
     notices = [
         f"several agents run on {node}, and {best[node].name} is asked: it is ready or the newest" for node in several
     ]
-    return Agents(best, tuple(notices))
+    return AgentPods(best, tuple(notices))
 
 
-def _preference(one: Agent) -> tuple[bool, bool, list[int], str]:
+def _preference(one: AgentPod) -> tuple[bool, bool, list[int], str]:
     return one.problem is not None, not one.is_ready, [-ord(letter) for letter in one.since], one.pod
 
 
-def _agent(pod: Pod) -> Agent:
+def _agent(pod: Pod) -> AgentPod:
     containers = pod.spec.containers
     own = next((one for one in containers if any(port.name == "http" for port in one.ports or ())), None)
     own = own or next((one for one in containers if one.name == "agent"), containers[0] if containers else None)
     status = next((one for one in pod.status.container_statuses or () if own and one.name == own.name), None)
     probe = None if own is None or own.liveness_probe is None else own.liveness_probe.http_get
     ports = [] if own is None else [one.container_port for one in own.ports or () if one.name == "http"]
-    return Agent(
+    return AgentPod(
         node=pod.spec.node_name,
         namespace=pod.metadata.namespace,
         pod=pod.metadata.name,

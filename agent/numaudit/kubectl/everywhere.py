@@ -11,7 +11,7 @@ from typing import Literal
 from numaudit.errors import Unavailable
 from numaudit.kubectl import remote
 from numaudit.kubectl.api import LARGEST_ANSWER, Api, Forbidden, check, status_of
-from numaudit.kubectl.cluster import Agent, Agents, rule
+from numaudit.kubectl.cluster import AgentPod, AgentPods, rule
 from numaudit.kubectl.objects import Node
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
@@ -35,7 +35,7 @@ class NodeReply:
     """One node's answer, or the reason why there is none."""
 
     node: str
-    agent: Agent | None
+    agent: AgentPod | None
     state: State
     body: bytes | None = None
     age: float | None = None
@@ -56,7 +56,7 @@ class Replies:
 
 
 def ask_reports(
-    api: Api, kubectl: Kubectl, agents: Agents, nodes: Sequence[Node] | None, way: Way | None, seconds: float | None
+    api: Api, kubectl: Kubectl, agents: AgentPods, nodes: Sequence[Node] | None, way: Way | None, seconds: float | None
 ) -> Replies:
     """The newest report of each agent. Without a `way` by HTTP, and by exec where that answers nothing.
 
@@ -80,7 +80,7 @@ def ask_reports(
     return _of_nodes(second, agents, nodes, "exec", notices)
 
 
-def ask_verb(kubectl: Kubectl, agents: Agents, nodes: Sequence[Node] | None, verb: RemoteVerb) -> Replies:
+def ask_verb(kubectl: Kubectl, agents: AgentPods, nodes: Sequence[Node] | None, verb: RemoteVerb) -> Replies:
     """Any verb, by exec. Raises Forbidden when that is not allowed."""
     found = _each(agents, lambda one: _reply_of(kubectl, one, verb), COMMANDS, hopeless=False)
     _refuse_if_all_are(found)
@@ -94,14 +94,14 @@ def _refuse_if_all_are(replies: Sequence[NodeReply], before: Sequence[NodeReply]
         raise Forbidden(f"{asked[0].problem}{also}")
 
 
-def _each(agents: Agents, ask: Callable[[Agent], NodeReply], at_once: int, *, hopeless: bool) -> list[NodeReply]:
+def _each(agents: AgentPods, ask: Callable[[AgentPod], NodeReply], at_once: int, *, hopeless: bool) -> list[NodeReply]:
     """`hopeless`: stop after the first ones when none of them answers."""
     runs = [one for one in agents.by_node.values() if one.problem is None]
     found = [NodeReply(one.node, one, "down", problem=one.problem) for one in agents.by_node.values() if one.problem]
     is_over = threading.Event()
     executor = ThreadPoolExecutor(at_once, thread_name_prefix="agent")
 
-    def guarded(one: Agent) -> NodeReply:
+    def guarded(one: AgentPod) -> NodeReply:
         if is_over.is_set():
             return NodeReply(one.node, one, "down", problem="it was not asked")
         try:
@@ -129,7 +129,7 @@ def _any_answers(futures: Sequence[Future[NodeReply]]) -> bool:
     return any(one.result().state != "down" for one in as_completed(futures))
 
 
-def _report_of(api: Api, agent: Agent, seconds: float) -> NodeReply:
+def _report_of(api: Api, agent: AgentPod, seconds: float) -> NodeReply:
     answer = api.get(f"{agent.address}/report.json", seconds)
     _check_proxy(answer, agent)
     if answer.status != 200:
@@ -140,7 +140,7 @@ def _report_of(api: Api, agent: Agent, seconds: float) -> NodeReply:
         raise Unavailable(str(error)) from None
 
 
-def _check_proxy(answer: HttpAnswer, agent: Agent) -> None:
+def _check_proxy(answer: HttpAnswer, agent: AgentPod) -> None:
     """An agent's own 503 has its age or no Status; every other failure is the API server's or a password's."""
     if answer.status in (200, 503) and b'"kind":"Status"' not in answer.body.replace(b": ", b":")[:200]:
         return
@@ -156,7 +156,7 @@ def _age(answer: HttpAnswer) -> float | None:
         return None
 
 
-def _reply_of(kubectl: Kubectl, agent: Agent, verb: RemoteVerb) -> NodeReply:
+def _reply_of(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> NodeReply:
     ended = remote.ask(kubectl, agent, verb)
     said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
     problem = None if ended.stdout else (said[-1] if said else f"exit code {ended.exit_code} without a word")
@@ -166,7 +166,7 @@ def _reply_of(kubectl: Kubectl, agent: Agent, verb: RemoteVerb) -> NodeReply:
 
 
 def _of_nodes(
-    found: Sequence[NodeReply], agents: Agents, nodes: Sequence[Node] | None, way: Way, notices: Sequence[str] = ()
+    found: Sequence[NodeReply], agents: AgentPods, nodes: Sequence[Node] | None, way: Way, notices: Sequence[str] = ()
 ) -> Replies:
     """The answers, and a row for each node without an agent."""
     rows = {one.node: one for one in found}

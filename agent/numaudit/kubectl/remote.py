@@ -12,7 +12,7 @@ from typing import IO
 
 from numaudit.errors import Unavailable
 from numaudit.kubectl.api import Forbidden
-from numaudit.kubectl.cluster import Agent, rule
+from numaudit.kubectl.cluster import AgentPod, rule
 from numaudit.kubectl.program import Kubectl, last_words
 
 _ENDED = re.compile(rb"command terminated with exit code (\d+)\s*")
@@ -42,7 +42,7 @@ class RemoteVerb:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedVerb:
     """A verb that ran to its end."""
 
     exit_code: int
@@ -50,12 +50,12 @@ class Ended:
     stderr: bytes = b""
 
 
-def command_of(kubectl: Kubectl, agent: Agent, verb: RemoteVerb) -> list[str]:
+def command_of(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> list[str]:
     flags = (["-i"] if verb.stdin is not None or verb.terminal else []) + (["-t"] if verb.terminal else [])
     return kubectl.command("exec", *flags, "-n", agent.namespace, agent.pod, "-c", agent.container, "--", *verb.words)
 
 
-def run(kubectl: Kubectl, agent: Agent, verb: RemoteVerb) -> int:
+def run(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> int:
     """Let it print here; its exit code. Raises Forbidden and Unavailable."""
     stdin: IO[bytes] | int | None = None if verb.terminal else subprocess.DEVNULL
     with tempfile.TemporaryFile() as given:
@@ -88,7 +88,7 @@ def _pass_on(process: subprocess.Popen[bytes]) -> bytes:
     return held
 
 
-def ask(kubectl: Kubectl, agent: Agent, verb: RemoteVerb) -> Ended:
+def ask(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> EndedVerb:
     """The same with its output kept. Raises Forbidden and Unavailable."""
     with subprocess.Popen(
         command_of(kubectl, agent, verb),
@@ -106,10 +106,10 @@ def ask(kubectl: Kubectl, agent: Agent, verb: RemoteVerb) -> Ended:
             raise
     lines = err.splitlines(keepends=True)
     code = _exit_code(process.returncode, lines[-1] if lines else b"", agent, verb, quiet=True)
-    return Ended(code, out, b"".join(lines[:-1] if code else lines))
+    return EndedVerb(code, out, b"".join(lines[:-1] if code else lines))
 
 
-def _exit_code(returned: int, last: bytes, agent: Agent, verb: RemoteVerb, quiet: bool = False) -> int:
+def _exit_code(returned: int, last: bytes, agent: AgentPod, verb: RemoteVerb, quiet: bool = False) -> int:
     """The verb's. kubectl has the verb's status as its own, and 1 for its own errors: its last line tells which."""
     if (ended := _ENDED.fullmatch(last)) is None:
         if returned == 0:

@@ -21,7 +21,7 @@ from numaudit.kubelet.questions.forecasting import forecast_here
 from numaudit.kubelet.questions.kubelet_here import KubeletHere, kubelet_here
 from numaudit.kubelet.questions.node_here import NodeHere, node_here
 from numaudit.kubelet.questions.pod_names import pod_names
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources import state_files
 from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.poller import KubeletPoller
@@ -40,7 +40,7 @@ def poll_once(poller: KubeletPoller) -> KubeletReadings | None:
         poller.close()
 
 
-def node_on(host: Host, asked: Asked) -> NodeHere:
+def node_on(host: Host, asked: AskedKubelet) -> NodeHere:
     """The kubelet's node on this host, asked once. Raises Unavailable where that is too little."""
     poller = KubeletPoller.of(host)
     readings = poll_once(poller)
@@ -71,7 +71,9 @@ def _pods_with_cgroup(host: Host) -> frozenset[str] | None:
     return frozenset(one.pod_uid for one in found if one.pod_uid is not None)
 
 
-def forecast_on(host: Host, asked: Asked, *, reboot: bool, huge_pages: HugePagesAtStart | None = None) -> Forecast:
+def forecast_on(
+    host: Host, asked: AskedKubelet, *, reboot: bool, huge_pages: HugePagesAtStart | None = None
+) -> Forecast:
     """Forecast of a restart for the pods of this host. Raises Unavailable with what is not known."""
     readings = poll_once(KubeletPoller.of(host))
     if readings is None:
@@ -141,7 +143,9 @@ def _read_already(file: Path, host: Host, readings: KubeletReadings) -> Checkpoi
     return next((one for one in known if host.at(one.shown).resolve() == path), None)
 
 
-def examine_files(file: Path | None, host: Host, asked: Asked, *, needs_machine: bool) -> tuple[ExaminedFile, ...]:
+def examine_files(
+    file: Path | None, host: Host, asked: AskedKubelet, *, needs_machine: bool
+) -> tuple[ExaminedFile, ...]:
     """The given file, or all that the host's kubelet has. A file that stands alone knows no kubelet but the one asked.
 
     Raises Unavailable when there is none, and when the machine that they belong to cannot be read but

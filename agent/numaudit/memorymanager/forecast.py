@@ -45,7 +45,7 @@ class Obstacle(Value, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class KubeletStart:
     """Does the kubelet start with its files? The answer of `restart.outlook` for all of them together."""
 
     answer: StartAnswer = "yes"
@@ -118,7 +118,7 @@ def forecast(
     pods: Sequence[Pod],
     *,
     reboot: bool,
-    start: Start = Start(),
+    start: KubeletStart = KubeletStart(),
     is_whole: bool = True,
     huge_pages: HugePagesAtStart | None = None,
 ) -> Forecast:

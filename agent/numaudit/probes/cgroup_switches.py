@@ -20,7 +20,7 @@ from numaudit.kernel.tracing.bpf_map import sum_per_cpu
 from numaudit.probes import reasons
 from numaudit.probes.bpf_probe import FIRST, BpfProbe
 from numaudit.probes.loading import function_entry
-from numaudit.probes.loading.loader import LoadedProbe, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe
 from numaudit.probes.probe import Loss
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.topology.nodeset import CpuSet
@@ -33,14 +33,14 @@ _SWITCHES, _CHARGES, _FIELDS = 1, 2, 7
 """Places of fields in struct cgroup_switch_cpu, and how many it has."""
 
 
-def programs(name: str) -> tuple[Program, ...]:
+def programs(name: str) -> tuple[BpfProgram, ...]:
     """Programs in the text of such a probe."""
     return (
-        Program(f"{name}_on_cgroup_switch", ProgramType.PERF_EVENT),
-        Program(f"{name}_on_sched_switch", ProgramType.RAW_TRACEPOINT),
-        Program(f"{name}_charge", ProgramType.RAW_TRACEPOINT),
-        Program(f"{name}_restart", ProgramType.RAW_TRACEPOINT),
-        Program(f"{name}_on_attach_task", ProgramType.RAW_TRACEPOINT),
+        BpfProgram(f"{name}_on_cgroup_switch", ProgramType.PERF_EVENT),
+        BpfProgram(f"{name}_on_sched_switch", ProgramType.RAW_TRACEPOINT),
+        BpfProgram(f"{name}_charge", ProgramType.RAW_TRACEPOINT),
+        BpfProgram(f"{name}_restart", ProgramType.RAW_TRACEPOINT),
+        BpfProgram(f"{name}_on_attach_task", ProgramType.RAW_TRACEPOINT),
     )
 
 

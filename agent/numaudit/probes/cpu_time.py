@@ -15,7 +15,7 @@ from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.probes import cgroup_switches
 from numaudit.probes.cgroup_switches import CgroupSwitchProbe
-from numaudit.probes.loading.loader import ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, ProbeRequest
 from numaudit.probes.probe import Loss, ProbeKind, Reading
 
 _KEY = "=QQ"  # struct cpu_time_key
@@ -45,7 +45,7 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     """Request for the loader."""
     return ProbeRequest(
         name="cpu_time",
-        programs=(*cgroup_switches.programs("cpu_time"), Program("cpu_time_flush", ProgramType.RAW_TRACEPOINT)),
+        programs=(*cgroup_switches.programs("cpu_time"), BpfProgram("cpu_time_flush", ProgramType.RAW_TRACEPOINT)),
         maps=("cpu_time_ns", "cpu_time_recent", cgroup_switches.CPU_STATE),
         entries={"cpu_time_ns": cgroups * nodes},
         numbers=cgroup_switches.numbers(host),

@@ -33,7 +33,7 @@ from numaudit.kernel.tracing.btf import Btf
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading import function_entry
 from numaudit.probes.loading.function_entry import Way
-from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.probe import Loss, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal
 
@@ -112,8 +112,8 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
         name=_NAME,
         programs=(
             *entry.wanted,
-            Program(_ON_SKIP, ProgramType.RAW_TRACEPOINT),
-            Program(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
+            BpfProgram(_ON_SKIP, ProgramType.RAW_TRACEPOINT),
+            BpfProgram(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
         refused=entry.refused,
         maps=("hint_faults_count", "hint_faults_passes", "hint_faults_skipped", "probe_narrowed", "probe_watched"),

@@ -23,7 +23,7 @@ from numaudit.kernel.tracing.btf import Btf, Function
 from numaudit.probes.bpf_probe import BpfProbe
 from numaudit.probes.loading import function_entry
 from numaudit.probes.loading.function_entry import Programs, Way
-from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.probe import Loss, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.topology.nodeset import NodeSet
@@ -110,11 +110,11 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
         name=_NAME,
         programs=(
             *(
-                Program(function, ProgramType.TRACEPOINT, tracepoint, fields=_FIELDS[tracepoint])
+                BpfProgram(function, ProgramType.TRACEPOINT, tracepoint, fields=_FIELDS[tracepoint])
                 for tracepoint, function in _TRACEPOINTS.items()
             ),
             *entry.wanted,
-            Program(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
+            BpfProgram(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
         maps=("migrations_pages", "migrations_between", "migrations_begun", "migrations_tasks"),
         entries={

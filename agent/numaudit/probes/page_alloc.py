@@ -22,7 +22,7 @@ from numaudit.kernel.memory.memory_blocks import MemoryBlocks
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.probes.bpf_probe import BpfProbe
-from numaudit.probes.loading.loader import ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, ProbeRequest
 from numaudit.probes.probe import Loss, NodePair, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal, Reason
 
@@ -62,7 +62,7 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
     page_size = os.sysconf("SC_PAGE_SIZE")
     return ProbeRequest(
         name="page_alloc",
-        programs=(Program(_PROGRAM, ProgramType.TRACEPOINT, _TRACEPOINT, fields=_FIELDS),),
+        programs=(BpfProgram(_PROGRAM, ProgramType.TRACEPOINT, _TRACEPOINT, fields=_FIELDS),),
         maps=("page_alloc_bytes", "page_alloc_failed", "page_alloc_node_of_block"),
         entries={
             "page_alloc_bytes": cgroups * nodes * _ORDERS_PER_PAIR,

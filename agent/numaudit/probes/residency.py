@@ -20,7 +20,7 @@ from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.btf import Btf
 from numaudit.probes import reasons
 from numaudit.probes.loading import loader
-from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.reasons import ProbeRefusal, Reason
 
 NAME = "residency"
@@ -49,7 +49,7 @@ def request(types: Btf, layout: RowLayout, cgroups: int) -> ProbeRequest:
         raise ProbeRefusal(Reason.UNSUPPORTED, f"this kernel has {sizes}; the walk has room for 128 of each")
     return ProbeRequest(
         NAME,
-        (Program(_PROGRAM, ProgramType.TRACING, btf_id=function.id, is_iterator=True),),
+        (BpfProgram(_PROGRAM, ProgramType.TRACING, btf_id=function.id, is_iterator=True),),
         (_HEAD, _ROWS),
         entries={_ROWS: cgroups},
         value_sizes={_ROWS: layout.width * WORD},

@@ -34,7 +34,7 @@ from numaudit.run.holder import CGROUP_PREFIX, RunHolder, is_alive, is_needed, i
 from numaudit.run.store import StateFolder, locked
 
 
-class Refused(Unavailable):
+class NotAdmitted(Unavailable):
     """The memory manager does not admit the command now."""
 
 
@@ -109,7 +109,7 @@ def hold(here: RunCgroups, wanted: CommandRequest, name: str) -> Iterator[Holdin
         admission = place(here.kubelet, before, command_pod(str(holder), name, wanted))
         if not admission.admitted:
             store.write(before)
-            raise Refused(why_refused(admission))
+            raise NotAdmitted(why_refused(admission))
         store.write(admission.state)
         (placement,) = admission.placements
         try:

@@ -61,7 +61,11 @@ def of_refusal(
 
 
 def _why_refused(
-    kubelet: Kubelet, admission: Admission, explained: MergeRecord | None, rejection: Rejection, requests: Requests
+    kubelet: Kubelet,
+    admission: Admission,
+    explained: MergeRecord | None,
+    rejection: Rejection,
+    requests: Requests,
 ) -> str:
     match rejection.outcome:
         case AdmissionOutcome.REJECTED_AFFINITY if explained is not None:

@@ -17,7 +17,7 @@ from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from scenarios import Plain, machine, play, pod, scenario
 from schemas import validate
@@ -196,7 +196,7 @@ def test_the_room_on_a_captured_host_is_the_smallest_by_brute_force(
     capsys: Capture, tmp_path: Path, fixtures: Path
 ) -> None:
     root = fixtures / "kubernetes-four-nodes"
-    here = node_on(Host.under(root), Asked())
+    here = node_on(Host.under(root), AskedKubelet())
     state = state_of(here.setup, here.files, here.pods)
     for memory, count in (("900Mi", 1), ("960Mi", 1), ("1500Mi", None)):
         wanted = pod("a", memory, cpu="500m")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.doctor.hardware import NotRead, check_bandwidth, check_data_sources, check_fabric
+from numaudit.doctor.hardware import NoFigures, check_bandwidth, check_data_sources, check_fabric
 from numaudit.kernel.host import Host
 
 DEVICES = "sys/bus/event_source/devices"
@@ -24,7 +24,7 @@ def _host(root: Path, files: dict[str, str]) -> Host:
 
 
 def _said(check: Callable[[Host], str], host: Host) -> tuple[str, str]:
-    with pytest.raises(NotRead) as caught:
+    with pytest.raises(NoFigures) as caught:
         check(host)
     return caught.value.word, caught.value.text
 

@@ -19,7 +19,7 @@ from numaudit.fleet.scope import Scope
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.api import KubeletHangs, NodeState, Pod, admit, read_pod
 from numaudit.scenario.values import Setup
 
@@ -43,7 +43,7 @@ class Cluster:
     def __init__(self, trees: Mapping[str, Path]) -> None:
         self.nodes: dict[str, tuple[Setup, NodeState]] = {}
         for name, root in trees.items():
-            here = node_on(Host.under(root), Asked())
+            here = node_on(Host.under(root), AskedKubelet())
             self.nodes[name] = here.setup, state_of(here.setup, here.files, here.pods, here.storage)
         self.server: Answering = answering(
             one for name, root in trees.items() for one in samples(page_of_tree(root), name)

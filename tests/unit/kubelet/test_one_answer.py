@@ -21,7 +21,7 @@ from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.metric import word
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import examine_files, forecast_on
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.report.build import build
 from numaudit.report.values import Report
@@ -36,7 +36,7 @@ class Tick:
 
 
 def verified(host: Host) -> tuple[StateVerification, ...]:
-    return verifications(examine_files(None, host, Asked(), needs_machine=True)).items
+    return verifications(examine_files(None, host, AskedKubelet(), needs_machine=True)).items
 
 
 def metric(name: str, report: Report) -> dict[tuple[str, ...], object]:
@@ -58,7 +58,7 @@ def check(host: Host) -> tuple[str, str]:
     assert not critical or answers[0] != "yes", critical
     for later, answer in enumerate(answers):
         try:
-            forecast = forecast_on(host, Asked(), reboot=bool(later))
+            forecast = forecast_on(host, AskedKubelet(), reboot=bool(later))
         except Unavailable:
             assert answer != "no"
             continue
@@ -87,7 +87,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Host:
 
 
 def test_the_forecast_refuses_the_pod_that_the_kubelet_refused_at_its_restart_and_no_other(tmp_path: Path) -> None:
-    found = forecast_on(node_before("restart", tmp_path / "host"), Asked(), reboot=False)
+    found = forecast_on(node_before("restart", tmp_path / "host"), AskedKubelet(), reboot=False)
     (denied,) = re.findall(r'pod="([^"]+)" reason="(\w+)" message="([^"]+)"', log_after("restart"))
     assert [(f"{one.namespace}/{one.pod}", one.reason, one.message) for one in found.refused] == [denied]
     assert {one.fate for one in found.pods if one not in found.refused} == {"kept"}
@@ -124,7 +124,7 @@ def test_a_damaged_file_has_one_answer(node: Host, kind: CheckpointKind, damage:
         except Unavailable:  # a file that verify cannot read; a forecast needs no devices
             if kind != DEVICES:
                 with pytest.raises(Unavailable):
-                    forecast_on(node, Asked(), reboot=False)
+                    forecast_on(node, AskedKubelet(), reboot=False)
     finally:
         path.write_bytes(before)
 
@@ -153,7 +153,7 @@ def test_a_memory_file_that_is_gone_leaves_it_open_where_its_pods_go(
     before = path.read_bytes()
     path.unlink()
     try:
-        found = forecast_on(node, Asked(), reboot=False)
+        found = forecast_on(node, AskedKubelet(), reboot=False)
         assert {one.fate for one in found.pods} == {"unknown"}
         assert (found.starts, found.is_safe) == ("yes", False)
         assert call(["forecast", "--root", str(node.root)]) == 5

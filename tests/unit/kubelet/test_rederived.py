@@ -14,7 +14,7 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.rederived import Rederived, differences, rederive
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import NodeState, remove
 from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -24,7 +24,7 @@ HOST = "kubernetes-four-nodes"
 
 
 def read(host: Host) -> tuple[Setup, NodeState, Intent]:
-    here = node_on(host, Asked())
+    here = node_on(host, AskedKubelet())
     intent = Observer.of(host).observe().intent
     assert intent is not None
     return here.setup, state_of(here.setup, here.files, here.pods), intent

@@ -17,7 +17,7 @@ from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import examine_files
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.snapshot import Check
 from tree_copies import lent
@@ -238,5 +238,5 @@ def test_a_host_without_a_kubelet_is_asked_about_the_newest_one(tmp_path: Path) 
     file = tmp_path / MEMORY
     (tmp_path / "proc").mkdir()
     shutil.copy(node_of(SINGLE, tmp_path / "other").kubelet / MEMORY, file)
-    (found,) = examine_files(file, Host.under(tmp_path), Asked(), needs_machine=False)
+    (found,) = examine_files(file, Host.under(tmp_path), AskedKubelet(), needs_machine=False)
     assert (found.starting.kubelet.memory_policy, found.starting.sources) == (None, {"version": "default"})

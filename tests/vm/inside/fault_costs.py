@@ -26,7 +26,7 @@ from numaudit.probes import hint_faults, page_alloc
 from numaudit.probes.hint_faults import FUNCTION, HintFaultsProbe
 from numaudit.probes.loading import function_entry, loader
 from numaudit.probes.loading.function_entry import WAYS, Way
-from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.page_alloc import PageAlloc
 from numaudit.probes.reasons import ProbeRefusal
 from workload import MIB, cgroup, worker
@@ -72,7 +72,7 @@ def _load(stack: ExitStack) -> dict[str, LoadedProbe]:
         types = function_entry.read_btf(HOST)
         assert not isinstance(types, ProbeRefusal), types
         entry = function_entry.programs("empty", FUNCTION, types.function(FUNCTION))
-        programs = (*entry.wanted, Program("empty_tracepoint", ProgramType.TRACEPOINT, TRACEPOINT))
+        programs = (*entry.wanted, BpfProgram("empty_tracepoint", ProgramType.TRACEPOINT, TRACEPOINT))
         requests = [ProbeRequest("empty", programs, (), source=Path(text.name))]
         requests += [one.request(HOST, 100, 16) for one in (hint_faults, page_alloc)]
         loaded = loader.load(requests)

@@ -10,12 +10,12 @@ import click
 
 from numaudit.api.fleet_document import ClusterReport, NodeAnswer, NodeAnswerList
 from numaudit.cli import json_output
-from numaudit.cli.cluster.options import Asked
+from numaudit.cli.cluster.options import CommandLine
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.verdict_list import VerdictList
 from numaudit.errors import InputError, Unavailable
 from numaudit.kubectl.api import Api
-from numaudit.kubectl.cluster import AGENTS, Agents, FoundPod, find_agents, list_nodes
+from numaudit.kubectl.cluster import AGENTS, AgentPods, FoundPod, find_agents, list_nodes
 from numaudit.kubectl.everywhere import VERB_SECONDS, Replies, Way, ask_reports, ask_verb
 from numaudit.kubectl.merged import decoded, merge
 from numaudit.kubectl.program import Kubectl
@@ -36,7 +36,7 @@ _OF_ALL = {
 _TOP = 10
 
 
-def run(asked: Asked, api: Api, kubectl: Kubectl, context: str | None, own_namespace: str) -> int:
+def run(asked: CommandLine, api: Api, kubectl: Kubectl, context: str | None, own_namespace: str) -> int:
     """Raises InputError, Unavailable and Forbidden."""
     if unused := sorted(asked.given - _OF_ALL[asked.verb]):
         option = unused[0].replace("_", "-")
@@ -56,13 +56,13 @@ def run(asked: Asked, api: Api, kubectl: Kubectl, context: str | None, own_names
     return _print_answers(asked, context, ask_verb(kubectl, agents, list_nodes(api), verb))
 
 
-def _arguments(asked: Asked) -> tuple[str, ...]:
+def _arguments(asked: CommandLine) -> tuple[str, ...]:
     own = [one for one in asked.arguments if not one.startswith("--output")]
     return (*asked.verb, *own, *(["-f", "-"] if asked.manifest is not None else []), "-o", "json")
 
 
 def print_reports(
-    asked: Asked, api: Api, kubectl: Kubectl, context: str | None, agents: Agents, namespace: str | None,
+    asked: CommandLine, api: Api, kubectl: Kubectl, context: str | None, agents: AgentPods, namespace: str | None,
     found: FoundPod | None, *, everyone: bool = False,
 ) -> int:  # fmt: skip
     """The newest reports of these agents as one. Raises Forbidden and Unavailable."""
@@ -86,7 +86,7 @@ def print_reports(
     return _gate(asked, report)
 
 
-def _gate(asked: Asked, report: ClusterReport) -> int:
+def _gate(asked: CommandLine, report: ClusterReport) -> int:
     if (text := asked.values.get("fail_on")) is None:
         return 0
     if any(report.verdicts.get(name) for name in VerdictList().convert(text, None, None)):
@@ -96,7 +96,7 @@ def _gate(asked: Asked, report: ClusterReport) -> int:
     return 0
 
 
-def _print_answers(asked: Asked, context: str | None, replies: Replies) -> int:
+def _print_answers(asked: CommandLine, context: str | None, replies: Replies) -> int:
     answers = []
     for one in replies.by_node:
         document: dict[str, Any] | None = None

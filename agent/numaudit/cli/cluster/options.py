@@ -87,7 +87,7 @@ OPTIONS: tuple[click.Option, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommandLine:
     """One command line."""
 
     verb: tuple[str, ...]

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from numaudit.cli import main
-from numaudit.cli.cluster.options import OPTIONS, Asked, PodName
+from numaudit.cli.cluster.options import OPTIONS, CommandLine, PodName
 from numaudit.cli.options import FilePath, Given
 from numaudit.errors import InputError
 
@@ -130,7 +130,7 @@ def _callback(verb: Words, own: list[click.Option], takes_name: bool) -> Callabl
         arguments = [word for name in typed if name != _MANIFEST for word in _typed(options[name], values[name])]
         manifest = _read(values[_MANIFEST]) if _MANIFEST in options else None
         mine = {name: value for name, value in values.items() if name not in options and name != "target"}
-        asked = Asked(
+        asked = CommandLine(
             verb,
             tuple(arguments),
             frozenset(typed),

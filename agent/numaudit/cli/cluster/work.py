@@ -9,11 +9,11 @@ from urllib.parse import quote
 import click
 
 from numaudit.cli.cluster import cluster_work
-from numaudit.cli.cluster.options import Asked
+from numaudit.cli.cluster.options import CommandLine
 from numaudit.errors import InputError, Unavailable
 from numaudit.kubectl import debug_pod, remote
 from numaudit.kubectl.api import Api, Forbidden, NotFound, proxied
-from numaudit.kubectl.cluster import Agent, Agents, FoundPod, find_agents, find_pod, rule
+from numaudit.kubectl.cluster import AgentPod, AgentPods, FoundPod, find_agents, find_pod, rule
 from numaudit.kubectl.everywhere import VERB_SECONDS
 from numaudit.kubectl.objects import Node
 from numaudit.kubectl.program import Kubectl
@@ -27,7 +27,7 @@ _OF_ONE = ("explain", "top", "state show")
 _TYPES = {"node": "node", "nodes": "node", "no": "node", "pod": "pod", "pods": "pod", "po": "pod"}
 
 
-def run(asked: Asked) -> int:
+def run(asked: CommandLine) -> int:
     """Raises InputError, Unavailable and Forbidden."""
     asked = _with_typed_target(asked)
     if asked.everywhere and asked.namespace is not None:
@@ -47,7 +47,7 @@ def run(asked: Asked) -> int:
         return _of_one(asked, api, kubectl, context, own_namespace)
 
 
-def _with_typed_target(asked: Asked) -> Asked:
+def _with_typed_target(asked: CommandLine) -> CommandLine:
     """`node/N` and `pod/P`, as kubectl has them."""
     kind, slash, name = (asked.target or "").partition("/")
     if not slash or kind not in _TYPES:
@@ -59,7 +59,7 @@ def _with_typed_target(asked: Asked) -> Asked:
     return replace(asked, target=None, node=name)
 
 
-def _of_one(asked: Asked, api: Api, kubectl: Kubectl, context: str | None, own_namespace: str) -> int:
+def _of_one(asked: CommandLine, api: Api, kubectl: Kubectl, context: str | None, own_namespace: str) -> int:
     found = None
     if asked.target is not None:
         found = find_pod(api, asked.target, asked.namespace or own_namespace, asked.everywhere)
@@ -85,15 +85,15 @@ def _of_one(asked: Asked, api: Api, kubectl: Kubectl, context: str | None, own_n
             raise
         click.echo(f"numaudit: {refused}", err=True)
         click.echo(f"numaudit: so this is from the newest report of {agent.name}, by HTTP", err=True)
-        only = Agents({node: agent})
+        only = AgentPods({node: agent})
         return cluster_work.print_reports(asked, api, kubectl, context, only, _namespace_of(asked, found), found)
 
 
-def _namespace_of(asked: Asked, found: FoundPod | None) -> str | None:
+def _namespace_of(asked: CommandLine, found: FoundPod | None) -> str | None:
     return asked.namespace if found is None else found.pod.metadata.namespace
 
 
-def _arguments(asked: Asked, found: FoundPod | None) -> tuple[str, ...]:
+def _arguments(asked: CommandLine, found: FoundPod | None) -> tuple[str, ...]:
     """The command line of the verb on the node."""
     words = [*asked.verb, *asked.arguments]
     if asked.manifest is not None:
@@ -106,14 +106,14 @@ def _arguments(asked: Asked, found: FoundPod | None) -> tuple[str, ...]:
     return (*words, name)
 
 
-def _duration(asked: Asked) -> float:
+def _duration(asked: CommandLine) -> float:
     from numaudit.cli.progress import Duration
 
     value = asked.values.get("duration")
     return 0.0 if value is None else Duration().convert(value, None, None)
 
 
-def _say(agents: Agents, agent: Agent, node: str) -> None:
+def _say(agents: AgentPods, agent: AgentPod, node: str) -> None:
     for notice in agents.notices:
         if f" on {node}," in notice:
             click.echo(f"numaudit: {notice}", err=True)
@@ -132,7 +132,13 @@ def _require_node(api: Api, node: str) -> None:
 
 
 def _without_agent(
-    asked: Asked, api: Api, kubectl: Kubectl, node: str, agent: Agent | None, agents: Agents, found: FoundPod | None
+    asked: CommandLine,
+    api: Api,
+    kubectl: Kubectl,
+    node: str,
+    agent: AgentPod | None,
+    agents: AgentPods,
+    found: FoundPod | None,
 ) -> int:
     why = f"no agent runs on node {node}" if agent is None else f"node {node}: {agent.problem}"
     image = asked.image or agents.image

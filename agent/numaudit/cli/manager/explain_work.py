@@ -18,7 +18,7 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import storage_of
 from numaudit.kubelet.questions.node_here import node_here, state_of
 from numaudit.kubelet.questions.rederived import Rederived, admitted_at, rederive
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import NodeState
 from numaudit.report.values import ContainerReport, Report
 from numaudit.scenario.values import Setup
@@ -79,7 +79,7 @@ def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | s
     try:
         here = node_here(
             kubelet.readings,
-            Asked(),
+            AskedKubelet(),
             folder=host.kubelet_root,
             with_cgroup=pods if snapshot.is_whole_host else None,
             storage=storage_of(host),

@@ -24,7 +24,7 @@ from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.pods_here import PodsHere
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.memorymanager.huge_pages import HugePageRoom, HugePageShortage, shortages
 from numaudit.scenario.document import Document
@@ -241,7 +241,7 @@ def _here(host: Host, asked: _Asked) -> _Node:
     """This host, but for what files say. A captured machine or another configuration may not fit its state files."""
     version = None if asked.version is None else parse_version(asked.version)
     try:
-        here = node_on(host, Asked(version, asked.gates.get(POD_LEVEL_GATE)))
+        here = node_on(host, AskedKubelet(version, asked.gates.get(POD_LEVEL_GATE)))
     except Unavailable as reason:
         raise Unavailable(
             f"{reason}; run as root, or name one with --kubelet-config FILE, or a whole node with --scenario FILE"

@@ -28,7 +28,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.kubelet.host_files import belongs_to, decode_given, examine_files, forecast_on, poll_once
 from numaudit.kubelet.questions.examination import ExaminedFile, expected_on
 from numaudit.kubelet.questions.pod_names import pod_names
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.huge_pages import HugePagesAtStart
@@ -129,16 +129,16 @@ def _huge_pages(host: Host, *, reboot: bool) -> HugePagesAtStart:
     return huge_pages_at_start(Engine(Observer.of(host)).tick().snapshot, reboot=reboot)
 
 
-def _asked(version: str | None, gates: str | None) -> Asked:
+def _asked(version: str | None, gates: str | None) -> AskedKubelet:
     asked = None if version is None else parse_version(version)
     notice = None if asked is None else nearest_described(asked)[1]
     if notice is not None:
         click.echo(f"numaudit: {notice}", err=True)
     named = read_feature_gates(gates) if gates else {}
-    return Asked(asked, named.get(POD_LEVEL_GATE, named.get("AllAlpha")), named.get(DRIFT_GATE))
+    return AskedKubelet(asked, named.get(POD_LEVEL_GATE, named.get("AllAlpha")), named.get(DRIFT_GATE))
 
 
-def _with_policies(asked: Asked, names: tuple[str, ...], file: Path | None) -> Asked:
+def _with_policies(asked: AskedKubelet, names: tuple[str, ...], file: Path | None) -> AskedKubelet:
     """A policy's name alone says which manager it is for: the Memory Manager's begin with a capital."""
     for name in names:
         if file is not None:

@@ -10,7 +10,7 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.intent import NodeRoom
 from numaudit.kubelet.questions.kubelet_here import StartForecaster
 from numaudit.kubelet.questions.node_here import NodeHere, node_here, state_of
-from numaudit.kubelet.questions.starting import Asked
+from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources.memo import Memo
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import reconcile
@@ -36,7 +36,9 @@ def room_here(
     """The same of what was read; None where that is too little. `of_node` is `room_of` and remembers its result, as
     does `start`, see `kubelet_here`."""
     try:
-        node = node_here(readings, Asked(), folder=readings.folder, with_cgroup=with_cgroup, storage=None, start=start)
+        node = node_here(
+            readings, AskedKubelet(), folder=readings.folder, with_cgroup=with_cgroup, storage=None, start=start
+        )
     except Unavailable:
         return None
     return of_node(node)

@@ -23,10 +23,10 @@ from numaudit.intent import PodFacts, StartOutlook
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.examination import examine, examine_absent
 from numaudit.kubelet.questions.kubelet_here import KubeletHere
-from numaudit.kubelet.questions.starting import Asked, changed_document
+from numaudit.kubelet.questions.starting import AskedKubelet, changed_document
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
-from numaudit.memorymanager.forecast import Forecast, Obstacle, Start, forecast
+from numaudit.memorymanager.forecast import Forecast, KubeletStart, Obstacle, forecast
 from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.topology.machine import Machine
@@ -54,7 +54,7 @@ def outlook_of(
     return examined(file, machine, kubelet, str(PurePosixPath(file.shown).parent))
 
 
-def start_of(outlooks: Mapping[CheckpointKind, StartOutlook], *, reboot: bool) -> Start:
+def start_of(outlooks: Mapping[CheckpointKind, StartOutlook], *, reboot: bool) -> KubeletStart:
     """Does the kubelet start with all its files, now or after a reboot?"""
     files = {kind: outlooks[kind] for kind in _AS_THE_KUBELET_STARTS if kind in outlooks}
     answers = {kind: one.starts_after_reboot if reboot else one.starts_now for kind, one in files.items()}
@@ -64,13 +64,13 @@ def start_of(outlooks: Mapping[CheckpointKind, StartOutlook], *, reboot: bool) -
         for found in one.findings:
             if found.stops != "nothing" and (reboot or found.stops != "reboot"):
                 obstacles[found.name, found.message] = Obstacle(kind, found.name, found.message)
-    return Start(worst(answers.values()), next(iter(refusals), None), tuple(obstacles.values()))
+    return KubeletStart(worst(answers.values()), next(iter(refusals), None), tuple(obstacles.values()))
 
 
 def forecast_here(
     readings: KubeletReadings,
     here: KubeletHere,
-    asked: Asked,
+    asked: AskedKubelet,
     *,
     reboot: bool,
     huge_pages: HugePagesAtStart | None = None,
@@ -106,7 +106,7 @@ def forecast_of(
     files: Mapping[CheckpointKind, CheckpointFile],
     pods: Sequence[Pod] | None,
     kubelet: KubeletAtStart,
-    start: Start,
+    start: KubeletStart,
     *,
     reboot: bool,
     huge_pages: HugePagesAtStart | None = None,
@@ -143,7 +143,7 @@ def _forecast(
     files: Mapping[CheckpointKind, CheckpointFile],
     pods: Sequence[Pod],
     starting: KubeletAtStart,
-    start: Start,
+    start: KubeletStart,
     *,
     reboot: bool,
     huge_pages: HugePagesAtStart | None = None,

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from numaudit.intent import KubeletConfig
-from numaudit.kubelet.questions.starting import Asked, Starting, starting
+from numaudit.kubelet.questions.starting import AskedKubelet, Starting, starting
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.topology.machine import Machine
 
-StartForecaster = Callable[[KubeletConfig, Machine | None, Asked], Starting]
+StartForecaster = Callable[[KubeletConfig, Machine | None, AskedKubelet], Starting]
 
 _IN_WORDS = {
     "default": "the kubelet's configuration, which does not name one",
@@ -35,7 +35,11 @@ class KubeletHere:
     """Contradictions between what runs and what is written."""
 
 
-def kubelet_here(readings: KubeletReadings, asked: Asked = Asked(), start: StartForecaster = starting) -> KubeletHere:  # noqa: B008
+def kubelet_here(
+    readings: KubeletReadings,
+    asked: AskedKubelet = AskedKubelet(),  # noqa: B008
+    start: StartForecaster = starting,
+) -> KubeletHere:
     """The kubelet that runs and the one that would start. `start` is `starting`, or remembers its result."""
     written = _with_other_sources(readings)
     running, conflicts = _in_force(written, readings)

@@ -14,7 +14,7 @@ from numaudit.errors import Unavailable
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.kubelet_here import StartForecaster, kubelet_here
 from numaudit.kubelet.questions.pods_here import PodsHere, pods_of
-from numaudit.kubelet.questions.starting import Asked, starting
+from numaudit.kubelet.questions.starting import AskedKubelet, starting
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
 from numaudit.scenario.files import Files, starting_state
@@ -45,7 +45,7 @@ class NodeHere:
 
 def node_here(
     readings: KubeletReadings | None,
-    asked: Asked,
+    asked: AskedKubelet,
     *,
     folder: str,
     with_cgroup: Set[str] | None,

@@ -24,7 +24,7 @@ OPTION = "option"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedKubelet:
     """Another kubelet than the host's that somebody asks about. None = as on the host."""
 
     version: KubernetesVersion | None = None
@@ -46,7 +46,7 @@ class Starting:
     A field that is missing is not known: then it counts as it is in the checkpoint."""
 
 
-def starting(config: KubeletConfig, machine: Machine | None, asked: Asked) -> Starting:
+def starting(config: KubeletConfig, machine: Machine | None, asked: AskedKubelet) -> Starting:
     """The kubelet with these settings. `machine` None = reservations cannot be worked out."""
     version, sources = LATEST, {"version": "default"}
     if asked.version is not None:
@@ -91,7 +91,7 @@ def _reads_claims(version: KubernetesVersion, gates: Mapping[str, bool] | None) 
     return gates.get(DRA_GATE, by_default)
 
 
-def _gate(config: KubeletConfig, asked: Asked, sources: dict[str, str]) -> bool | None:
+def _gate(config: KubeletConfig, asked: AskedKubelet, sources: dict[str, str]) -> bool | None:
     if asked.pod_level is not None:
         sources["pod_level"] = OPTION
         return asked.pod_level
@@ -120,7 +120,7 @@ def _policy(config: KubeletConfig, name: str, asked: str | None, field: str, sou
     return value
 
 
-def changed_document(document: Mapping[str, object], asked: Asked) -> Mapping[str, object]:
+def changed_document(document: Mapping[str, object], asked: AskedKubelet) -> Mapping[str, object]:
     """The configuration with what somebody asks about."""
     changed = dict(document)
     if asked.pod_level is not None:

@@ -18,7 +18,7 @@ from numaudit.kernel.tracing import bpf, btf, perf_event
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.btf import Btf, Function
 from numaudit.probes import reasons
-from numaudit.probes.loading.loader import LoadedProbe, Program
+from numaudit.probes.loading.loader import BpfProgram, LoadedProbe
 from numaudit.probes.reasons import ProbeRefusal, Reason
 
 Way = Literal["kprobe", "fentry"]
@@ -38,7 +38,7 @@ Source: arch/*/include/asm/ptrace.h and each architecture's calling convention.
 class Programs:
     """Programs to load for one function."""
 
-    wanted: tuple[Program, ...]
+    wanted: tuple[BpfProgram, ...]
     """Each may be refused; then the other is used."""
     refused: Mapping[str, ProbeRefusal]
     """Programs that need not be tried on this host, by their function in the text."""
@@ -78,14 +78,14 @@ def programs(prefix: str, function: str, found: Function | ProbeRefusal | None) 
     kprobe, fentry = (program_name(prefix, way) for way in WAYS)
     machine = os.uname().machine
     if machine in _ARGUMENT_REGISTERS:
-        wanted.append(Program(kprobe, ProgramType.KPROBE, kernel_function=function, may_fail=True))
+        wanted.append(BpfProgram(kprobe, ProgramType.KPROBE, kernel_function=function, may_fail=True))
     else:
         known = ", ".join(_ARGUMENT_REGISTERS)
         text = f"where {machine} passes arguments is not known; supported: {known}"
         refused[kprobe] = ProbeRefusal(Reason.UNSUPPORTED, text)
     if isinstance(found, Function):
         tracing = ProgramType.TRACING
-        wanted.append(Program(fentry, tracing, kernel_function=function, btf_id=found.id, may_fail=True))
+        wanted.append(BpfProgram(fentry, tracing, kernel_function=function, btf_id=found.id, may_fail=True))
     else:
         absent = ProbeRefusal(Reason.NO_BTF, f"this kernel's BTF does not describe {function}")
         refused[fentry] = found if found is not None else absent

@@ -43,7 +43,7 @@ _DROPPED = "probe_dropped"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class BpfProgram:
     """One function of a BPF text and what the kernel shall take it for."""
 
     function: str
@@ -67,7 +67,7 @@ class ProbeRequest:
     """One BPF text with everything that it is to bring. Each has maps of its own, those of the headers included."""
 
     name: str
-    programs: tuple[Program, ...]
+    programs: tuple[BpfProgram, ...]
     maps: tuple[str, ...]
     """Those to hand over; `probe_dropped` is added."""
     entries: Mapping[str, int] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from numaudit.views.top.news import Failed, Feed, FeedEnded, News, RowKey, TickB
 from numaudit.views.top.page import container_lines
 from numaudit.views.top.table import RowChoice, RowTable
 from numaudit.views.top.terminal import TopDriver
-from numaudit.views.top.trends import Trends
+from numaudit.views.top.trends import ShareTrends
 
 _LATE = 3
 """Intervals without a tick that went well make the figures stale."""
@@ -74,7 +74,7 @@ class Top(App[bool]):
         self._width, self._height = 80, 24
         self._news: TickFigures | None = None
         self._table: RowTable | None = None
-        self._trends = Trends()
+        self._trends = ShareTrends()
         self._measured_at = time.monotonic()
         self._open: RowKey | None = None
         self._last_known: list[Text] = []

@@ -19,14 +19,14 @@ from numaudit.views.terminal.one_container import print_process_table, print_pro
 from numaudit.views.terminal.placement_page import print_container
 from numaudit.views.terminal.terminal import print_note
 from numaudit.views.top.news import RowKey, TickFigures, find
-from numaudit.views.top.trends import Trends, drawn
+from numaudit.views.top.trends import ShareTrends, drawn
 
 _STYLES: Mapping[Tone | None, str] = {"good": "bold green", "unknown": "bold yellow", "bad": "bold red"}
 _TREND = 40
 """Ticks that have room beside their words."""
 
 
-def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) -> list[Text]:
+def container_lines(news: TickFigures, key: RowKey, trends: ShareTrends, width: int) -> list[Text]:
     """All that is known of one container, its verdict first; nothing once it has gone."""
     one = find(news.report, key)
     if one is None:

@@ -15,7 +15,7 @@ from numaudit.report.sums.remainders import is_small_group
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.top.columns import Grid, Sortable, container_columns, container_grid
 from numaudit.views.top.news import RowKey, key_of
-from numaudit.views.top.trends import Trends, drawn
+from numaudit.views.top.trends import ShareTrends, drawn
 
 _TREND = 10
 """Ticks that have room in a row."""
@@ -54,7 +54,7 @@ class Rows:
 class RowTable:
     """The rows of one tick. Keys that change their order or number do not make their cells again."""
 
-    def __init__(self, report: Report, trends: Trends, width: int) -> None:
+    def __init__(self, report: Report, trends: ShareTrends, width: int) -> None:
         self._report, self._trends, self._width = report, trends, width
         self._grids: dict[tuple[bool, str], Grid] = {}
 

@@ -15,7 +15,7 @@ _UNKNOWN = 255
 _LEVELS = "▁▂▃▄▅▆▇█"
 
 
-class Trends:
+class ShareTrends:
     """Of each container of the newest tick its shares in per cent, a byte each."""
 
     def __init__(self) -> None:
