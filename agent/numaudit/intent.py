@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # the memory manager is imported where it is asked: only on a
     from numaudit.containermanager.memory.state import Block, MachineState
     from numaudit.containermanager.pod.spec import Pod, QosClass
     from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+    from numaudit.memorymanager.admission import NodeState
     from numaudit.memorymanager.forecast import Forecast
+    from numaudit.memorymanager.kubelet import Kubelet
 
 SourceName = Literal[
     "memory checkpoint",
@@ -316,6 +318,9 @@ class NodeRoom:
     not all pods are known."""
     reserved_cpus: CpuSet | None = None
     """CPUs that the static CPU Manager keeps for the system; None = there is none."""
+    kubelet: Kubelet | None = field(default=None, compare=False, repr=False)
+    state: NodeState | None = field(default=None, compare=False, repr=False)
+    """The kubelet and its state, by which it decides on the next pod."""
 
 
 @dataclass(frozen=True)

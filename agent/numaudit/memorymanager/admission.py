@@ -100,7 +100,7 @@ def admit(
     pending = pod if version < (1, 32) else None
     state = replace(state, pods={**state.pods, pod.uid: pod}, pending=pending)
     if sources_ready:
-        state = _release_stale(state, version)
+        state = as_next_admission_finds(state, version=version)
     run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), () if sources_ready else running)
     rejection = run.pod_scope() if kubelet.topology.scope == POD_SCOPE else run.each_container()
     rejection = rejection or _out_of(kubelet, state, pod)
@@ -123,6 +123,15 @@ def reconcile(state: NodeState, *, version: KubernetesVersion = LATEST) -> NodeS
         return state
     active = state.pods if state.pending is None else {**state.pods, state.pending.uid: state.pending}
     return replace(state, cpu=cpu_allocation.remove_stale(state.cpu, _containers_of(active), version=version))
+
+
+def as_next_admission_finds(state: NodeState, *, version: KubernetesVersion = LATEST) -> NodeState:
+    """Release entries that no active pod has, as the managers do before they answer about a pod."""
+    return replace(
+        reconcile(state, version=version),
+        memory=static_policy.remove_stale_state(state.memory, state.pods),
+        devices=device_allocation.remove_stale(state.devices, state.pods) if state.devices.entries else state.devices,
+    )
 
 
 @dataclass(slots=True)
@@ -319,15 +328,6 @@ def _out_of(kubelet: Kubelet, state: NodeState, pod: Pod) -> Rejection | None:
     if found is None:
         return None
     return Rejection(found.reason, found.message, AdmissionOutcome.REJECTED_OTHER, shortage=found)
-
-
-def _release_stale(state: NodeState, version: KubernetesVersion) -> NodeState:
-    """Release entries that no active pod has, as the managers do before they answer about a pod."""
-    return replace(
-        reconcile(state, version=version),
-        memory=static_policy.remove_stale_state(state.memory, state.pods),
-        devices=device_allocation.remove_stale(state.devices, state.pods) if state.devices.entries else state.devices,
-    )
 
 
 def _containers_of(pods: Mapping[str, Pod]) -> dict[str, frozenset[str]]:

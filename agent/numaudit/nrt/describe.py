@@ -1,0 +1,182 @@
+"""Description of a node for its scheduler, from its kubelet's settings and state."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import fields
+
+from numaudit.containermanager.cpu.hints import CPUPolicy
+from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import Group as CpuGroup
+from numaudit.containermanager.device.hints import Device, DeviceState
+from numaudit.containermanager.memory.headroom import admissible, holders_of
+from numaudit.containermanager.memory.state import MachineState, NUMANodeState
+from numaudit.containermanager.topologymanager.policy import PREFER_CLOSEST
+from numaudit.memorymanager.admission import NodeState, as_next_admission_finds
+from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.nrt.topology import (
+    GATES,
+    Amount,
+    CostPart,
+    CpuPart,
+    DeviceGroup,
+    DevicePart,
+    Group,
+    GroupPart,
+    KubeletPart,
+    MeasuredPart,
+    MemoryNode,
+    MemoryPart,
+    NodeTopology,
+    PodPart,
+)
+from numaudit.nrt.zones import zones_of
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+STEPS = 32
+"""Free memory is published in steps of at most this part of a node's memory."""
+MOST_HOLDERS = 32
+"""Pods that are named of one group."""
+_LOCAL = 10
+"""Cost of the nearest memory, as in the firmware's distances."""
+
+
+def topology_of(
+    name: str,
+    kubelet: Kubelet,
+    state: NodeState,
+    *,
+    free: Mapping[int, int] | None = None,
+    latencies: Mapping[tuple[int, int], float] | None = None,
+    has_device_nodes: bool = True,
+) -> NodeTopology:
+    """The node as the next admission will find it: what pods that are gone hold is free.
+
+    `free`: bytes that the kernel has free, by NUMA node. `latencies`: nanoseconds by the CPU's node and the memory's,
+    where they were measured. `has_device_nodes` False: a device without nodes may have some that are not known. The
+    pods are known where `state.capacity` is.
+    """
+    state = as_next_admission_finds(state, version=kubelet.features.version)
+    return NodeTopology(
+        name=name,
+        kubelet=_kubelet(kubelet),
+        zones=zones_of(kubelet, state),
+        memory=None if kubelet.memory_policy == "None" else _memory(kubelet, state.memory.state.machine),
+        cpus=None if kubelet.cpu is None or state.cpu is None else _cpus(kubelet.cpu, state.cpu),
+        devices=_devices(state.devices, has_device_nodes),
+        groups=None if kubelet.memory_policy == "None" else _groups(state),
+        measured=None if free is None else _measured(kubelet.machine, free),
+        costs=_costs(kubelet, latencies),
+        pods=_pods(kubelet, state),
+    )
+
+
+def _kubelet(kubelet: Kubelet) -> KubeletPart:
+    topology, features = kubelet.topology, kubelet.features
+    return KubeletPart(
+        kubernetes=".".join(map(str, features.version if kubelet.cpu is None else kubelet.cpu.version)),
+        memory_manager=kubelet.memory_policy,
+        cpu_manager="none" if kubelet.cpu is None else "static",
+        topology_manager=topology.policy,
+        topology_scope=topology.scope,
+        max_numa_nodes=topology.options.max_allowable_numa_nodes,
+        topology_options=(PREFER_CLOSEST,) if topology.options.prefer_closest_numa_nodes else (),
+        cpu_options=() if kubelet.cpu is None else _on(kubelet.cpu),
+        feature_gates=tuple(gate for name, gate in GATES.items() if getattr(features, name)),
+    )
+
+
+def _on(policy: CPUPolicy) -> tuple[str, ...]:
+    return tuple(
+        one.name.replace("_", "-") for one in fields(policy.options) if getattr(policy.options, one.name) is True
+    )
+
+
+def _memory(kubelet: Kubelet, machine: MachineState) -> MemoryPart:
+    resources = {name for node in machine.values() for name in node.memory_map}
+    largest = {name: admissible(machine, kubelet.topology.policy, name) for name in sorted(resources)}
+    return MemoryPart(
+        {id_: _memory_node(node) for id_, node in machine.items()},
+        {name: sizes for name, sizes in largest.items() if sizes is not None},
+    )
+
+
+def _memory_node(node: NUMANodeState) -> MemoryNode:
+    amounts = {name: Amount(table.allocatable, table.free) for name, table in node.memory_map.items()}
+    is_free = not node.number_of_assignments and len(node.cells or ()) < 2
+    return MemoryNode(amounts, None if is_free else NodeSet.from_ids(node.cells or ()), node.number_of_assignments)
+
+
+def _cpus(policy: CPUPolicy, state: CPUState) -> CpuPart:
+    masks = policy.topology.masks
+    nodes, sockets, caches = (
+        {id_: CpuSet(mask) for id_, mask in masks[group].items()}
+        for group in (CpuGroup.NODE, CpuGroup.SOCKET, CpuGroup.UNCORE)
+    )
+    cores = (CpuSet(mask) for mask in masks[CpuGroup.CORE].values())
+    return CpuPart(
+        free=policy.available(state) & policy.topology.cpus,
+        reserved=policy.reserved,
+        nodes=nodes,
+        sockets=sockets,
+        caches=caches,
+        cores=tuple(one for one in cores if len(one) > 1),
+    )
+
+
+def _devices(state: DeviceState, has_nodes: bool) -> DevicePart:
+    unplaced = {name for name, devices in state.plugins.items() if any(one.nodes is None for one in devices.values())}
+    return DevicePart(
+        {name: _device_groups(state, name, devices) for name, devices in sorted(state.plugins.items())},
+        () if has_nodes else tuple(sorted(unplaced)),
+    )
+
+
+def _device_groups(state: DeviceState, name: str, devices: Mapping[str, Device]) -> tuple[DeviceGroup, ...]:
+    total, healthy, available = Counter[NodeSet | None](), Counter[NodeSet | None](), Counter[NodeSet | None]()
+    free = state.available(name)
+    for one in devices.values():
+        total[one.nodes] += 1
+        healthy[one.nodes] += one.healthy
+        available[one.nodes] += one.id in free
+    places = sorted(total, key=lambda one: (-1, 0) if one is None else (len(one), one.mask))
+    return tuple(DeviceGroup(total[one], healthy[one], available[one], one) for one in places)
+
+
+def _groups(state: NodeState) -> GroupPart:
+    """A group whose pods are not known has none here."""
+    names: dict[NodeSet, set[str]] = defaultdict(set)
+    for node in state.memory.state.machine.values():
+        if node.number_of_assignments:
+            names[NodeSet.from_ids(node.cells or ())] = set()
+    for one in holders_of(state.memory.state):
+        pod = state.pods.get(one.pod_uid)
+        names[one.group].add(one.pod_uid if pod is None else pod.full_name)
+    groups = [
+        Group(nodes, tuple(sorted(pods)[:MOST_HOLDERS]), max(0, len(pods) - MOST_HOLDERS))
+        for nodes, pods in sorted(names.items(), key=lambda one: one[0].mask)
+    ]
+    return GroupPart(tuple(groups), NodeSet.from_ids(id_ for one in groups if len(one.nodes) == 1 for id_ in one.nodes))
+
+
+def _measured(machine: Machine, free: Mapping[int, int]) -> MeasuredPart:
+    sizes = {node.id: node.memory or 0 for node in machine.nodes}
+    steps = {node: 1 << max(0, (sizes.get(node, 0) // STEPS).bit_length() - 1) for node in free}
+    return MeasuredPart(dict(free), steps)
+
+
+def _costs(kubelet: Kubelet, latencies: Mapping[tuple[int, int], float] | None) -> CostPart | None:
+    """Latencies only where those of all pairs were measured."""
+    ids = [node.id for node in kubelet.machine.nodes]
+    pairs = [(one, other) for one in ids for other in ids]
+    if latencies and all(latencies.get(pair, 0) > 0 for pair in pairs):
+        nearest = min(latencies[pair] for pair in pairs)
+        costs = {one: {other: round(_LOCAL * latencies[one, other] / nearest) for other in ids} for one in ids}
+        return CostPart("calibration", costs)
+    return None if kubelet.distances is None else CostPart("distances", kubelet.distances)
+
+
+def _pods(kubelet: Kubelet, state: NodeState) -> PodPart | None:
+    return None
