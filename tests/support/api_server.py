@@ -1,4 +1,4 @@
-"""An API server for tests: discovery, nodes, pods, exec over WebSocket, pod proxy, logs, and RBAC by token.
+"""An API server for tests: discovery, nodes, pods, exec over WebSocket, pod proxy, logs, RBAC by token, and faults.
 
 It speaks enough for a real kubectl. Whatever a token's rules do not allow is 403, an unknown token is 401.
 """
@@ -25,7 +25,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import yaml
 
 import api_objects
+import api_topologies
 from api_objects import Objects
+from api_topologies import Topologies
 from certificates import Authority
 
 Json = dict[str, Any]
@@ -54,6 +56,28 @@ class Page:
     headers: Mapping[str, str] = field(default_factory=dict)
     is_cut: bool = False
     """The connection breaks in the middle of the body."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An answer in place of the one that a request would get."""
+
+    status: int = 500
+    body: bytes = b"{}"
+    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
+    is_cut: bool = False
+    """The connection breaks in the middle of the body."""
+    is_silent: bool = False
+    """Nothing comes, for as long as the test runs."""
+    drips: float = 0.0
+    """Seconds between two bytes of the body."""
+
+    @classmethod
+    def of(cls, code: int, reason: str, message: str, **headers: str) -> Fault:
+        """As an API server says it."""
+        body = json.dumps(api_objects.status(code, reason, message)).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return cls(code, body, {"Content-Type": "application/json", **named})
 
 
 @dataclass(frozen=True, order=True)
@@ -91,6 +115,9 @@ class Cluster:
     logs: dict[str, bytes] = field(default_factory=dict)
     objects: Objects = field(default_factory=Objects)
     """All else."""
+    topologies: Topologies = field(default_factory=Topologies)
+    faults: list[Fault] = field(default_factory=list)
+    """Of the next requests, one after the other."""
     run_pod: Callable[[Json], Ran] | None = None
     """What a created pod does."""
     decide: Callable[[Json], Json] | None = None
@@ -209,13 +236,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
-    do_POST = do_DELETE = do_GET  # noqa: N815 (their own names)
+    do_POST = do_DELETE = do_PATCH = do_GET  # noqa: N815 (their own names)
 
     def _serve(self) -> None:
         self.of.is_over.wait(self.of.slow)
         url = urlsplit(self.path)
         size = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(size)
+        if self.of.faults:
+            return self._fail(self.of.faults.pop(0))
         try:
             self._answer(url.path, parse_qs(url.query, keep_blank_values=True), body)
         except _Refused as why:
@@ -223,9 +252,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({**status, "reason": why.reason, "message": str(why)}, why.code)
 
     def _answer(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if token not in self.of.rights:
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or token not in self.of.rights:
             raise _Refused(401, "Unauthorized", "Unauthorized")
+        is_installed = self.of.topologies.is_installed
+        if path == "/apis" and is_installed:
+            listed = _DISCOVERY[path]
+            return self._json({**listed, "groups": [*listed["groups"], api_topologies.group()]})
+        if path == f"/apis/{api_topologies.API_VERSION}" and is_installed:
+            return self._json(api_topologies.discovered())
         if (known := _DISCOVERY.get(path)) is not None:
             return self._json(known)
         if path == "/api/v1/nodes":
@@ -238,12 +273,50 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/api/v1/pods":
             self._may(token, "list", "pods")
             return self._list(_selected(self.of.pods, query), "PodList", query)
+        if (topology := self.of.topologies.named(path)) is not None:
+            return self._topology(token, unquote(topology), query, body)
         found = _POD.fullmatch(path)
         if found is None and (answer := self.of.objects.answer(self.command, path, body)):
             return self._json(answer[1], answer[0])
         if found is None:
             raise _Refused(404, "NotFound", f"the server could not find {path}")
         return self._pods(token, found, query, body)
+
+    def _topology(self, token: str, name: str, query: dict[str, list[str]], body: bytes) -> None:
+        """Read one, apply or patch it."""
+        of = self.of.topologies
+        if not of.is_installed:
+            return self._bytes(b"404 page not found\n", "text/plain; charset=utf-8", 404)
+        resource, group = api_topologies.RESOURCE, api_topologies.GROUP
+        self._may(token, self.command.lower(), resource, group=group)
+        if self.command == "GET":
+            code, answer = of.get(name)
+            return self._json(answer, code)
+        manager = query.get("fieldManager", [""])[0]
+        if self.headers.get("Content-Type") == "application/merge-patch+json":
+            code, answer = of.merge(name, json.loads(body), manager)
+            return self._json(answer, code)
+        allowed = self.of.rights[token]
+        may_create = allowed is None or Right("create", resource) in allowed
+        code, answer = of.apply(name, body, manager, force=query.get("force") == ["true"], may_create=may_create)
+        return self._json(answer, code)
+
+    def _fail(self, fault: Fault) -> None:
+        if fault.is_silent:
+            self.of.is_over.wait(600)
+            self.close_connection = True
+            return
+        self.send_response(fault.status)
+        for name, value in fault.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(fault.body) + (1000 if fault.is_cut else 0)))
+        self.end_headers()
+        for byte in fault.body if fault.drips else ():
+            self.wfile.write(bytes([byte]))
+            self.of.is_over.wait(fault.drips)
+        if not fault.drips:
+            self.wfile.write(fault.body)
+        self.close_connection = self.close_connection or fault.is_cut
 
     def _pods(self, token: str, found: re.Match[str], query: dict[str, list[str]], body: bytes) -> None:
         namespace, name, sub = found["namespace"], unquote(found["name"] or ""), found["sub"]
@@ -271,7 +344,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._may(token, "get", "pods", namespace)
         return self._json(self._named(own, name, "pods"))
 
-    def _may(self, token: str, verb: str, resource: str, namespace: str = "") -> None:
+    def _may(self, token: str, verb: str, resource: str, namespace: str = "", group: str = "") -> None:
         right = Right(verb, resource, namespace)
         self.of.used.append(right)
         allowed = self.of.rights[token]
@@ -282,7 +355,7 @@ class _Handler(BaseHTTPRequestHandler):
             403,
             "Forbidden",
             f'{resource.partition("/")[0]} is forbidden: User "{token}" cannot {verb} resource "{resource}" in API '
-            f'group ""{where}',
+            f'group "{group}"{where}',
         )
 
     @staticmethod

@@ -111,13 +111,13 @@ class Connection(http.client.HTTPConnection):
 
     def post(self, body: bytes, most: int = MOST_OF_AN_ANSWER) -> HttpAnswer:
         """`most`: bytes of its body that are read. Raises OSError (TimeoutError at the deadline) and HTTPException."""
-        return self._ask("POST", self._to.path, body, {}, most)
+        return self.ask("POST", self._to.path, body, {}, most)
 
     def get(self, path: str, headers: Mapping[str, str], most: int) -> HttpAnswer:
         """With these headers beside the target's. Raises as `post`."""
-        return self._ask("GET", path, None, headers, most)
+        return self.ask("GET", path, None, headers, most)
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], most: int) -> HttpAnswer:
+    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], most: int) -> HttpAnswer:
         """After a failure the next request makes a new connection."""
         answer = None
         try:

@@ -16,8 +16,8 @@ from numaudit.cli.sort_keys import SORT_KEYS
 from numaudit.probes.kinds import KINDS
 
 LIBRARIES = {
-    "asyncio", "bcc", "google", "grpc", "h11", "http.client", "msgspec", "opentelemetry", "prometheus_client", "psutil",
-    "rich", "ssl", "textual", "yaml",
+    "asyncio", "bcc", "google", "grpc", "h11", "http.client", "httpx2", "lightkube", "msgspec", "opentelemetry",
+    "prometheus_client", "psutil", "rich", "ssl", "textual", "yaml",
 }  # fmt: skip
 """Those that take long to import."""
 OPTIONS_NEED = {
@@ -82,6 +82,9 @@ def test_an_agent_has_nothing_in_memory_that_only_a_verb_needs() -> None:
         "grpc",
         "google",
         "opentelemetry",
+        "lightkube",
+        "httpx2",
+        "numaudit.apiserver.client",
         "numaudit.scenario",
         "numaudit.api.kinds",
     }

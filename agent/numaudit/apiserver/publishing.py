@@ -1,0 +1,138 @@
+"""One round of publishing: annotations of this node's NodeResourceTopology, written where they differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from numaudit.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
+from numaudit.apiserver.failures import ApiFailure, Reason
+from numaudit.errors import cut, printable
+
+MANAGER = "numaudit"
+"""Field manager of the annotations."""
+MANAGER_OF_ZONES = "numaudit-zones"
+"""Field manager of the whole object. It is another one, for a manager that applies without a field gives it up: an
+agent that owns the object no longer would remove its zones."""
+PREFIX = "numaudit.io/"
+"""Of the keys of our annotations."""
+MOST_ANNOTATION_BYTES = 256 << 10
+"""Of all writers, keys and values. Source: apimachinery, pkg/api/validation (TotalAnnotationSizeLimitB)."""
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+"""A DNS subdomain (RFC 1123)."""
+_LONGEST_NAME = 253
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Values that the object should have."""
+
+    annotations: Mapping[str, str]
+    whole: Mapping[str, object] | None = None
+    """Values of WHOLE; None = they are others'."""
+
+
+Describe = Callable[[Mapping[str, str]], Wanted]
+"""Our annotations as they were published -> what they should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Outcome of a round."""
+
+    written: tuple[str, ...]
+    """Requests that wrote: annotations, object. Empty = nothing had changed."""
+    annotations: Mapping[str, str]
+    """Ours, as the object has them now."""
+    before: Mapping[str, str]
+    """Ours, as it had them before."""
+
+
+def node_of(name: str | None) -> str:
+    """The name of the node's object, as the kubelet makes it. Raises ApiFailure for one that no node has."""
+    if not name:
+        message = "the name of this node is not known; set K8S_NODE_NAME to it"
+        raise ApiFailure(Reason.NODE_NAME, message)
+    found = name.strip().lower()
+    if len(found) > _LONGEST_NAME or not _NODE_NAME.fullmatch(found):
+        shown = printable(cut(name))
+        raise ApiFailure(Reason.NODE_NAME, f"no node can be called {shown!r}; set K8S_NODE_NAME to its name")
+    return found
+
+
+def publish(server: ApiServer, node: str, describe: Describe) -> Round:
+    """Write what differs. Raises ApiFailure.
+
+    The whole object is written if it is wanted and nobody else owns a part of it. Where somebody does, this raises
+    after the annotations were written, which are ours in any case.
+    """
+    seen = server.get(node)
+    before = {} if seen is None else _ours(seen.annotations)
+    wanted = describe(before)
+    written: list[str] = []
+    refusal = None
+    if wanted.whole is not None:
+        try:
+            seen = _write_whole(server, node, seen, wanted.whole, written)
+        except ApiFailure as failure:
+            if failure.reason is not Reason.OWNED:
+                raise
+            refusal = failure
+    if seen is None:
+        raise refusal or _no_object(node)
+    _write_annotations(server, node, seen, wanted.annotations, written)
+    if refusal is not None:
+        raise refusal
+    return Round(tuple(written), wanted.annotations, before)
+
+
+def _write_annotations(
+    server: ApiServer, node: str, seen: Observed, wanted: Mapping[str, str], written: list[str]
+) -> None:
+    if _ours(seen.annotations) == wanted:
+        return
+    size = _size(wanted) + _size({key: value for key, value in seen.annotations.items() if key not in wanted})
+    if size > MOST_ANNOTATION_BYTES:
+        message = (
+            f"the annotations of {KIND} {node} would take {size} bytes with those of others, and Kubernetes allows "
+            f"{MOST_ANNOTATION_BYTES}; remove annotations that are not {PREFIX}*"
+        )
+        raise ApiFailure(Reason.TOO_LARGE, message)
+    server.apply(node, {"metadata": {"name": node, "annotations": dict(wanted)}}, MANAGER, force=True)
+    written.append("annotations")
+
+
+def _write_whole(
+    server: ApiServer, node: str, seen: Observed | None, whole: Mapping[str, object], written: list[str]
+) -> Observed:
+    if seen is not None:
+        unnamed = {"a writer without a name"} if seen.whole and not seen.owners else set()
+        if others := sorted(seen.owners - {MANAGER_OF_ZONES} | unnamed):
+            owner = ", ".join(printable(cut(one)) for one in others)
+            message = (
+                f"{owner} owns zones or attributes of {KIND} {node}, so they were not written; leave the object to "
+                "that writer, or delete the object if it is gone"
+            )
+            raise ApiFailure(Reason.OWNED, message)
+        if seen.whole == whole:
+            return seen
+    written.append("object")
+    fields = {"metadata": {"name": node}, **{name: whole[name] for name in WHOLE if name in whole}}
+    return server.apply(node, fields, MANAGER_OF_ZONES, force=False)
+
+
+def _no_object(node: str) -> ApiFailure:
+    return ApiFailure(
+        Reason.NO_OBJECT,
+        f"the cluster has no {KIND} ({API_VERSION}) {node}; Node Feature Discovery's topology updater or the resource "
+        "topology exporter makes it; where neither runs, let numaudit own the object",
+    )
+
+
+def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
+
+
+def _size(annotations: Mapping[str, str]) -> int:
+    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())

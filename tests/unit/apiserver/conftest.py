@@ -1,0 +1,34 @@
+"""One API server for all tests of a module; each begins with an empty cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from api_server import ApiServer as Server
+from api_server import Cluster, Right, serving
+from api_topologies import RESOURCE, Topologies
+
+pytest.importorskip("lightkube")
+
+
+@pytest.fixture(scope="module")
+def shared_server() -> Iterator[Server]:
+    with serving(Cluster()) as server:
+        yield server
+
+
+@pytest.fixture
+def server(shared_server: Server) -> Server:
+    cluster = shared_server.cluster
+    cluster.topologies, cluster.faults, cluster.used = Topologies(), [], []
+    cluster.rights = {"admin": None, "agent": {Right("get", RESOURCE), Right("patch", RESOURCE)}}
+    return shared_server
+
+
+@pytest.fixture
+def kubeconfig(server: Server, tmp_path: Path) -> Path:
+    """With the rights of an agent that owns nothing but its annotations."""
+    return server.kubeconfig(tmp_path, token="agent")
