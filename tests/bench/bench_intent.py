@@ -36,7 +36,7 @@ from numaudit.topology.nodeset import CpuSet
 from short import pick, run
 
 PODS, PER_POD = pick(250, short=25), 4
-ROUNDS = pick(20, short=3)
+ROUNDS = 20
 QUIET_MS, CHURN_MS, SHORT_QUIET, SHORT_CHURN = 3.0, 30.0, 0.3, 0.3
 GIB = 1 << 30
 
