@@ -10,7 +10,7 @@ MAKE_AGAIN := $(MAKE)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-beside-guests test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock capabilities
+.PHONY: help report test test-beside-guests test-apart test-here test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock capabilities
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -30,7 +30,16 @@ endif
 # The guests take longest, so they begin first, and all that needs none runs meanwhile.
 test-beside-guests:
 	@$(MAKE) --no-print-directory check EXAMPLES=default
-	$(PYTHON) -m pytest tests --ignore tests/unit
+	@$(MAKE) --no-print-directory -j2 --output-sync=line test-apart test-here
+
+# These mostly wait for browsers and servers of their own, and neither change this host nor measure it.
+APART := browser deploy image integration packaging
+
+test-apart:
+	$(PYTHON) -m pytest $(APART:%=tests/%)
+
+test-here:
+	$(PYTHON) -m pytest tests --ignore tests/unit $(APART:%=--ignore tests/%)
 
 test-arm64: ## all tests for the guest in the arm64 one, which has a PMU: 15 minutes, where `make test` runs a few
 	@deploy/setup.sh test guest

@@ -110,8 +110,8 @@ def read(file: Path) -> list[Plan]:
 
 
 def at_once() -> int:
-    """Guests that run at the same time: each takes a CPU and 2 GiB of memory."""
-    return int(os.environ.get("GUESTS_AT_ONCE", "0")) or min(4, os.cpu_count() or 1)
+    """Guests that run at the same time: each takes a CPU, unless it waits, and 2 GiB of memory."""
+    return int(os.environ.get("GUESTS_AT_ONCE", "0")) or min(4, 1 + (os.cpu_count() or 1))
 
 
 def image() -> None:
