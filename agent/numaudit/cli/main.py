@@ -38,6 +38,7 @@ VERBS = {
     "explain": Verb("manager", "Explain what a pod was promised, why, and what it got."),
     "fit": Verb("manager", "Show whether a pod would be admitted here, why not, and what would let it in."),
     "headroom": Verb("observe", "Show how much memory the kubelet can still promise."),
+    "nrt": Verb("observe", "Print what a scheduler should know of this node (NodeResourceTopology)."),
     "forecast": Verb("manager", "Show which pods a restart of the kubelet would refuse or move."),
     "state": Verb("manager", "Decode, verify or compare the kubelet's checkpoints."),
     "simulate": Verb("manager", "Simulate which pods a kubelet admits on a described machine."),

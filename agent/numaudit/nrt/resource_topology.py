@@ -13,16 +13,17 @@ KIND = "NodeResourceTopology"
 Plain = dict[str, Any]
 
 
-def node_resource_topology(topology: NodeTopology) -> Plain:
+def node_resource_topology(topology: NodeTopology, published: Plain | None = None) -> Plain:
     """The object in plain values, as JSON and YAML have them; nothing in it is in random order.
 
     Quantities are plain decimal numbers, as feature discovery writes them. Where other software owns `zones` and
-    `attributes`, only the annotations may be applied.
+    `attributes`, only the annotations may be applied. `published`: the object before, for `annotations_of`.
     """
+    before = {} if published is None else published["metadata"]["annotations"]
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": topology.name, "annotations": annotations_of(topology)},
+        "metadata": {"name": topology.name, "annotations": annotations_of(topology, before)},
         "attributes": _attributes(topology),
         "zones": [_zone(topology, node) for node in topology.zones],
     }

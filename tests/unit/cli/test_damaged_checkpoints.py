@@ -42,6 +42,7 @@ LINES: Mapping[str, Callable[[Mapping[CheckpointKind, Path], Path], list[list[st
     ],
     "forecast": lambda _, __: [[], ["--reboot", "-o", "json"], ["--kubernetes-version", "1.37"]],
     "headroom": lambda _, __: [[], ["-o", "json"]],
+    "nrt": lambda _, __: [[], ["-o", "json"]],
     "state show": lambda _, damaged: [[], ["-o", "json"], [str(damaged)]],
     "state verify": lambda _, damaged: [[], ["--kubernetes-version", "1.31"], [str(damaged)]],
     "explain": lambda files, _: [

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hostile_names import HOSTILE
 from numaudit.cli.main import call
@@ -58,6 +59,21 @@ def _rename_pods(root: Path, name: str) -> None:
     file.write_text(json.dumps(pods))
     log = root / "numaudit/kubelet.log"
     log.write_text(log.read_text().replace("default/gu-toobig-numanode", json.dumps(f"{name}/{name}")[1:-1]))
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_the_object_for_schedulers_has_a_hostile_name_whole(
+    hostile: tuple[Path, str], output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, name = hostile
+    assert call(["nrt", "--root", str(root), "-o", output]) == 0
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.split("\n"))
+    annotations = yaml.safe_load(out)["metadata"]["annotations"]
+    assert all(one.isprintable() for key, one in annotations.items() if key != "numaudit.io/groups")
+    named = [one for group in json.loads(annotations["numaudit.io/groups"])["groups"] for one in group["pods"]]
+    assert named
+    assert all(one.startswith(f"{name}/{name}") for one in named)
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -127,6 +127,10 @@ def _headroom(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
     _runs(capsys, "headroom")
 
 
+def _nrt(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
+    assert "default/gu-small-numanode" in _runs(capsys, "nrt")
+
+
 def _explain(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
     page = _runs(capsys, "explain", f"default/{REFUSED}")
     assert "log and this recomputation agree" in page
@@ -219,6 +223,7 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
     "explain": _explain,
     "fit": _fit,
     "headroom": _headroom,
+    "nrt": _nrt,
     "forecast": _forecast,
     "doctor": _doctor,
     "capture": _capture,

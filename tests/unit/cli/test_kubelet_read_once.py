@@ -116,6 +116,7 @@ RUNS: dict[str, Callable[[CountedKubelet], None]] = {
     "state diff FILE FILE": _verb("state", "diff", "{cpu}", "{cpu}"),
     "forecast": _verb("forecast"),
     "headroom": _verb("headroom"),
+    "nrt": _verb("nrt"),
     "capture": _verb("capture", "{new}"),
 }
 

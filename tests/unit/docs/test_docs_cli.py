@@ -50,6 +50,7 @@ _MORE = {
     "explain": "simulate.md",
     "fit": "simulate.md",
     "headroom": "state.md",
+    "nrt": "integrations/schedulers.md",
     "forecast": "state.md",
     "simulate": "simulate.md",
     "doctor": "measuring.md",

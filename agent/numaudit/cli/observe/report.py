@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
+from numaudit.cli.interval import Interval
 from numaudit.cli.names import ContainerName, NamespaceName
-from numaudit.cli.observe.interval import Interval
 from numaudit.cli.progress import Duration
 from numaudit.cli.sort_keys import SORT_KEYS
 from numaudit.cli.verdict_list import VerdictList

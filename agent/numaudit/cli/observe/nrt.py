@@ -1,0 +1,41 @@
+"""`numaudit nrt`: the NodeResourceTopology of this node. Its options."""
+
+from __future__ import annotations
+
+import click
+
+from numaudit.cli import options
+from numaudit.cli.interval import Interval
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit nrt
+  numaudit nrt -o json --watch 30s
+  numaudit nrt --root ./captured
+
+Exit codes: 0 fine, 2 usage, 3 too little is known of the kubelet, 130 interrupted.
+"""
+)
+@options.output("yaml", "json")
+@click.option(
+    "--watch",
+    type=Interval(),
+    is_flag=False,
+    flag_value="15s",
+    metavar="[TIME]",
+    help="Look again every TIME (default 15s) until Ctrl-C, and print the object again when it has changed: YAML after "
+    "a line of ---, JSON on one line.",
+)
+@options.root
+def command(**given: options.Given) -> int:
+    """Print what a NUMA-aware scheduler should know of this node, as a NodeResourceTopology.
+
+    Zones and attributes are those of feature discovery's topology updater. Its annotations have what is in no zone: the
+    groups of nodes and the pods that keep them, nodes that serve containers alone, the largest requests that would be
+    admitted, the kubelet's policies, free CPUs, devices and measured free memory. Nothing is written to the cluster.
+    """
+    from numaudit.cli.observe.nrt_work import run
+
+    return run(**given)

@@ -1,0 +1,113 @@
+"""`numaudit nrt`: the object of captured nodes, whole, and only what changed when it watches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fixture_trees import FIXTURES
+from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli.main import call
+from numaudit.cli.observe import nrt_work
+from numaudit.engine.engine import Engine
+from numaudit.engine.observer import Observer
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.nrt.topology import NodeTopology
+from tree_copies import lent
+
+Capture = pytest.CaptureFixture[str]
+NODE = FIXTURES / "misaligned-node"
+HELD = "default/gu-sidecar-numanode"
+
+
+@pytest.fixture
+def tree() -> Iterator[Path]:
+    with lent(NODE) as root:
+        yield root
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_the_object_of_a_captured_node_is_known(
+    capsys: Capture, matches_golden: Callable[[str, str], None], output: str
+) -> None:
+    assert call(["nrt", "--root", str(NODE), "-o", output]) == 0
+    out, err = capsys.readouterr()
+    assert err == "numaudit: the host's name is not known, so metadata.name is 'unknown'\n"
+    matches_golden(f"tests/golden/nrt.{output}", out)
+    assert yaml.safe_load(out)["kind"] == "NodeResourceTopology"  # JSON is YAML, too
+
+
+def test_it_has_the_name_of_the_host_that_was_captured(capsys: Capture, tree: Path) -> None:
+    (tree / "capture.json").write_text('{"host": "Worker-1", "takenAt": "2026-01-01T00:00:00Z"}')
+    assert call(["nrt", "--root", str(tree), "-o", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["metadata"]["name"] == "worker-1"
+    assert err == ""
+
+
+@pytest.mark.parametrize("host", ["single-node-hybrid", "eight-nodes"])
+def test_a_host_without_a_kubelet_is_a_normal_answer(capsys: Capture, host: str) -> None:
+    assert call(["nrt", "--root", str(FIXTURES / host)]) == 3
+    assert "no configuration of a kubelet was found" in capsys.readouterr().err
+
+
+def test_a_missing_checkpoint_is_no_node_without_promises(capsys: Capture, tree: Path) -> None:
+    (tree / "var/lib/kubelet/memory_manager_state").unlink()
+    assert call(["nrt", "--root", str(tree)]) == 3
+    assert "its memory_manager_state under" in capsys.readouterr().err
+
+
+def test_watch_and_a_capture_do_not_fit(capsys: Capture) -> None:
+    assert call(["nrt", "--root", str(NODE), "--watch"]) == 2
+    assert "a capture has none" in capsys.readouterr().err
+
+
+def test_it_prints_again_only_what_has_changed(capsys: Capture, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two equal ticks, one in which a pod has gone, one without a checkpoint, and one with it again."""
+    pods, state = tree / "numaudit/pods.json", tree / "var/lib/kubelet/memory_manager_state"
+    kept = state.read_bytes()
+    steps: list[Callable[[], object]] = [
+        lambda: None,
+        lambda: pods.write_text(_without(pods.read_text(), HELD)),
+        state.unlink,
+        lambda: None,
+        lambda: state.write_bytes(kept),
+    ]
+
+    def pause(_: float) -> None:
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    monkeypatch.setattr("numaudit.cli.observe.nrt_work.time.sleep", pause)
+    assert nrt_work.print_changes(lambda: _read(tree), "json", 0.01) == EXIT_INTERRUPTED
+    out, err = capsys.readouterr()
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert HELD in first["metadata"]["annotations"]["numaudit.io/groups"]
+    assert HELD not in second["metadata"]["annotations"]["numaudit.io/groups"]
+    assert err.count("is missing or damaged") == 1
+
+
+def test_the_first_tick_says_why_there_is_nothing_to_watch(tree: Path) -> None:
+    (tree / "var/lib/kubelet/memory_manager_state").unlink()
+    with pytest.raises(Unavailable, match="memory_manager_state"):
+        nrt_work.print_changes(lambda: _read(tree), "yaml", 0.01)
+
+
+def _read(tree: Path) -> NodeTopology:
+    """As it is now: the poller of a capture reads nothing twice."""
+    host = Host.under(tree)
+    return nrt_work.topology_of_host(Engine(Observer.of(host)), host, "worker-1")
+
+
+def _without(pods: str, name: str) -> str:
+    found = json.loads(pods)
+    found["items"] = [
+        one for one in found["items"] if f"{one['metadata']['namespace']}/{one['metadata']['name']}" != name
+    ]
+    return json.dumps(found)
