@@ -55,7 +55,7 @@ class Observer:
         machine = MachineNow.of(host)
         hierarchies = find_hierarchies(host)
         files = OpenFileCache()
-        reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
+        reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read, read_all=files.read_all)
         inventory = Inventory(host, hierarchies)
         walks = _walks(host, reader) if with_walks and host.is_live and hierarchies.is_v2 else None
         return cls(host, machine, hierarchies, inventory, reader, files, Collectors(host), walks=walks)

@@ -6,7 +6,7 @@ Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/{memory,cpusets,hu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -128,6 +128,8 @@ class Reader:
     """Are there several memory tiers? Else nothing moves between them, and its counters need no reading."""
     read: Callable[[str], bytes] = read_bytes
     """Reads a file that is one record; one that keeps files open is cheaper for repeated reads."""
+    read_all: Callable[[Sequence[str]], Sequence[bytes | OSError]] | None = None
+    """Reads many of them, instead of one that cannot be read its error; None = they are read one by one."""
 
     def resident(self, path: str) -> Resident:
         """Bytes by node and type, descendants included."""
@@ -136,8 +138,13 @@ class Reader:
     def read_resident(self, path: str, last: ReadResident | None) -> ReadResident:
         """The same. A text that is the last one is not parsed again, and equal bytes are the very value of the last."""
         file = self.numa_stat(path) if last is None else last.file
-        text = self.read(file)
-        digest, huge_pages = hash(text), self.huge_pages(path)
+        return self.resident_in(self.read(file), file, self.huge_pages(path), last)
+
+    def resident_in(
+        self, text: bytes, file: str, huge_pages: HugeBytes | None, last: ReadResident | None
+    ) -> ReadResident:
+        """The same of this text of the file."""
+        digest = hash(text)
         if last is not None and last.digest == digest and last.huge_pages == huge_pages:
             return last
         hugetlb = None if huge_pages is None else sum_of_sizes(huge_pages)

@@ -14,7 +14,7 @@ from numaudit.containers import cgroup_path
 from numaudit.containers.cgroup_path import Lineage
 from numaudit.containers.inventory import Census, Inventory, divide
 from numaudit.engine.collectors.base import SkippedItems
-from numaudit.engine.collectors.containers.residency import Residency
+from numaudit.engine.collectors.containers.group_files import Residency
 from numaudit.kernel import host as host_module
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, ReadResident, find_hierarchies
 from numaudit.kernel.host import Host

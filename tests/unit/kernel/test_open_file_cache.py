@@ -164,3 +164,74 @@ def test_the_soft_limit_is_raised_and_a_refusal_is_lived_with(monkeypatch: pytes
     limits[:] = [1024, 4096]
     monkeypatch.setattr(resource, "setrlimit", refuse)
     assert open_files_allowed() == 1024
+
+
+def test_many_files_are_read_as_each_alone_and_an_error_has_its_place(folder: Path) -> None:
+    files = OpenFileCache(2)
+    (folder / "sub").mkdir()
+    paths = [f"{folder}/{name}" for name in ("a", "none", "b", "sub", "c")]
+    for _ in range(2):
+        found = files.read_all(paths)
+        assert [one for one in found if isinstance(one, bytes)] == [b"first a", b"first b", b"first c"]
+        assert [type(one) for one in (found[1], found[3])] == [FileNotFoundError, IsADirectoryError]
+        assert len(_open_files(folder)) == 2
+        files.end_tick()
+    (folder / "b").write_bytes(b"x" * 100_000)
+    assert [len(one) for one in files.read_all(paths[2:3]) if isinstance(one, bytes)] == [100_000]
+    files.close()
+
+
+def test_of_many_files_one_whose_group_was_recreated_is_opened_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, paths = OpenFileCache(10), [f"{folder}/{name}" for name in "abc"]
+    files.read_all(paths)
+    files.end_tick()
+    (folder / "b").unlink()
+    (folder / "b").write_text("new group")
+    pread, gone = os.pread, files._open[paths[1]]
+
+    def fail(descriptor: int, size: int, offset: int) -> bytes:
+        if descriptor == gone and Path(f"/proc/self/fd/{gone}").readlink().name.endswith("(deleted)"):
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", fail)
+    assert files.read_all(paths) == [b"first a", b"new group", b"first c"]
+    assert _open_files(folder) == ["a", "b", "c"]
+    files.close()
+
+
+def test_a_list_never_reads_a_descriptor_that_was_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, paths = OpenFileCache(10), [f"{folder}/{name}" for name in "ab"]
+    files.read_all(paths)
+    files.end_tick()
+    (folder / "b").unlink()
+    gone, pread = files._open[paths[1]], os.pread
+    monkeypatch.setattr(os, "pread", lambda one, *where: pread(-1 if one == gone else one, *where))
+    with pytest.raises(FileNotFoundError):
+        files.read(paths[1])
+    monkeypatch.undo()
+    assert files.read(f"{folder}/c") == b"first c"
+    assert files._open[f"{folder}/c"] == gone, "its number is another file's now"
+    found = files.read_all(paths)
+    assert found[0] == b"first a" and isinstance(found[1], FileNotFoundError)
+    files.close()
+
+
+def test_a_list_that_was_read_stays_open_though_one_of_it_was_closed_meanwhile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, paths = OpenFileCache(10), [f"{folder}/{name}" for name in "ab"]
+    files.read_all(paths)
+    files.end_tick()
+    files.read_all(paths)
+    gone, pread = files._open[paths[1]], os.pread
+    monkeypatch.setattr(os, "pread", lambda one, *where: pread(-1 if one == gone else one, *where))
+    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("opened again"))
+    with pytest.raises(pytest.fail.Exception):
+        files.read(paths[1])
+    monkeypatch.undo()
+    files.end_tick()
+    assert _open_files(folder) == ["a"]
+    files.close()

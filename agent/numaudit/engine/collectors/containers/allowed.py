@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,60 @@ if TYPE_CHECKING:
 class AllowedCollector(Collector):
     name = "allowed"
     _last: Mapping[str, ReadAllowed] = field(default_factory=dict)
+    _same: SameCpusets | None = None
+    """For the ticks that find the groups of the tick before."""
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
-        nodes = AllowedNodes(tick.host, tick.reader, promised, tick.walked, self._last)
-        allowed, self._last = nodes.collect(tick.census, skipped), nodes.now
-        return replace(snapshot, allowed=allowed)
+        if self._same is None or not self._same.are_as_before(tick, promised):
+            nodes = AllowedNodes(tick.host, tick.reader, promised, tick.walked, self._last)
+            allowed, self._last = nodes.collect(tick.census, skipped), nodes.now
+            self._same = SameCpusets.after(tick, promised, allowed, self._last)
+            return replace(snapshot, allowed=allowed)
+        return replace(snapshot, allowed=self._same.allowed)
+
+
+@dataclass(frozen=True, slots=True)
+class SameCpusets:
+    """Reads the files of all groups once more, all at once, as long as nothing changes in them: cpusets hardly ever do.
+
+    For hosts where every group shows its cpuset, and has the promised one.
+    """
+
+    census: Census
+    promised: Mapping[int, NodeSet]
+    allowed: Mapping[ContainerId, Allowed]
+    """Result of the tick that read them one by one."""
+    files: tuple[Sequence[str], Sequence[str]]
+    """Of nodes and of CPUs."""
+    texts: tuple[Sequence[bytes], Sequence[bytes]]
+
+    @classmethod
+    def after(
+        cls,
+        tick: TickInputs,
+        promised: Mapping[int, NodeSet],
+        allowed: Mapping[ContainerId, Allowed],
+        read: Mapping[str, ReadAllowed],
+    ) -> SameCpusets | None:
+        """For the next tick, if it may be read so."""
+        if tick.walked is not None or tick.reader.read_all is None or not read:
+            return None
+        as_promised = all(allowed[ContainerId(id_)].nodes == nodes for id_, nodes in promised.items() if id_ in allowed)
+        if len(read) < len(tick.census.containers) or not as_promised:
+            return None
+        mems, cpus = zip(*[one.files for one in read.values()], strict=True)
+        texts = zip(*[one.texts for one in read.values()], strict=True)
+        return cls(tick.census, promised, allowed, (mems, cpus), (list(next(texts)), list(next(texts))))
+
+    def are_as_before(self, tick: TickInputs, promised: Mapping[int, NodeSet]) -> bool:
+        """Are they all as they were?"""
+        read_all = tick.reader.read_all
+        if tick.census is not self.census or tick.walked is not None or promised != self.promised or read_all is None:
+            return False
+        return all(read_all(files) == texts for files, texts in zip(self.files, self.texts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,158 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec import structs
+from itertools import compress
+from operator import ne
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
+from numaudit.engine.collectors.containers.group_files import Residency, ResidencyCache, ResidentMemory, own
 from numaudit.errors import ParseError
-from numaudit.kernel.cgroup import Reader, ReadResident, sum_of_sizes
-from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
-
-if TYPE_CHECKING:
-    from numaudit.engine.cgroup_walks import WalkedNow
-
-_IMPOSSIBLE = (
-    "the kernel shows more on a node than is in use there: it miscounts huge pages that were migrated (a newer kernel "
-    "may not), or they were allocated while this was read"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ResidencyCache:
-    """Values that a tick read and computed, by path. The next tick takes them again where nothing changed."""
-
-    read: dict[str, ReadResident] = field(default_factory=dict)
-    own: dict[str, tuple[Resident, tuple[Resident, ...], Resident]] = field(default_factory=dict)
-    """All of a group, what its children have of it, and what is left."""
+from numaudit.kernel.cgroup import Reader
+from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 
 
 @dataclass(slots=True)
 class ResidencyCollector(Collector):
     name = "residency"
     _last: ResidencyCache = field(default_factory=ResidencyCache)
+    _same: SameGroups | None = None
+    """For the ticks that find the groups of the tick before."""
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
         sizes = _huge_page_sizes(snapshot.nodes)
         reader = replace(tick.reader, huge_page_sizes=sizes, is_tiered=tick.machine.is_tiered)
-        residency = Residency(reader, _in_use(snapshot.nodes), self._last, walked=tick.walked)
-        found, self._last = residency.collect(tick.census, skipped), residency.now
+        found = None if self._same is None else self._same.read(tick, reader)
+        if found is None:
+            residency = Residency(reader, _in_use(snapshot.nodes), self._last, walked=tick.walked)
+            found, self._last = residency.collect(tick.census, skipped), residency.now
+            self._same = SameGroups.after(tick, reader, found, self._last)
         return replace(
             snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident
         )
 
 
-class ResidentMemory(NamedTuple):
-    """Bytes by node."""
+@dataclass(slots=True)
+class SameGroups:
+    """Reads the groups of the tick before once more, all at once, and looks at those alone whose text changed.
 
-    resident: dict[ContainerId, Resident]
-    unattributed: Resident | None
-    """Of the root cgroup itself: the memory controller's own account of it, so it stays independent of the nodes'
-    meminfo. None = the kernel does not show it."""
-    not_resident: dict[ContainerId, tuple[tuple[str, str], ...]]
-    """Unknown figures of a container with their reasons, where these are its own."""
+    For hosts without huge pages, and as long as every group can be read.
+    """
 
+    census: Census
+    is_tiered: bool
+    found: ResidentMemory
+    """Result of the newest tick."""
+    cache: ResidencyCache
+    paths: list[str]
+    files: list[str]
+    """Of each of the paths."""
+    digests: list[int]
+    """Of each of the files."""
+    owners: Mapping[str, ContainerId]
+    """By path."""
+    above: Mapping[str, str]
+    """The path above each: what a group has is no memory of the group above itself."""
 
-@dataclass(frozen=True, slots=True)
-class Residency:
-    """Reads memory.numa_stat and hugetlb.*.numa_stat of every container, each byte once."""
-
-    reader: Reader
-    in_use: BytesByNode | None = None
-    """Bytes of the huge pages that each node has given out; None = not known."""
-    last: ResidencyCache = field(default_factory=ResidencyCache)
-    """Of the previous tick."""
-    now: ResidencyCache = field(default_factory=ResidencyCache)
-    walked: WalkedNow | None = None
-    """The walk that already has memory.numa_stat of all groups; None = it is read."""
-
-    def collect(self, census: Census, skipped: SkippedItems) -> ResidentMemory:
-        """Bytes by container, and the unattributed ones."""
-        unknown: dict[ContainerId, tuple[tuple[str, str], ...]] = {}
-        by_path = self._read_all(census, skipped, unknown)
-        doubtful = {census.folder(id_) for id_, ((what, _),) in unknown.items() if what == "hugetlb"}
-        own: dict[ContainerId, Resident] = {}
-        for container, path in census.with_folders():
-            whole = by_path.get(path)
-            if whole is not None:
-                own[container.id] = whole if container.whole else self._own(by_path, census, path)
-            if not container.whole and not doubtful.isdisjoint(census.children.get(path, ())):
-                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
-                own[container.id] = structs.replace(own[container.id], hugetlb=None, huge_pages=None)
-        return ResidentMemory(own, self._unattributed(by_path, census, skipped), unknown)
-
-    def _read_all(
-        self, census: Census, skipped: SkippedItems, unknown: dict[ContainerId, tuple[tuple[str, str], ...]]
-    ) -> dict[str, Resident]:
-        """By path, descendants included."""
-        found: dict[str, Resident] = {}
-        walked = self._walked()
-        for container, path in census.with_folders():
-            try:
-                resident = self._resident(path, walked.get(container.id))
-            except (OSError, ParseError) as error:
-                why = self.reader.why_not_counted(path) if isinstance(error, FileNotFoundError) else None
-                if why is None:
-                    skipped.count(error)
-                else:  # no byte is missing: the group above has them
-                    unknown[container.id] = (("resident", why),)
-                continue
-            if resident.hugetlb and not self._is_possible(resident.hugetlb):
-                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
-                resident = structs.replace(resident, hugetlb=None, huge_pages=None)
-            found[path] = resident
-        return found
-
-    def _walked(self) -> Mapping[int, Resident]:
-        if self.walked is None:
-            return {}
-        # Where there are no huge pages, every group has none of them.
-        return self.walked.residents(None if self.reader.huge_page_sizes else self.reader.hugetlb(""))
-
-    def _resident(self, path: str, walked: Resident | None) -> Resident:
-        """Raises OSError, ParseError."""
-        last = self.last.read.get(path)
-        if walked is None:
-            found = self.now.read[path] = self.reader.read_resident(path, last)
-            return found.resident
-        if not self.reader.huge_page_sizes or (huge_pages := self.reader.huge_pages(path)) is None:
-            return walked
-        resident = structs.replace(walked, hugetlb=sum_of_sizes(huge_pages), huge_pages=huge_pages)
-        if last is not None and last.resident == resident:
-            resident = last.resident
-        self.now.read[path] = ReadResident(self.reader.numa_stat(path), None, huge_pages, resident)
-        return resident
-
-    def _is_possible(self, hugetlb: BytesByNode) -> bool:
-        in_use = self.in_use
-        if in_use is None:
-            return True
-        return all(size <= in_use.get(node, 0) for node, size in hugetlb.items())
-
-    def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
-        """Memory of the group itself, and memory that removed children left behind."""
-        whole = by_path[path]
-        parts = tuple([by_path[child] for child in census.children.get(path, ()) if child in by_path])
-        last = self.last.own.get(path)
-        if last is None or (last[0], last[1]) != (whole, parts):
-            last = (whole, parts, _without(whole, parts))
-        self.now.own[path] = last
-        return last[2]
-
-    def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: SkippedItems) -> Resident | None:
-        try:
-            walked = None if self.walked is None else self._walked().get(self.walked.root)
-            by_path = {**by_path, "/": self._resident("", walked)}
-        except (OSError, ParseError) as error:
-            skipped.count(error)
+    @classmethod
+    def after(cls, tick: TickInputs, reader: Reader, found: ResidentMemory, cache: ResidencyCache) -> SameGroups | None:
+        """For the next tick, if it may be read so."""
+        if tick.walked is not None or reader.read_all is None or reader.huge_page_sizes or found.not_resident:
             return None
-        return self._own(by_path, census, "/")
+        census = tick.census
+        owners = {path: container.id for container, path in census.with_folders()}
+        paths = [*owners, ""]
+        read = [cache.read[path] for path in paths if path in cache.read]
+        digests = [one.digest for one in read if one.digest is not None]
+        if len(digests) < len(paths):
+            return None
+        above = {child: path for path, children in census.children.items() for child in children}
+        return cls(census, reader.is_tiered, found, cache, paths, [one.file for one in read], digests, owners, above)
+
+    def read(self, tick: TickInputs, reader: Reader) -> ResidentMemory | None:
+        """The memory of all containers now; None = each is to be read on its own."""
+        is_known = tick.census is self.census and tick.walked is None and reader.is_tiered is self.is_tiered
+        if reader.read_all is None or reader.huge_page_sizes or not is_known:
+            return None
+        texts = reader.read_all(self.files)
+        digests = list(map(hash, texts))
+        changed = list(compress(range(len(digests)), map(ne, digests, self.digests)))
+        if changed:
+            try:
+                self._take_in([(self.paths[place], texts[place]) for place in changed], reader)
+            except (OSError, ParseError):
+                return None
+            self.digests = digests
+        return self.found
+
+    def _take_in(self, changed: Sequence[tuple[str, bytes | OSError]], reader: Reader) -> None:
+        """Raises OSError, ParseError."""
+        resident, parents, read = dict(self.found.resident), set[str](), self.cache.read
+        for path, text in changed:
+            if isinstance(text, OSError):
+                raise text
+            last = read[path]
+            now = read[path] = reader.resident_in(text, last.file, last.huge_pages, last)
+            if now.resident is last.resident:
+                continue
+            name = path or "/"
+            if name in self.census.children:
+                parents.add(name)
+            else:
+                resident[self.owners[name]] = now.resident
+            parents.update(filter(None, [self.above.get(name)]))
+        self.found = ResidentMemory(resident, self._of_parents(parents, resident), {})
+
+    def _of_parents(self, parents: Collection[str], resident: dict[ContainerId, Resident]) -> Resident | None:
+        """Put in what these groups have themselves; what the root has is the result."""
+        unattributed = self.found.unattributed
+        for name in parents:
+            whole = self.cache.read["" if name == "/" else name].resident
+            parts = tuple([self.cache.read[child].resident for child in self.census.children[name]])
+            found = self.cache.own[name] = own(whole, parts, self.cache.own.get(name))
+            if name == "/":
+                unattributed = found.left
+            else:
+                resident[self.owners[name]] = found.left
+        return unattributed
 
 
 def _in_use(nodes: Sequence[NodeMemory]) -> dict[int, int]:
@@ -167,30 +132,3 @@ def _in_use(nodes: Sequence[NodeMemory]) -> dict[int, int]:
 def _huge_page_sizes(nodes: Sequence[NodeMemory]) -> tuple[int, ...]:
     """The page sizes in use now; pages can be reserved and given back at any time."""
     return tuple(sorted({pages.page_size for node in nodes for pages in node.huge_pages if pages.total}))
-
-
-def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:
-    """Memory of the whole without its parts. Counters are read one after the other, so a difference may dip below 0."""
-    columns = zip(RESIDENT_TYPES, zip(*map(_columns, (whole, *parts)), strict=True), strict=True)
-    own = structs.replace(_NOTHING, **{kind: _less(column, others) for kind, (column, *others) in columns})
-    if not whole.huge_pages:
-        return own
-    below = [part.huge_pages or {} for part in parts]
-    return structs.replace(
-        own,
-        huge_pages={
-            size: _less(by_node, [one.get(size) for one in below]) or {} for size, by_node in whole.huge_pages.items()
-        },
-    )
-
-
-_NOTHING = Resident()
-_columns = attrgetter(*RESIDENT_TYPES)
-"""In the order of Resident's fields."""
-
-
-def _less(whole: BytesByNode | None, parts: Sequence[BytesByNode | None]) -> BytesByNode | None:
-    if whole is None:
-        return None
-    known = [part for part in parts if part]
-    return {node: max(0, size - sum([part.get(node, 0) for part in known])) for node, size in whole.items()}

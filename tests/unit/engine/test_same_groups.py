@@ -1,0 +1,105 @@
+"""Ticks that find the groups of the tick before read them all at once; they find what a first tick would."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from node_tree import MIB, NodeTree
+from numaudit.containermanager.memory.state import Block
+from numaudit.engine.collectors.base import SkippedItems, TickInputs
+from numaudit.engine.collectors.containers.allowed import AllowedCollector, AllowedNodes
+from numaudit.engine.collectors.containers.group_files import Residency
+from numaudit.engine.collectors.containers.owners import Owners
+from numaudit.engine.observer import Observer
+from numaudit.intent import ContainerIntent, Intent, Promise
+from numaudit.kernel.host import Host
+from numaudit.snapshot import Snapshot
+from numaudit.topology.nodeset import NodeSet
+
+
+def _seen(snapshot: Snapshot) -> dict[str, object]:
+    """What it says of containers, and what was skipped."""
+    return {
+        "residency": snapshot.residency,
+        "unattributed": snapshot.unattributed,
+        "not_resident": snapshot.not_resident,
+        "allowed": snapshot.allowed,
+        "outcomes": [(one.source, one.state, one.skipped, one.reason) for one in snapshot.outcomes],
+    }
+
+
+def _change(tree: NodeTree, chance: random.Random) -> None:
+    """One thing that may happen to groups between two ticks."""
+    running = tree.containers()
+    path = chance.choice([*running, *[one.rpartition("/")[0] for one in running], "/kubepods.slice", ""])
+    folder = tree.root / f"sys/fs/cgroup{path}"
+    what = chance.choice(["memory", "memory", "memory", "cpuset", "foreign", "new", "end"])
+    if what == "memory":
+        tree.hold(path, (chance.randrange(64) * MIB, chance.randrange(64) * MIB))
+    elif what == "cpuset":
+        (folder / "cpuset.mems.effective").write_text(chance.choice(["0\n", "1\n", "0-1\n"]))
+    elif what == "foreign":
+        (folder / "memory.numa_stat").write_text("foreign\n")
+    elif what == "new":
+        tree.container(tree.pod("prod", f"more-{chance.random()}"), "c0")
+    elif what == "end" and path in running:
+        tree.kill(path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_tick_sees_of_the_groups_what_a_first_tick_would(tmp_path: Path, seed: int) -> None:
+    chance, tree = random.Random(seed), NodeTree(tmp_path / "node")
+    tree.fill(8)
+    observer = Observer.of(Host.under(tree.root))
+    for _ in range(25):
+        assert _seen(observer.observe()) == _seen(Observer.of(Host.under(tree.root)).observe())
+        for _ in range(chance.choice([0, 1, 1, 2])):
+            _change(tree, chance)
+    observer.files.close()
+
+
+def test_what_did_not_change_is_the_very_same_value(tmp_path: Path) -> None:
+    tree = NodeTree(tmp_path / "node")
+    tree.fill(4)
+    observer = Observer.of(Host.under(tree.root))
+    first, still = observer.observe(), observer.observe()
+    assert still.residency is first.residency and still.allowed is first.allowed
+    tree.hold(tree.containers()[0], (9 * MIB, MIB))
+    now = observer.observe()
+    changed = {one.path for one in now.containers if now.residency[one.id] is not first.residency[one.id]}
+    assert changed == {tree.containers()[0]}
+    observer.files.close()
+
+
+def test_after_the_first_tick_no_group_is_read_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = NodeTree(tmp_path / "node")
+    tree.fill(4)
+    observer = Observer.of(Host.under(tree.root))
+    observer.observe()
+    monkeypatch.setattr(Residency, "collect", lambda *_: pytest.fail("read one by one"))
+    monkeypatch.setattr(AllowedNodes, "collect", lambda *_: pytest.fail("read one by one"))
+    tree.hold(tree.containers()[0], (9 * MIB, MIB))
+    snapshot = observer.observe()
+    assert {one.id for one in snapshot.containers} == snapshot.residency.keys()
+    observer.files.close()
+
+
+def test_a_promise_that_is_new_or_is_broken_is_seen_although_no_cpuset_changed(tmp_path: Path) -> None:
+    tree = NodeTree(tmp_path / "node")
+    tree.fill(4)
+    observer = Observer.of(Host.under(tree.root))
+    collector, census = AllowedCollector(), observer.inventory.take()
+    tick = TickInputs(observer.host, observer.machine.read(), observer.reader, census, Owners())
+    id_ = next(one.id for one in census.containers if one.path == tree.containers()[0])
+    (tree.root / f"sys/fs/cgroup{tree.containers()[0]}/cpuset.mems").write_text("0\n")
+    own_nodes = []
+    for nodes in (None, None, NodeSet.of(1), NodeSet.of(1), NodeSet.of(0)):
+        promise = Promise(memory=None if nodes is None else (Block.of("memory", 4096, nodes),))
+        intent = Intent(containers=(ContainerIntent("uid", "c0", cgroups=(id_,), promise=promise),))
+        snapshot = Snapshot(taken_at=1.0, machine=tick.machine, cgroup_mode="v2", intent=intent)
+        own_nodes.append(collector.collect(tick, snapshot, SkippedItems()).allowed[id_].own_nodes)
+    assert own_nodes == [None, None, NodeSet.of(0), NodeSet.of(0), None]
+    observer.files.close()
