@@ -487,6 +487,17 @@ def test_an_api_server_that_is_away_or_slow_is_exit_code_3(
     assert "no answer within 0.5 s" in capfd.readouterr().err
 
 
+def test_a_kubectl_without_a_cluster_says_what_to_check(
+    kubectl: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("PATH", f"{kubectl.parent}:{os.environ['PATH']}")
+    assert plugin.call(["report"]) == 3
+    said = capfd.readouterr().err
+    assert "kubectl reaches no API server: " in said and "check KUBECONFIG, --kubeconfig and --context" in said
+
+
 def test_without_kubectl_the_message_says_what_to_install(
     capfd: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -84,7 +84,14 @@ def check(answer: HttpAnswer, rule: str) -> None:
             raise Forbidden(f"{said}; a role needs {rule}")
         case http.client.NOT_FOUND:
             raise NotFound(said)
+        case http.client.INTERNAL_SERVER_ERROR if _has_no_status(answer):
+            # `kubectl proxy` answers so when it gets no answer (k8s.io/kubectl/pkg/proxy/proxy_server.go).
+            raise Unavailable(f"kubectl reaches no API server: {said}; check KUBECONFIG, --kubeconfig and --context")
     raise Unavailable(f"the API server answered {answer.status}: {said}")
+
+
+def _has_no_status(answer: HttpAnswer) -> bool:
+    return answer.headers.get("Content-Type", "").startswith("text/plain")
 
 
 def status_of(answer: HttpAnswer) -> str:
