@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from node_tree import MIB, NodeTree
 from numaudit.containermanager.memory.state import Block
 from numaudit.engine.collectors.base import SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.allowed import AllowedCollector, AllowedNodes
-from numaudit.engine.collectors.containers.group_files import Residency
+from numaudit.engine.collectors.containers.group_files import Residency, own
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.observer import Observer
 from numaudit.intent import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
-from numaudit.snapshot import Snapshot
+from numaudit.snapshot import Resident, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
 
@@ -85,6 +88,21 @@ def test_after_the_first_tick_no_group_is_read_on_its_own(tmp_path: Path, monkey
     snapshot = observer.observe()
     assert {one.id for one in snapshot.containers} == snapshot.residency.keys()
     observer.files.close()
+
+
+SIZES = st.none() | st.dictionaries(st.integers(0, 2), st.integers(0, 9), max_size=3)
+
+
+@given(SIZES, st.lists(SIZES, max_size=3))
+def test_any_group_has_what_its_children_do_not_and_never_less_than_nothing(
+    whole: Mapping[int, int] | None, parts: list[Mapping[int, int] | None]
+) -> None:
+    left = own(Resident(shmem=whole), tuple([Resident(shmem=part) for part in parts]), None).left.shmem
+    if whole is None:
+        assert left is None
+    else:
+        below = [part or {} for part in parts]
+        assert left == {node: max(0, size - sum(part.get(node, 0) for part in below)) for node, size in whole.items()}
 
 
 def test_a_promise_that_is_new_or_is_broken_is_seen_although_no_cpuset_changed(tmp_path: Path) -> None:

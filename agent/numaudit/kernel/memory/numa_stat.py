@@ -52,7 +52,7 @@ class NumaStatReader:
         except msgspec.DecodeError:  # such as 007, which no kernel writes
             return self._take_apart(text)
         found: dict[str, BytesByNode] = {
-            row: dict(zip(nodes, numbers[first:end], strict=True)) for row, nodes, first, end in layout.places
+            row: {node: numbers[place] for node, place in of_nodes} for row, of_nodes in layout.places
         }
         if layout.summed:
             found["sum"] = {node: sum(added(numbers)) for node, added in layout.summed}
@@ -78,8 +78,8 @@ class NumaStatReader:
 class _Layout(NamedTuple):
     pattern: re.Pattern[bytes]
     """Matches a whole text; a group for each number of a wanted row."""
-    places: tuple[tuple[str, tuple[int, ...], int, int], ...]
-    """Row, its nodes, and which of the pattern's groups are its first and the one behind its last."""
+    places: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    """Row, and each of its nodes with its place among the pattern's groups."""
     summed: tuple[tuple[int, Callable[[Sequence[int]], Iterable[int]]], ...]
     """Node, and how to get those of the groups' numbers that are to be added up for it."""
 
@@ -106,7 +106,7 @@ class _Layout(NamedTuple):
             for place, node in enumerate(rows.get(row, ()), first_of.get(row, 0)):
                 added.setdefault(node, []).append(place)
         places = [
-            (row, tuple(rows[row]), first, first + len(rows[row]))
+            (row, tuple([(node, place) for place, node in enumerate(rows[row], first)]))
             for row, first in first_of.items()
             if row not in summed
         ]

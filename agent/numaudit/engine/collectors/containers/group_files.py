@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
@@ -13,7 +12,7 @@ from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader, ReadResident, sum_of_sizes
-from numaudit.snapshot import RESIDENT_TYPES, BytesByNode, ContainerId, Resident
+from numaudit.snapshot import BytesByNode, ContainerId, Resident
 
 if TYPE_CHECKING:
     from numaudit.engine.cgroup_walks import WalkedNow
@@ -155,8 +154,14 @@ def own(whole: Resident, parts: tuple[Resident, ...], last: OwnMemory | None) ->
 
 def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:
     """Memory of the whole without its parts. Counters are read one after the other, so a difference may dip below 0."""
-    columns = zip(RESIDENT_TYPES, zip(*map(_columns, (whole, *parts)), strict=True), strict=True)
-    own = structs.replace(_NOTHING, **{kind: _less(column, others) for kind, (column, *others) in columns})
+    own = Resident(
+        _less(whole.anon, [part.anon for part in parts]),
+        _less(whole.shmem, [part.shmem for part in parts]),
+        _less(whole.file, [part.file for part in parts]),
+        _less(whole.hugetlb, [part.hugetlb for part in parts]),
+        _less(whole.kernel, [part.kernel for part in parts]),
+        _less(whole.unevictable, [part.unevictable for part in parts]),
+    )
     if not whole.huge_pages:
         return own
     below = [part.huge_pages or {} for part in parts]
@@ -168,13 +173,12 @@ def _without(whole: Resident, parts: Sequence[Resident]) -> Resident:
     )
 
 
-_NOTHING = Resident()
-_columns = attrgetter(*RESIDENT_TYPES)
-"""In the order of Resident's fields."""
-
-
 def _less(whole: BytesByNode | None, parts: Sequence[BytesByNode | None]) -> BytesByNode | None:
-    if whole is None:
-        return None
-    known = [part for part in parts if part]
-    return {node: max(0, size - sum([part.get(node, 0) for part in known])) for node, size in whole.items()}
+    if not whole or not any(whole.values()):
+        return whole
+    left = dict(whole)
+    for part in parts:
+        for node, size in part.items() if part else ():
+            if size and node in left:
+                left[node] -= size
+    return {node: max(0, size) for node, size in left.items()} if min(left.values()) < 0 else left
