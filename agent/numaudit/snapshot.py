@@ -10,6 +10,7 @@ from typing import Literal, NewType
 import msgspec
 from msgspec import Struct
 
+from numaudit.container_devices import ContainerDevices
 from numaudit.containermanager.pod.spec import QosClass
 from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, Sampled
 from numaudit.intent import Intent
@@ -258,6 +259,8 @@ class Snapshot:
     """Of the containers whose processes were asked for."""
     told: Mapping[ContainerId, Mapping[int, ProcessTold]] = field(default_factory=dict)
     """Declarations of these processes, by their ids."""
+    devices: Mapping[ContainerId, ContainerDevices] = field(default_factory=dict)
+    """PCI devices of the containers that were asked for, now or lately."""
     interleave_weights: Mapping[int, int] | None = None
     """By node; None = not read, or the kernel knows no weighted interleave."""
     swap: Swap | None = None

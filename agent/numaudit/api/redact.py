@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from numaudit.checkpoints.start.findings import StateFinding
+from numaudit.container_devices import ContainerDevice, UnreadDevices
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.causes.causes import Cause
@@ -39,6 +40,7 @@ from numaudit.snapshot import CollectorOutcome, ProcessMapping, SharedMemory
 Value = TypeVar("Value")
 NAMES: Mapping[type, tuple[str, ...]] = {
     ContainerReport: ("namespace", "pod", "container", "pod_uid", "container_id"),
+    ContainerDevice: ("interfaces",),
     Finding: ("namespace", "pod", "container", "pod_uid"),
     HintOutcome: ("namespace", "pod", "container", "pod_uid", "workload"),
     ProcessMapping: ("process",),
@@ -64,6 +66,7 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     Summary: ("text",),
     ProcessesReport: ("unread", "ranks_summary"),
     Unknown: ("what", "reason"),
+    UnreadDevices: ("reason",),
     UnreadPart: ("reason",),
     Verdict: ("reason", "remedy"),
 }
@@ -103,8 +106,17 @@ def redact(report: Report, key: bytes, whole: Report, also: Iterable[str] = ()) 
 
 
 def _without_declarations(report: Report) -> Report:
-    """Ranks without what was declared for them, and without addresses of their devices: only verdicts and causes."""
-    return structs.replace(report, containers=tuple(map(_without_ranks_words, report.containers)))
+    """Ranks with verdicts and causes alone, without what was declared for them and their devices; and devices without
+    the names that plugins gave them.
+    """
+    containers = map(_without_plugins_names, map(_without_ranks_words, report.containers))
+    return structs.replace(report, containers=tuple(containers))
+
+
+def _without_plugins_names(one: ContainerReport) -> ContainerReport:
+    if one.devices is None or not one.devices.promised:
+        return one
+    return structs.replace(one, devices=structs.replace(one.devices, promised={}))
 
 
 def _without_ranks_words(one: ContainerReport) -> ContainerReport:

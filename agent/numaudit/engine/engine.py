@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
@@ -61,10 +62,11 @@ class Engine:
         numa_maps_budget: float | None = None,
         numa_maps_of: frozenset[ContainerId] | None = None,
         with_processes: bool = False,
+        devices: DeviceRequest | None = None,
     ) -> Ticked:
         """numa_maps is read only with a budget (seconds), and of these containers only if some are given.
 
-        `with_processes`: as `Observer.observe` has it.
+        `with_processes`, `devices`: as `Observer.observe` has them.
         """
         readings = None if self.session is None else _readings(self.session)
         observed = self.observer.observe(
@@ -72,6 +74,7 @@ class Engine:
             readings=readings,
             mappings_of=numa_maps_of,
             with_processes=with_processes,
+            devices=devices,
         )
         snapshot, observed_at = self.with_promises(observed), time.monotonic()
         last = None if self.counts_from_load else self.last

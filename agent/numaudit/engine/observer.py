@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numaudit.containers.inventory import Census, Inventory
-from numaudit.engine.collectors.base import CollectorRun, TickInputs
+from numaudit.engine.collectors.base import CollectorRun, DeviceRequest, TickInputs
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.table import Collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
@@ -94,11 +94,13 @@ class Observer:
         readings: ProbeReadings | None = None,
         mappings_of: frozenset[ContainerId] | None = None,
         with_processes: bool = False,
+        devices: DeviceRequest | None = None,
     ) -> Snapshot:
         """Measure everything once. numa_maps is read only with a budget (seconds), probes only with `readings`.
 
         `mappings_of`: the containers of which numa_maps is read; None = all of them. `with_processes`: the threads of
         these containers' processes are read, too; without a budget only their CPU times, which the next tick needs.
+        `devices`: the containers whose PCI devices are read now; of others those stay that were read before.
         """
         run = CollectorRun()
         counted: set[int] = set()
@@ -122,6 +124,7 @@ class Observer:
             walked,
             mappings_budget,
             mappings_of,
+            devices,
             with_processes,
         )
         hierarchies = self.hierarchies

@@ -50,6 +50,8 @@ class Hierarchies:
     hugetlb: Path | None
     unified: Path | None
     """The cgroup2 mount, if there is one: BPF programs know groups by its inodes."""
+    devices: Path | None = None
+    """cgroup v1 only; v2 has programs instead."""
     is_whole: bool = True
     """False: a part of the host's groups, as in a cgroup namespace. There may be others that are not to be seen."""
 
@@ -70,7 +72,12 @@ def find_hierarchies(host: Host) -> Hierarchies:
     if "memory" in by_controller:
         mode: CgroupMode = "hybrid" if unified is not None else "v1"
         return Hierarchies(
-            mode, by_controller["memory"], by_controller.get("cpuset"), by_controller.get("hugetlb"), unified
+            mode,
+            by_controller["memory"],
+            by_controller.get("cpuset"),
+            by_controller.get("hugetlb"),
+            unified,
+            by_controller.get("devices"),
         )
     if unified is None:
         raise Unavailable(
@@ -82,7 +89,8 @@ def find_hierarchies(host: Host) -> Hierarchies:
             f"{unified} has no memory controller (its cgroup.controllers); remove cgroup_disable=memory "
             "from the kernel's command line, or delegate the controller to this container"
         )
-    return Hierarchies("v2", unified, unified, unified, unified, is_whole=_is_whole(unified))
+    devices = by_controller.get("devices")
+    return Hierarchies("v2", unified, unified, unified, unified, devices, is_whole=_is_whole(unified))
 
 
 def _is_whole(unified: Path) -> bool:

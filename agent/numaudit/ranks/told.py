@@ -7,14 +7,18 @@ from typing import Literal
 from numaudit.ranks.declaration import Declaration
 from numaudit.value import Value
 
+DeviceKind = Literal["gpu", "vfio", "infiniband", "network", "storage", "other"]
+"""Kind of a PCI device: an accelerator, one that is passed through by VFIO, an adapter of InfiniBand or RoCE, another
+network adapter, a disk or its controller, or another one."""
+
 
 class HeldDevice(Value, frozen=True):
-    """A device that a process has open."""
+    """A PCI device that a process has open."""
 
-    kind: Literal["gpu", "vfio", "infiniband"]
-    """Its kind: an accelerator, a device that is passed through by VFIO, or an adapter of InfiniBand or RoCE."""
+    kind: DeviceKind
+    """gpu: an accelerator; vfio: a device that is passed through; infiniband: an adapter of InfiniBand or RoCE."""
     address: str
-    """PCI address; of several devices of one IOMMU group the first."""
+    """PCI address."""
     numa_node: int | None
     """null = the firmware does not say."""
 

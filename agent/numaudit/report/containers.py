@@ -141,6 +141,7 @@ class ContainerReports:
                 *_unknown_by_process(by_process),
             ),
             by_page_size(resident, None if intent is None else intent.promise),
+            snapshot.devices.get(id_),
             **self._counters.of(id_),
         )
 

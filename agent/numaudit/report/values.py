@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import field
 
+from numaudit.container_devices import ContainerDevices
 from numaudit.counted import Overhead, ProbeAccount
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.findings import Finding
@@ -153,6 +154,8 @@ class ContainerReport(Counters, frozen=True):
     """Unknown figures of the container with their reasons."""
     huge_pages: tuple[HugePagesOfContainer, ...] | None = None
     """Its huge pages by size, as far as it uses or was promised some; null = not known."""
+    devices: ContainerDevices | None = None
+    """Its PCI devices; null = they were not read."""
 
     @property
     def page_cache_bytes(self) -> int:

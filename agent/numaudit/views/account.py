@@ -5,14 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from numaudit.container_devices import ContainerDevices, HeldBy, Interrupts
 from numaudit.evaluation.access import Access, SampledPages
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.report.words import UNKNOWN, share, size
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import plural
+
+_WAYS: Mapping[HeldBy, str] = {
+    "descriptor": "open files",
+    "network-namespace": "network namespace",
+    "device-list": "device list",
+}
+"""Ways to a device, in words."""
 
 
 def parts(
@@ -32,6 +41,8 @@ def parts(
         yield "why", why
     yield "allowed by its cpuset", list(_allowed(container))
     yield "resident", list(_bytes(container, nodes))
+    if container.devices is not None:
+        yield "devices", list(device_lines(container.devices))
     if container.processes is not None and container.processes.ranks_summary is not None:
         yield "ranks", [container.processes.ranks_summary]
     yield "accessed", list(_accesses(container))
@@ -84,6 +95,31 @@ def _bytes(one: ContainerReport, nodes: Sequence[NodeReport]) -> Iterator[str]:
         yield _huge_pages(pages)
     remote = f"{size(one.remote_bytes)} ({share(one.remote_bytes, one.judged_bytes)})"
     yield f"remote, on nodes whose CPUs it may not use: {remote}"
+
+
+def device_lines(found: ContainerDevices) -> Iterator[str]:
+    """network adapter 0000:3b:02.1 (net1) on node 1, by its network namespace; 3 interrupts: 2 on node 0, 1 on node 1
+
+    A line for each device, and for each way to devices that could not be followed.
+    """
+    for one in found.items:
+        node = "on a node that the firmware does not say" if one.numa_node is None else f"on node {one.numa_node}"
+        line = f"{one.title} {node}, by its {' and '.join(_WAYS[way] for way in one.held_by)}"
+        yield line if one.interrupts is None else f"{line}; {_interrupts(one.interrupts)}"
+    if not found.items and not found.unread:
+        yield "no PCI devices"
+    for unread in found.unread:
+        yield f"not known by its {_WAYS[unread.what]}: {unread.reason}"
+
+
+def _interrupts(found: Interrupts) -> str:
+    on = [
+        f"{count} on node {node}{f' ({found.fired_by_node[node]} fired)' if node in found.fired_by_node else ''}"
+        for node, count in sorted(found.by_node.items())
+    ]
+    several = found.interrupts - sum(found.by_node.values())
+    on += [f"{several} on several nodes"] if several else []
+    return f"{plural(found.interrupts, 'interrupt')}: {', '.join(on)}"
 
 
 def _huge_pages(pages: HugePagesOfContainer) -> str:

@@ -10,14 +10,15 @@ import pytest
 
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers import declared
+from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
 from numaudit.kernel.processes import started_with, words
-from numaudit.kernel.processes.held_devices import HeldDevices
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.ranks.declaration import Placeable
 from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from sysfs_tree import SysfsTree
 
 HERE = Placeable(NodeSet.of(0, 1), CpuSet.parse("0-7"), {0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")})
 JOB = Container(ContainerId(1), "/job", "group")
@@ -125,27 +126,15 @@ def test_a_container_declares_by_its_runtime_s_configuration(tmp_path: Path) -> 
 
 def test_open_devices_have_their_nodes(tmp_path: Path) -> None:
     write(tmp_path, 10, "./work", "RANK=0")
-    for name, target in (
-        ("3", "nvidia1"),
-        ("4", "vfio/12"),
-        ("5", "infiniband/uverbs0"),
-        ("6", "nvidia9"),
-        ("7", "null"),
-    ):
-        (tmp_path / "proc/10/fd" / name).symlink_to(f"/dev/{target}")
-    gpu = tmp_path / "proc/driver/nvidia/gpus/0000:3b:00.0"
-    gpu.mkdir(parents=True)
-    (gpu / "information").write_text("Model: \t\t A100\nDevice Minor: \t 1\n")
-    devices = tmp_path / "sys/bus/pci/devices"
-    for address, node in (("0000:3b:00.0", "1"), ("0000:af:00.0", "0"), ("0000:d8:00.0", "-1")):
-        (devices / address).mkdir(parents=True)
-        (devices / address / "numa_node").write_text(f"{node}\n")
-    group = tmp_path / "sys/kernel/iommu_groups/12/devices"
-    group.mkdir(parents=True)
-    (group / "0000:d8:00.0").symlink_to(devices / "0000:d8:00.0")
-    verbs = tmp_path / "sys/class/infiniband_verbs/uverbs0"
-    verbs.mkdir(parents=True)
-    (verbs / "device").symlink_to(devices / "0000:af:00.0")
+    sysfs = SysfsTree(tmp_path)
+    sysfs.pci("0000:3b:00.0", "030200", 1)
+    sysfs.pci("0000:af:00.0", "020700", 0)
+    sysfs.pci("0000:d8:00.0", "010802", -1)
+    sysfs.nvidia("0000:3b:00.0", minor=1)
+    sysfs.file("char", 231, 192, "0000:af:00.0", "infiniband_verbs/uverbs0")
+    sysfs.iommu_group(12, (511, 0), "0000:d8:00.0")
+    for numbers in ("char/195:1", "char/231:192", "char/511:0", "char/195:9", "char/1:3"):
+        sysfs.open(10, numbers)
     (found,) = read(tmp_path, {10: None})[0].values()
     assert set(found.devices) == {
         HeldDevice("gpu", "0000:3b:00.0", 1),

@@ -36,6 +36,7 @@ _OF_EVERY_HOST = re.compile(
 _NEVER_NAMES = {
     "CheckpointReport": {"file", "format", "policyName", "problem"},
     "CollectorOutcome": {"source"},
+    "ContainerDevice": {"address"},
     "ContainerReport": {"allowedCpus", "findings", "runtime"},
     "Counted": {"basis"},
     "Declaration": {"cpus", "launcher", "source", "unresolved"},  # left out of public reports

@@ -40,6 +40,8 @@ NOT_HERE: Mapping[str, str] = {
     "off the node: with a policy of bind": "to fill a guest's node that far makes the kernel kill a process",
     "add CAP_SYS_NICE to the container": "runtimes look at it when they make the filter, and the guest has none",
     "name fewer probes": "the agent is started with them, and a probe that does not run costs nothing",
+    "Update or correct the device plugin": "there is none in a guest",
+    "Write CPUs of the promised nodes to /proc/irq": "test_devices.py does, on a machine that has devices",
     **dict.fromkeys(
         (
             "a Guaranteed pod",

@@ -50,7 +50,11 @@ def placements(host: Host, which: str, duration: float | None) -> PlacementList:
     observer = Observer.of(host)
     if duration is not None:  # a name that is not there is not worth the wait
         _named(Engine(observer).tick().report, which)
-    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration, processes_of=lambda report: _ids(report, which))
+
+    def wanted(report: Report) -> frozenset[ContainerId]:
+        return _ids(report, which)
+
+    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration, processes_of=wanted, devices_of=wanted)
     containers, refused = _named(ticked.report, which)
     admissions = PromiseAccounts.of(observer, ticked.snapshot)
     items = [admissions.of_container(one) for one in containers]

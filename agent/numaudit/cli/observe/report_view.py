@@ -64,6 +64,8 @@ class ReportSelection:
         report_tables.print_report(shown, out, wide=self.wide, nodes=self.nodes, of=of, is_named=is_named)
         if self.which is not None:
             one_container.print_processes(shown, out)
+        if self.which is not None or self.wide:
+            one_container.print_devices(shown, out, is_named=self.which is not None)
         if self.processes:
             one_container.print_process_tables(shown, out)
         if self.matrix:

@@ -16,6 +16,7 @@ from numaudit.api.selection import shown_of
 from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.observe.report_view import ReportSelection
+from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _SECOND_TICK = 1.0
 """Seconds."""
+_DEVICES_SECONDS = 0.5
+"""For the devices of containers: seconds in which some ten thousand descriptors are read."""
 _KEY_BYTES = 32
 
 
@@ -98,6 +101,7 @@ def run(
         interrupted,
         needs_access=require_access,
         processes_of=view.containers if processes else None,
+        devices_of=view.containers if which or namespace else None,
     ).report
     report = view.subject(whole)
     shown = view.rows(report)
@@ -179,13 +183,15 @@ def observe_whole(
     *,
     needs_access: bool = False,
     processes_of: Callable[[Report], frozenset[ContainerId] | None] | None = None,
+    devices_of: Callable[[Report], frozenset[ContainerId]] | None = None,
 ) -> Ticked:
     """One tick, or one at either end of a measurement; where nothing can be measured, one tick and the reason.
 
     `needs_access`: raise Unavailable with the reason instead. Ctrl-C ends a measurement early, where `interrupted` is
     there to say so. Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
     `processes_of`: returns the containers of a report whose processes are read, and whose mappings alone; None = all.
-    What it raises ends this at the first tick.
+    What it raises ends this at the first tick. `devices_of`: the same for PCI devices; None = those of all containers
+    with a promise.
     """
     engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
     if duration is not None:
@@ -196,10 +202,11 @@ def observe_whole(
                 if needs_access:
                     raise
                 click.echo(f"numaudit: {reason}; this is the report without a measurement", err=True)
-                return observe_whole(observer, numa_maps_budget, None, processes_of=processes_of)
+                return observe_whole(observer, numa_maps_budget, None, processes_of=processes_of, devices_of=devices_of)
             engine.session = session
             report = engine.tick().report
             of = None if processes_of is None else processes_of(report)
+            devices = DeviceRequest(_DEVICES_SECONDS, None if devices_of is None else devices_of(report))
             if processes_of is not None:
                 engine.tick(numa_maps_of=of, with_processes=True)
             try:
@@ -209,9 +216,11 @@ def observe_whole(
                     raise
                 interrupted.set()
                 click.echo("numaudit: interrupted; this is what was measured until now", err=True)
-            return engine.tick(numa_maps_budget, of, with_processes=processes_of is not None)
-    of = None if processes_of is None else processes_of(engine.tick().report)
-    ticked = engine.tick(numa_maps_budget, of, with_processes=processes_of is not None)
+            return engine.tick(numa_maps_budget, of, with_processes=processes_of is not None, devices=devices)
+    first = None if processes_of is None and devices_of is None else engine.tick().report
+    of = None if processes_of is None or first is None else processes_of(first)
+    devices = DeviceRequest(_DEVICES_SECONDS, None if devices_of is None or first is None else devices_of(first))
+    ticked = engine.tick(numa_maps_budget, of, with_processes=processes_of is not None, devices=devices)
     if ticked.judgements.needs_another_tick:
         if observer.host.is_live:
             progress.wait(_SECOND_TICK, "measuring again, because memory is outside its promised nodes")

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.containers.owners import Owners
@@ -95,6 +95,14 @@ def _outcome(source: str, skipped: SkippedItems, seconds: float) -> CollectorOut
     )
 
 
+class DeviceRequest(NamedTuple):
+    """Request for the PCI devices of containers."""
+
+    seconds: float
+    of: frozenset[ContainerId] | None = None
+    """None = all to which something was promised."""
+
+
 @dataclass(frozen=True, slots=True)
 class TickInputs:
     """Input of the collectors in one tick."""
@@ -112,6 +120,8 @@ class TickInputs:
     """Seconds for numa_maps; None = it is not read."""
     mappings_of: frozenset[ContainerId] | None = None
     """The containers of which it is read; None = all of them."""
+    devices: DeviceRequest | None = None
+    """None = none are read."""
     with_processes: bool = False
     """Is it asked where each process of these containers runs, and what places it?"""
 

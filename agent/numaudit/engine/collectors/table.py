@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from numaudit.engine.collectors.base import Collector, TickInputs
 from numaudit.engine.collectors.containers.allowed import AllowedCollector
 from numaudit.engine.collectors.containers.declared import DeclaredCollector
+from numaudit.engine.collectors.containers.devices import DevicesCollector
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, RootNumaMapsCollector
 from numaudit.engine.collectors.containers.processes import ProcessesCollector
@@ -38,7 +39,13 @@ class Collectors:
             NumaBalancingCollector(),
         )
         self._probes: tuple[Collector, ...] = ()
-        self._last = (NumaMapsCollector(), RootNumaMapsCollector(), ProcessesCollector(), DeclaredCollector())
+        self._last = (
+            NumaMapsCollector(),
+            RootNumaMapsCollector(),
+            ProcessesCollector(),
+            DeclaredCollector(),
+            DevicesCollector(),
+        )
 
     def due(self, tick: TickInputs) -> Iterator[Collector]:
         """Those that are asked in this tick, in their order."""

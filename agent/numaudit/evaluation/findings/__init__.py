@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import huge_pages, kubelet, measured, oom_risk, policies, promised, ranks, tiers
+from numaudit.evaluation.findings import (
+    devices,
+    huge_pages,
+    kubelet,
+    measured,
+    oom_risk,
+    policies,
+    promised,
+    ranks,
+    tiers,
+)
 from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
 from numaudit.intent import Intent
 from numaudit.snapshot import Snapshot
@@ -12,6 +22,7 @@ __all__ = ["RULES", "Finding", "Severity", "find", "gravity"]
 
 RULES: tuple[Rule, ...] = (
     *promised.RULES,
+    *devices.RULES,
     *oom_risk.RULES,
     *huge_pages.RULES,
     *policies.RULES,

@@ -53,20 +53,6 @@ def _remedy(intent: Intent) -> str | None:
     return remedies.remedy_for_split_resources(intent) or (None if intent.promised_by == "kubelet" else _OF_A_COMMAND)
 
 
-def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one in alive(evidence.intent):
-        memory = one.promise.memory_nodes
-        for devices in one.promise.devices or ():
-            if memory and devices.nodes and devices.nodes.isdisjoint(memory):
-                ids = ", ".join(devices.ids[:3])
-                text = (
-                    f"{devices.resource} ({ids}) is on {devices.nodes.in_words}, but the promised "
-                    f"memory is on {memory.in_words}"
-                )
-                apart = remedies.remedy_for_split_resources(evidence.intent)
-                yield about(one, text, devices.nodes)._replace(remedy=apart)
-
-
 RULES = (
     Rule(
         "stale",
@@ -81,11 +67,5 @@ RULES = (
         "Use the Topology Manager policy restricted or single-numa-node, so that CPUs and memory are chosen together, "
         "and recreate the pod.",
         _cpu_memory_disagree,
-    ),
-    Rule(
-        "device-remote",
-        "warning",
-        "Use the Topology Manager policy restricted or single-numa-node, and recreate the pod.",
-        _device_remote,
     ),
 )

@@ -30,7 +30,9 @@ class Command(IntEnum):
     MAP_DELETE_ELEM = 3
     MAP_GET_NEXT_KEY = 4
     PROG_TEST_RUN = 10
+    PROG_GET_FD_BY_ID = 13
     OBJ_GET_INFO_BY_FD = 15
+    PROG_QUERY = 16
     RAW_TRACEPOINT_OPEN = 17
     MAP_LOOKUP_BATCH = 24
     MAP_UPDATE_BATCH = 26
@@ -76,9 +78,14 @@ def address_of(buffer: bytearray) -> int:
 def read_info(descriptor: int, size: int) -> bytes:
     """struct bpf_prog_info or bpf_map_info of a descriptor; what an older kernel does not fill stays 0."""
     info = bytearray(size)
-    attributes = bytearray(struct.pack("=IIQ", descriptor, size, address_of(info)))
-    command(Command.OBJ_GET_INFO_BY_FD, attributes)
+    read_info_into(descriptor, info)
     return bytes(info)
+
+
+def read_info_into(descriptor: int, info: bytearray) -> None:
+    """The same into a struct with the caller's own addresses in it."""
+    attributes = bytearray(struct.pack("=IIQ", descriptor, len(info), address_of(info)))
+    command(Command.OBJ_GET_INFO_BY_FD, attributes)
 
 
 def read_program_info(descriptor: int) -> ProgramInfo:

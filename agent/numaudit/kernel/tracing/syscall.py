@@ -13,13 +13,13 @@ from typing import Literal
 
 from numaudit.errors import Unavailable
 
-Name = Literal["bpf", "perf_event_open"]
+Name = Literal["bpf", "perf_event_open", "setns", "statx"]
 
 _NUMBERS: dict[str, dict[Name, int]] = {
-    "x86_64": {"bpf": 321, "perf_event_open": 298},
-    "aarch64": {"bpf": 280, "perf_event_open": 241},
-    "riscv64": {"bpf": 280, "perf_event_open": 241},
-    "s390x": {"bpf": 351, "perf_event_open": 331},
+    "x86_64": {"bpf": 321, "perf_event_open": 298, "setns": 308, "statx": 332},
+    "aarch64": {"bpf": 280, "perf_event_open": 241, "setns": 268, "statx": 291},
+    "riscv64": {"bpf": 280, "perf_event_open": 241, "setns": 268, "statx": 291},
+    "s390x": {"bpf": 351, "perf_event_open": 331, "setns": 339, "statx": 379},
 }
 
 

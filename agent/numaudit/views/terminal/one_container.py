@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from numaudit.errors import printable
 from numaudit.report import cells
 from numaudit.report.columns import columns_of
 from numaudit.report.names import display_name
@@ -25,6 +26,7 @@ from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, size
 from numaudit.snapshot import ProcessMapping
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.account import device_lines
 from numaudit.views.terminal.container_table import STYLES
 from numaudit.views.terminal.terminal import natural_width, new_table, print_note, print_table
 
@@ -121,6 +123,17 @@ def print_processes(report: Report, out: Console) -> None:
             print_table(table, out)
             for note in _now(one, report):
                 print_note(note, out, "dim")
+
+
+def print_devices(report: Report, out: Console, *, is_named: bool) -> None:
+    """The PCI devices of each container that has some; of one that is named, also that it has none, or why not."""
+    for one in report.containers:
+        found = one.devices
+        if found is not None and (found.items or (is_named and len(report.containers) == 1)):
+            out.print()
+            out.print(Text(f"{display_name(one)}: its devices", "bold"))
+            for line in device_lines(found):
+                print_note(printable(line), out)
 
 
 def print_process_tables(report: Report, out: Console) -> None:

@@ -11,9 +11,9 @@ from time import monotonic
 
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import printable
+from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.processes import started_with, words
-from numaudit.kernel.processes.held_devices import HeldDevices
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.ranks.declaration import Given, Placeable, Told
 from numaudit.ranks.table import declarations, environment_in, given_in

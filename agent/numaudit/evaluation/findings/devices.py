@@ -1,0 +1,148 @@
+"""Rules about devices: those that are on other nodes than the promise, by each source, and their interrupts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from numaudit.container_devices import ContainerDevice, ContainerDevices
+from numaudit.evaluation.causes import remedies
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
+from numaudit.intent import ContainerIntent
+from numaudit.snapshot import ContainerId
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import plural
+
+_NAMED = 3
+_NO_DEVICES = ContainerDevices((), (), {})
+_WITH_INTERRUPTS = ("network", "infiniband", "vfio", "gpu")
+"""Kinds whose interrupts a user places. The kernel spreads those of disks over all CPUs, each for its own requests."""
+
+
+class Home(NamedTuple):
+    """The place with which a container's devices are compared."""
+
+    words: str
+    """The promised memory is, or its exclusive CPUs are."""
+    nodes: NodeSet
+
+
+class PlacedDevice(NamedTuple):
+    """A device, or some of one resource, by one source."""
+
+    name: str
+    nodes: NodeSet
+    sources: tuple[str, ...]
+    """device plugin, sysfs, ..."""
+
+
+def home(one: ContainerIntent, machine: Machine) -> Home | None:
+    """The nodes of its promised memory, else of its exclusive CPUs; None = it has neither."""
+    if one.promise.memory_nodes:
+        return Home("the promised memory is", one.promise.memory_nodes)
+    nodes = machine.nodes_of_cpus(one.promise.cpus) if one.promise.cpus else None
+    return Home("its exclusive CPUs are", nodes) if nodes else None
+
+
+def placed_devices(one: ContainerIntent, held: ContainerDevices) -> Iterator[PlacedDevice]:
+    """Devices with known nodes: first those of plugins, then those that only sysfs places."""
+    named = {device.address for device in held.promised.values()}
+    for devices in one.promise.devices or ():
+        known = {held.promised[id_].numa_node for id_ in devices.ids if id_ in held.promised}
+        agrees = devices.nodes is not None and known and known <= set(devices.nodes)
+        ids = ", ".join(devices.ids[:_NAMED])
+        if devices.nodes:
+            sources = ("the device plugin", "sysfs") if agrees else ("the device plugin",)
+            yield PlacedDevice(f"{devices.resource} ({ids})", devices.nodes, sources)
+        if not agrees:
+            for id_ in devices.ids:
+                node = held.promised[id_].numa_node if id_ in held.promised else None
+                if node is not None:
+                    yield PlacedDevice(f"{devices.resource} ({id_})", NodeSet.of(node), ("sysfs",))
+    for device in held.items:
+        if device.numa_node is not None and device.address not in named:
+            yield PlacedDevice(f"its {device.title}", NodeSet.of(device.numa_node), ("sysfs",))
+
+
+def _with_devices(evidence: TickEvidence) -> Iterator[tuple[ContainerIntent, ContainerDevices, Home | None]]:
+    """Each container that is here, with what its instance holds."""
+    found = evidence.snapshot.devices
+    for one in alive(evidence.intent):
+        cgroup = one.cgroups[0] if len(one.cgroups) == 1 else None
+        held = _NO_DEVICES if cgroup is None else found.get(ContainerId(cgroup), _NO_DEVICES)
+        yield one, held, home(one, evidence.snapshot.machine)
+
+
+def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
+    for one, held, place in _with_devices(evidence):
+        for device in placed_devices(one, held) if place is not None else ():
+            if place is not None and device.nodes.isdisjoint(place.nodes):
+                text = (
+                    f"{device.name} is on {device.nodes.in_words} by {' and '.join(device.sources)}, but "
+                    f"{place.words} on {place.nodes.in_words}"
+                )
+                apart = remedies.remedy_for_split_resources(evidence.intent)
+                yield about(one, text, device.nodes)._replace(remedy=apart)
+
+
+def _device_node_disagrees(evidence: TickEvidence) -> Iterator[RuleResult]:
+    for one, held, _ in _with_devices(evidence):
+        for devices in one.promise.devices or ():
+            for id_ in devices.ids:
+                known = held.promised.get(id_)
+                if known is None or known.numa_node is None or not devices.nodes:
+                    continue
+                if known.numa_node not in devices.nodes:
+                    by_sysfs = NodeSet.of(known.numa_node)
+                    text = (
+                        f"{devices.resource} ({id_}) is on {devices.nodes.in_words} by the device plugin, on "
+                        f"{by_sysfs.in_words} by sysfs ({known.address})"
+                    )
+                    yield about(one, text, by_sysfs)
+
+
+def _interrupts_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
+    for one, held, place in _with_devices(evidence):
+        for device in held.items if place is not None else ():
+            away = {} if place is None else fired_elsewhere(device, place.nodes)
+            if place is not None and away:
+                fired = sum((device.interrupts.fired_by_node if device.interrupts else {}).values())
+                nodes = NodeSet.from_ids(away)
+                text = (
+                    f"{sum(away.values())} of the {plural(fired, 'interrupt')} of its {device.title} that have fired "
+                    f"run on {nodes.in_words}, but {place.words} on {place.nodes.in_words}"
+                )
+                yield about(one, text, nodes)
+
+
+def fired_elsewhere(device: ContainerDevice, nodes: NodeSet) -> Mapping[int, int]:
+    """Interrupts that have fired on other nodes, by node, where those are more than half; else none."""
+    fired = {} if device.interrupts is None else device.interrupts.fired_by_node
+    away = {node: count for node, count in fired.items() if node not in nodes}
+    matters = device.kind in _WITH_INTERRUPTS and 2 * sum(away.values()) > sum(fired.values())
+    return away if matters else {}
+
+
+RULES = (
+    Rule(
+        "device-remote",
+        "warning",
+        "Use the Topology Manager policy restricted or single-numa-node, and recreate the pod.",
+        _device_remote,
+    ),
+    Rule(
+        "device-node-disagrees",
+        "warning",
+        "Update or correct the device plugin: the kubelet places pods by the nodes that it reports. sysfs has those of "
+        "the firmware (`cat /sys/bus/pci/devices/ADDRESS/numa_node`).",
+        _device_node_disagrees,
+    ),
+    Rule(
+        "interrupts-remote",
+        "info",
+        "Write CPUs of the promised nodes to /proc/irq/NUMBER/smp_affinity_list (the numbers are in "
+        "/sys/bus/pci/devices/ADDRESS/msi_irqs), and keep irqbalance from moving them.",
+        _interrupts_remote,
+    ),
+)
