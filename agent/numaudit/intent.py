@@ -29,6 +29,7 @@ SourceName = Literal[
     "cpu checkpoint",
     "device checkpoint",
     "claim checkpoint",
+    "cdi",
     "podresources",
     "pods",
     "kubelet configuration",
@@ -149,6 +150,47 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimReference:
+    """A resource claim (DRA) that a container uses."""
+
+    claim: str
+    """Name of the claim in the pod's namespace."""
+    request: str | None = None
+    """The only request of the claim that the container gets; None = all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimPromise:
+    """The promise of one DRA driver for one resource claim to one container."""
+
+    namespace: str
+    name: str
+    uid: str | None
+    driver: str | None
+    """None = not known."""
+    devices: tuple[str, ...] = ()
+    """`pool/device` each."""
+    cpus: CpuSet | None = None
+    """Exclusive CPUs; None = it promises none, or that is not known."""
+    memory: tuple[Block, ...] = ()
+    """Memory and huge pages. A block of no bytes names nodes whose bytes the driver does not say."""
+    device_files: tuple[str, ...] = ()
+    """Paths of device files that the container gets."""
+    places: bool = False
+    """Is its driver known to promise CPUs or memory?"""
+    problem: str | None = None
+    """Reason why its promise is not known; None = it is."""
+
+    @property
+    def memory_nodes(self) -> NodeSet:
+        return NodeSet.from_ids(node for block in self.memory for node in block.numa_affinity or ())
+
+    @property
+    def in_words(self) -> str:
+        return f"claim {self.namespace}/{self.name}" + (f" ({self.driver})" if self.driver else "")
+
+
+@dataclass(frozen=True, slots=True)
 class PodContainer:
     """One container of a pod's spec, with its status."""
 
@@ -162,6 +204,7 @@ class PodContainer:
     restarts: int | None = None
     started_at: float | None = None
     """Time when the newest instance started, seconds since the epoch; None = it does not run, or that is not known."""
+    claims: tuple[ClaimReference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +342,35 @@ class ContainerIntent:
     cgroups: tuple[int, ...] = ()
     """`ContainerId` of every instance that has a cgroup now: while a container restarts there may be two."""
     promise: Promise = Promise()
+    """Of the kubelet's managers and of its resource claims together."""
+    by_managers: Promise | None = None
+    """Of the managers alone; None = it has no claims."""
+    claims: tuple[ClaimPromise, ...] = ()
+    """Of its resource claims (DRA), which are a part of `promise` as far as they are known."""
     hints: HintRecord | None = None
     """The newest record of this container; of its pod under pod scope."""
     is_stale: bool | None = None
     """True: in a checkpoint, but its pod is gone or has ended. None = that is not known."""
     has_ended: bool | None = None
     """True: its pod lives, but this container ended and will not come back (an init container)."""
+
+    @property
+    def managers(self) -> Promise:
+        """The promise of the kubelet's managers alone."""
+        return self.promise if self.by_managers is None else self.by_managers
+
+    @property
+    def claimed_cpus(self) -> CpuSet:
+        """The CPUs of all its claims, as far as they are known."""
+        found = CpuSet()
+        for claim in self.claims:
+            found |= claim.cpus or CpuSet()
+        return found
+
+    @property
+    def claimed_memory(self) -> tuple[Block, ...]:
+        """The memory of all its claims, as far as it is known."""
+        return tuple([block for claim in self.claims for block in claim.memory])
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from numaudit.report.processes.values import ProcessesReport, ProcessReport
 from numaudit.report.summary import summarize
 from numaudit.report.values import (
     ContainerReport,
+    PromiseOfSource,
     Report,
     Summary,
     Unknown,
@@ -48,6 +49,7 @@ NAMES: Mapping[type, tuple[str, ...]] = {
     Rank: ("process",),
     ThreadGroup: ("names",),
     HolderReport: ("namespace", "pod", "pod_uid"),
+    PromiseOfSource: ("claim", "driver", "devices"),
 }
 """Fields that are hidden whole."""
 PATHS: Mapping[type, tuple[str, ...]] = {
@@ -68,6 +70,7 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     Unknown: ("what", "reason"),
     UnreadDevices: ("reason",),
     UnreadPart: ("reason",),
+    PromiseOfSource: ("problem",),
     Verdict: ("reason", "remedy"),
 }
 """Fields in which the hidden names are searched for."""

@@ -22,8 +22,9 @@ from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.memory import tiers
 from numaudit.kernel.origin import NOTE, origin_of
+from numaudit.kubelet.dra import cdi
+from numaudit.kubelet.sources import cdi_files, recording
 from numaudit.kubelet.sources import process as kubelet_process
-from numaudit.kubelet.sources import recording
 from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings
 from numaudit.topology.sizes import plural
 
@@ -145,6 +146,8 @@ def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> 
     _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
     for initiator in sorted(host.nodes.glob(_INITIATORS)):
         tree.make(_inside(host, initiator))
+    for file in cdi_files.files(host):
+        _copy(host, file, tree, summary, partial(_cdi_without_secrets, file))
     _copy_cgroups(host, tree, summary)
     for folder in _pod_log_folders(host, summary):
         tree.make(_inside(host, folder))
@@ -207,6 +210,10 @@ def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
         if not _is_too_deep(host, folder):
             lines.append(f"{group.id} {escape('/' + str(_inside(host, folder)))}\n")
     tree.write(PurePath("cgroup-inodes.txt"), os.fsencode("".join(lines)))
+
+
+def _cdi_without_secrets(file: Path, content: bytes) -> bytes:
+    return cdi.without_secrets(content, file.name)
 
 
 def _is_too_deep(host: Host, folder: Path) -> bool:

@@ -156,7 +156,8 @@ class _Judging:
             self.spills[id_] = evidence.spill
         conclusion = conclude(snapshot, evidence, thresholds)
         name, remedy = conclusion.name, conclusion.remedy
-        causes = self.explained.of(container, intended, drifted=name == "drifted")
+        off_memory = name == "drifted" and bool(intended)  # not where only its CPUs are others than claimed
+        causes = self.explained.of(container, intended, drifted=off_memory)
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
         since = _since(name, id_, snapshot.taken_at, self.earlier)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from numaudit.evaluation import claims
 from numaudit.evaluation.access_reasons import access_clause, still_clause
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.cpu_causes import cpu_cause
@@ -54,6 +55,11 @@ def intended_nodes(intent: ContainerIntent | None) -> NodeSet | None:
 
 def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresholds) -> Conclusion:
     """The first verdict that applies, as long as the evidence of every one before it is known."""
+    own = evidence.intent
+    if own is not None and own.claims:
+        of_claims = _of_claims(own, evidence)
+        if of_claims is not None:
+            return of_claims
     unmanaged = _why_unmanaged(snapshot.intent, evidence)
     if unmanaged is not None:
         return Conclusion("unmanaged", unmanaged)
@@ -73,6 +79,21 @@ def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresh
     if evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
         return Conclusion("unknown", "its huge pages are unknown, because no hugetlb controller counts them by node")
     return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
+
+
+def _of_claims(own: ContainerIntent, evidence: ContainerEvidence) -> Conclusion | None:
+    """The verdict on a container with resource claims; None = as on any other."""
+    unknown = claims.unknown_claim(own)
+    if unknown is not None:
+        reason = f"what {unknown.in_words} promises is unknown: {unknown.problem}"
+        return Conclusion("unknown", reason, claims.REMEDY_OF_UNKNOWN)
+    if own.claimed_cpus and (evidence.allowed is None or evidence.allowed.cpus is None):
+        return Conclusion("unknown", "its allowed CPUs are unknown")
+    drift = None if evidence.allowed is None else claims.cpu_drift(own, evidence.allowed, evidence.machine)
+    if drift is not None:
+        return Conclusion("drifted", drift, claims.REMEDY_OF_DRIFT)
+    no_memory = None if own.managers.memory else claims.no_memory(own, evidence.machine)
+    return None if no_memory is None else Conclusion("unmanaged", no_memory, claims.REMEDY_OF_NO_MEMORY)
 
 
 def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> Conclusion:
@@ -152,6 +173,8 @@ def _why_unmanaged(intent: Intent | None, evidence: ContainerEvidence) -> str | 
     container = evidence.container
     if container.pod_uid is None and evidence.intent is None:
         return "not a Kubernetes container"
+    if evidence.intent is not None and evidence.intent.claimed_memory:
+        return None
     if container.qos is not None and container.qos != "Guaranteed":
         return f"the pod is {container.qos}"
     if intent is None:

@@ -86,7 +86,7 @@ def _of_containers(intent: Intent) -> Iterator[HintOutcome]:
 
 def _of_container(container: ContainerIntent, intent: Intent) -> HintOutcome | None:
     """None = nothing is known of what it was promised."""
-    nodes = container.promise.memory_nodes
+    nodes = container.managers.memory_nodes
     if nodes is None:
         return None
     if not nodes:
@@ -95,7 +95,7 @@ def _of_container(container: ContainerIntent, intent: Intent) -> HintOutcome | N
     if record is not None and record.best is not None and _is_of_this_promise(record, nodes):
         logged = outcome_of_nodes(record.best, nodes)
         return _outcome(container, logged, "log", record.best.affinity or nodes)
-    return _outcome(container, _re_derive(container.promise, nodes, intent), "re-derived", nodes)
+    return _outcome(container, _re_derive(container.managers, nodes, intent), "re-derived", nodes)
 
 
 def _is_of_this_promise(record: HintRecord, nodes: NodeSet) -> bool:

@@ -42,6 +42,9 @@ def why(one: ContainerReport) -> str:
 def _evidence(one: ContainerReport, name: str, reason: str) -> str:
     promised = (None if one.intended is None else one.intended.memory_nodes) or NodeSet()
     match name:
+        case "drifted" if not promised or one.allowed_memory_nodes == promised:
+            cpus = None if one.intended is None else one.intended.cpus
+            return f"CPUs {one.allowed_cpus}; promised {cpus}"
         case "drifted":
             return f"allowed {node_list(one.allowed_memory_nodes)}; promised {promised}"
         case "cpu-remote" if one.allowed_cpu_nodes and not one.allowed_cpu_nodes <= promised:

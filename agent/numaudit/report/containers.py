@@ -23,14 +23,13 @@ from numaudit.report.counters import CountersOfTick, tier_moves
 from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
 from numaudit.report.processes.build import processes_report
+from numaudit.report.promised.intended import intended_of
 from numaudit.report.values import (
     ContainerReport,
     ExpectedBasis,
-    Intended,
     Unknown,
 )
 from numaudit.snapshot import Allowed, Container, Mappings, ProcessMapping, Resident, Snapshot
-from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 
 _NOT_KNOWN = Allowed(None, None)
@@ -117,7 +116,7 @@ class ContainerReports:
             None if resident is None else by_node(resident),
             judged,
             remote,
-            None if intent is None else _intended(intent, snapshot.machine),
+            None if intent is None else intended_of(intent, snapshot.machine),
             aligned,
             verdict,
             outcome,
@@ -159,20 +158,6 @@ def names_by_container(findings: tuple[Finding, ...]) -> dict[int, tuple[str, ..
         if finding.container_id is not None:
             names[finding.container_id] = (*names.get(finding.container_id, ()), finding.name)
     return names
-
-
-def _intended(intent: ContainerIntent, machine: Machine) -> Intended:
-    promise = intent.promise
-    sizes: dict[str, int] = {}
-    for block in promise.memory or ():
-        sizes[block.type] = sizes.get(block.type, 0) + block.size
-    return Intended(
-        memory_nodes=promise.memory_nodes,
-        bytes=None if promise.memory is None else sizes,
-        cpus=promise.cpus,
-        cpu_nodes=None if promise.cpus is None else machine.nodes_of_cpus(promise.cpus),
-        device_nodes=promise.device_nodes,
-    )
 
 
 def _unknown_by_process(found: ExpectedByProcess | None) -> tuple[Unknown, ...]:

@@ -63,8 +63,31 @@ class NodeBytes(Value, frozen=True, gc=False):
         return (self.anon or 0) + (self.shmem or 0) + (self.hugetlb or 0)
 
 
+class PromiseOfSource(Value, frozen=True):
+    """One of several sources that promised something to a container."""
+
+    source: Literal["kubelet", "dra"]
+    """kubelet = its static managers; dra = a driver of a resource claim."""
+    claim: str | None
+    """Namespace and name of the claim; null = of the kubelet."""
+    driver: str | None
+    """The claim's driver; null = of the kubelet, or not known."""
+    memory_nodes: NodeSet | None
+    """Nodes of the memory that it promised; null = it promised none, or that is not known."""
+    bytes: Mapping[str, int] | None
+    """By resource: memory, hugepages-2Mi, ...; null as above."""
+    cpus: CpuSet | None
+    """Exclusive CPUs that it promised; null as above."""
+    cpu_nodes: NodeSet | None
+    """Nodes of these CPUs."""
+    devices: tuple[str, ...]
+    """Devices of the claim, `pool/device` each."""
+    problem: str | None
+    """Reason why it is not known what was promised; null = it is."""
+
+
 class Intended(Value, frozen=True):
-    """The promise of the kubelet's managers to the container."""
+    """The promise of the kubelet's managers, and of its resource claims (DRA), to the container."""
 
     memory_nodes: NodeSet | None
     """Nodes of its memory; null = no memory was promised, or it is not known."""
@@ -76,6 +99,8 @@ class Intended(Value, frozen=True):
     """Nodes of its exclusive CPUs; null = not known."""
     device_nodes: NodeSet | None
     """Nodes of its devices; null = it has none, or that is not known."""
+    by_source: tuple[PromiseOfSource, ...] = ()
+    """Each source of what is promised above; empty = the kubelet's managers alone."""
 
 
 class ContainerReport(Counters, frozen=True):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from numaudit.container_devices import ContainerDevices, HeldBy, Interrupts
 from numaudit.evaluation.access import Access, SampledPages
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
-from numaudit.report.values import ContainerReport, NodeReport
+from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, share, size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import plural
@@ -70,6 +70,20 @@ def _promised(one: ContainerReport) -> Iterator[str]:
         yield f"{intended.cpus.in_words} on {(intended.cpu_nodes or NodeSet()).in_words}"
     if intended.device_nodes:
         yield f"devices on {intended.device_nodes.in_words}"
+    for each in intended.by_source:
+        yield _by_source(each)
+
+
+def _by_source(one: PromiseOfSource) -> str:
+    """by claim default/cpus-10 (dra.cpu): CPUs 10-14 on node 1; no memory"""
+    who = "the kubelet" if one.claim is None else f"claim {one.claim} ({one.driver or UNKNOWN})"
+    if one.problem is not None:
+        return f"by {who}: unknown: {one.problem}"
+    amounts = ", ".join(f"{name} {size(amount)}" for name, amount in (one.bytes or {}).items() if amount)
+    memory = f"{amounts or 'memory'} on {one.memory_nodes.in_words}" if one.memory_nodes else "no memory"
+    cpus = f"{one.cpus.in_words} on {(one.cpu_nodes or NodeSet()).in_words}" if one.cpus else "no CPUs"
+    devices = f"; devices {', '.join(one.devices)}" if one.devices else ""
+    return f"by {who}: {cpus}; {memory}{devices}"
 
 
 def _allowed(one: ContainerReport) -> Iterator[str]:

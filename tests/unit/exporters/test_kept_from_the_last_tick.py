@@ -33,14 +33,15 @@ from numaudit.report.counters import (
     NodeSeconds,
     TierMoves,
 )
-from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
+from numaudit.report.values import ContainerReport, Intended, NodeBytes, PromiseOfSource, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from reports import LIVE, STARTED, container, report, tick
 
 PAGES = SampledPages((RemoteUse(0, 1, 40),), 40, 50, 0, 100, 0.9, whole=True)
+CLAIM = PromiseOfSource("dra", "ns/claim", "dra.memory", NodeSet.of(0), {"memory": 9}, None, None, (), None)
 FULL = structs.replace(
     report(container()).containers[0],
-    intended=Intended(NodeSet.of(0), {"memory": 9}, CpuSet.of(1), NodeSet.of(0), NodeSet.of(1)),
+    intended=Intended(NodeSet.of(0), {"memory": 9}, CpuSet.of(1), NodeSet.of(0), NodeSet.of(1), (CLAIM,)),
     huge_pages=(HugePagesOfContainer("hugepages-2Mi", 4, NodeSet.of(0), {0: 2, 1: 2}, 2),),
     aligned_bytes=4096,
     verdict=Verdict("spilled", "made up", None, (), None),

@@ -45,6 +45,7 @@ _NEVER_NAMES = {
     "HeldDevice": {"address"},  # left out of public reports
     "HintFaultsReport": {"flags"},
     "Intended": {"cpus"},
+    "PromiseOfSource": {"cpus"},
     "KubeletReport": {
         "cpuManagerOptions", "cpuManagerPolicy", "memoryManagerPolicy", "reservedCpus", "sharedCpus",
         "topologyManagerOptions", "topologyManagerPolicy", "topologyManagerScope", "version",

@@ -39,6 +39,8 @@ NOT_HERE: Mapping[str, str] = {
     "reserve more of it for the system": "a setting of the kubelet's, which counts from its next start",
     "off the node: with a policy of bind": "to fill a guest's node that far makes the kernel kill a process",
     "add CAP_SYS_NICE to the container": "runtimes look at it when they make the filter, and the guest has none",
+    "See docs/dra.md for the drivers": "reading it changes no container",
+    "Where a CDI file is missing, see that the driver": "the guest has no DRA driver",
     "name fewer probes": "the agent is started with them, and a probe that does not run costs nothing",
     "Update or correct the device plugin": "there is none in a guest",
     "Write CPUs of the promised nodes to /proc/irq": "test_devices.py does, on a machine that has devices",

@@ -19,13 +19,26 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("pod_uid", "container_id", "qos", "runtime"),
     ),
     Metric(
-        "container_intended_node", "", "1 for each node that the kubelet promised to the container, by resource.",
+        "container_intended_node", "",
+        "1 for each node that the kubelet, or a resource claim (DRA), promised to the container, by resource.",
         ("numa_node", "resource"), values.intended_nodes, merged="max",
         reads=("intended",),
     ),
     Metric(
-        "container_intended_bytes", "bytes", "Bytes that the kubelet promised to the container, by type.",
+        "container_intended_bytes", "bytes",
+        "Bytes that the kubelet, or a resource claim (DRA), promised to the container, by type.",
         ("type",), values.intended_bytes,
+        reads=("intended",),
+    ),
+    Metric(
+        "container_claimed_node", "",
+        "1 for each node of container_intended_node that a resource claim (DRA) promised, by resource.",
+        ("numa_node", "resource"), values.claimed_nodes, merged="max",
+        reads=("intended",),
+    ),
+    Metric(
+        "container_claimed_bytes", "bytes", "The part of container_intended_bytes that resource claims (DRA) promised.",
+        ("type",), values.claimed_bytes,
         reads=("intended",),
     ),
     Metric(

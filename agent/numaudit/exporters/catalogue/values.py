@@ -16,7 +16,7 @@ from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.exporters.facts import ExportedTick, Live
 from numaudit.exporters.metric import Columns, Number, Values
 from numaudit.report.counters import Counters
-from numaudit.report.values import ContainerReport, NodeBytes
+from numaudit.report.values import ContainerReport, NodeBytes, PromiseOfSource
 from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES
 from numaudit.topology.nodeset import NodeSet
 
@@ -46,6 +46,28 @@ def intended_nodes(container: ContainerReport) -> Values:
 def intended_bytes(container: ContainerReport) -> Values:
     promise = container.intended
     return [] if promise is None else [((kind,), size) for kind, size in (promise.bytes or {}).items()]
+
+
+def claimed_nodes(container: ContainerReport) -> Values:
+    """The claims' part of `intended_nodes`."""
+    found: dict[tuple[str, str], int] = {}
+    for one in _claims(container):
+        found.update(_each_node(one.memory_nodes, "memory"))
+        found.update(_each_node(one.cpu_nodes, "cpu"))
+    return list(found.items())
+
+
+def claimed_bytes(container: ContainerReport) -> Values:
+    """The claims' part of `intended_bytes`."""
+    sizes = Counter[str]()
+    for one in _claims(container):
+        sizes.update(one.bytes or {})
+    return [((kind,), size) for kind, size in sizes.items()]
+
+
+def _claims(container: ContainerReport) -> list[PromiseOfSource]:
+    sources = () if container.intended is None else container.intended.by_source
+    return [one for one in sources if one.source == "dra"]
 
 
 def allowed_nodes(container: ContainerReport) -> Values:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart
@@ -15,6 +16,7 @@ from numaudit.containermanager.pod.spec import Pod
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent import HintRecord, Intent, NodeRoom, StartOutlook
 from numaudit.kubelet.intent import join
+from numaudit.kubelet.intent.claims import with_claims
 from numaudit.kubelet.intent.join import Joined
 from numaudit.kubelet.intent.promises import Checkpoints, by_container
 from numaudit.kubelet.intent.refused_at_restart import refused_at_restart
@@ -26,6 +28,7 @@ from numaudit.kubelet.questions.forecasting import active_pods, forecast_of, out
 from numaudit.kubelet.questions.kubelet_here import kubelet_here
 from numaudit.kubelet.questions.node_here import NodeHere
 from numaudit.kubelet.questions.starting import Starting, starting
+from numaudit.kubelet.sources.cdi_files import CdiSpecs
 from numaudit.kubelet.sources.memo import Memo
 from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.kubelet.sources.readings import KubeletReadings
@@ -72,6 +75,8 @@ def intent_of(readings: KubeletReadings, containers: tuple[Container, ...], step
         resources=readings.resources,
         records=readings.log.records,
         cgroups_are_settled=readings.cgroups_are_settled,
+        claims=readings.claims,
+        specs=readings.cdi,
     )
     here = kubelet_here(readings, start=steps.starting)
     config, kubelet = here.config, here.starting.kubelet
@@ -129,9 +134,11 @@ def _joined(
     resources: Iterable[PodResources] | None,
     records: Iterable[HintRecord],
     cgroups_are_settled: bool,
+    claims: ClaimCheckpoint | None,
+    specs: CdiSpecs,
 ) -> tuple[tuple[Container, ...], Joined]:
     named = join.complete(containers, pods)
-    return named, join.join(
+    joined = join.join(
         named,
         checkpoints,
         pods=pods,
@@ -140,6 +147,9 @@ def _joined(
         records=records,
         cgroups_are_settled=cgroups_are_settled,
     )
+    prepared = None if claims is None else claims.claims
+    found = with_claims(joined.containers, pods=pods, claims=prepared, given=joined.given_claims, specs=specs)
+    return named, replace(joined, containers=found)
 
 
 def _headroom(memory: MemoryCheckpoint | None, policy: str | None) -> Headroom | None:

@@ -8,13 +8,13 @@ more than once stays unknown. The work is linear in the number of containers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from numaudit.intent import ContainerIntent, HintRecord, PodContainer, PodFacts, Promise, Rejection
 from numaudit.kubelet.intent import promises
 from numaudit.kubelet.intent.promises import Checkpoints, ContainerKey, OtherSources
 from numaudit.kubelet.parsers.pods import Pods
-from numaudit.kubelet.sources.podresources import PodResources
+from numaudit.kubelet.sources.podresources import DynamicResource, PodResources
 from numaudit.snapshot import Container
 from numaudit.topology.nodeset import NodeSet
 
@@ -31,6 +31,8 @@ class Joined:
     containers: tuple[ContainerIntent, ...]
     hints: tuple[HintRecord, ...]
     conflicts: tuple[str, ...]
+    given_claims: Mapping[ContainerKey, tuple[DynamicResource, ...]] = field(default_factory=dict)
+    """Devices of the containers' resource claims, by PodResources."""
 
 
 def complete(containers: Sequence[Container], pods: Pods | None) -> tuple[Container, ...]:
@@ -109,7 +111,8 @@ def join(
     for one in containers:
         if one.kind == "container" and one.pod_uid is not None and one.name is not None:
             cgroups.setdefault((one.pod_uid, one.name), []).append(one.id)
-    given = _resources_by_key(resources or (), uids)
+    resources = tuple(resources or ())
+    given = _resources_by_key(resources, uids)
     hints = tuple([_with_uid(record, pods or {}, uids) for record in records])
     hints_by_key = _hints_by_key(hints)
     spec = {(pod.uid, one.name): one for pod in (pods or {}).values() for one in pod.containers}
@@ -144,7 +147,7 @@ def join(
         problem = promises.conflict((namespace, pod_name, name), key, checkpoints, others)
         if problem is not None:
             conflicts.append(problem)
-    return Joined(tuple(found), hints, tuple(conflicts))
+    return Joined(tuple(found), hints, tuple(conflicts), _claims_by_key(resources, uids))
 
 
 def rejections(pods: Pods | None, from_log: Mapping[str, Rejection]) -> tuple[Rejection, ...]:
@@ -190,6 +193,17 @@ def _resources_by_key(
         uid = uids.get((pod.namespace, pod.name))
         if uid is not None:
             found.update({(uid, name): one for name, one in pod.containers.items()})
+    return found
+
+
+def _claims_by_key(
+    resources: Iterable[PodResources], uids: Mapping[_PodName, str | None]
+) -> dict[ContainerKey, tuple[DynamicResource, ...]]:
+    found: dict[ContainerKey, tuple[DynamicResource, ...]] = {}
+    for pod in resources:
+        uid = uids.get((pod.namespace, pod.name)) if pod.claims else None
+        if uid is not None:
+            found.update({(uid, name): listed for name, listed in pod.claims.items()})
     return found
 
 

@@ -17,7 +17,7 @@ import msgspec
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import QOS_CLASSES, Pod, QosClass
 from numaudit.errors import InputError, ParseError
-from numaudit.intent import ContainerKind, PodContainer, PodFacts, Rejection, RunState
+from numaudit.intent import ClaimReference, ContainerKind, PodContainer, PodFacts, Rejection, RunState
 
 MOST_PODS = 5000
 """A kubelet runs some hundred; a list with more is not from one."""
@@ -125,7 +125,8 @@ class PodReader:
 
 def _quantities(pod: PodFacts) -> int:
     containers = () if pod.spec is None else pod.spec.all_containers
-    return sum(len(one.resources.requests) + len(one.resources.limits) for one in containers)
+    claims = sum(len(one.claims) for one in pod.containers)
+    return claims + sum(len(one.resources.requests) + len(one.resources.limits) for one in containers)
 
 
 def _list(body: bytes) -> _List:
@@ -236,6 +237,8 @@ def _qos(status: Fields) -> QosClass | None:
 
 
 def _containers(spec: Fields, status: Fields) -> Iterator[PodContainer]:
+    claims = _claims(spec, status)
+    extended = _extended_claims(status)
     for in_spec, in_status, kind in _LISTS:
         statuses = {
             _text(one, "name", f"status.{in_status}"): one for one in _objects(status, in_status, f"status.{in_status}")
@@ -243,10 +246,53 @@ def _containers(spec: Fields, status: Fields) -> Iterator[PodContainer]:
         for one in _objects(spec, in_spec, f"spec.{in_spec}"):
             name = _text(one, "name", f"spec.{in_spec}")
             is_sidecar = kind == "init" and one.get("restartPolicy") == "Always"
-            yield _container(name, "sidecar" if is_sidecar else kind, statuses.get(name, {}), f"status.{in_status}")
+            own = (*_references(one, claims, f"spec.{in_spec}"), *extended.get(name, ()))
+            kind_of = "sidecar" if is_sidecar else kind
+            yield _container(name, kind_of, statuses.get(name, {}), f"status.{in_status}", own)
 
 
-def _container(name: str, kind: ContainerKind, status: Fields, where: str) -> PodContainer:
+def _claims(spec: Fields, status: Fields) -> dict[str, str]:
+    """Name in the pod -> the claim. One that is made of a template has its name in the status."""
+    made = {
+        _text(one, "name", "status.resourceClaimStatuses"): _optional_text(
+            one, "resourceClaimName", "status.resourceClaimStatuses"
+        )
+        for one in _objects(status, "resourceClaimStatuses", "status.resourceClaimStatuses")
+    }
+    found: dict[str, str] = {}
+    for one in _objects(spec, "resourceClaims", "spec.resourceClaims"):
+        name = _text(one, "name", "spec.resourceClaims")
+        claim = _optional_text(one, "resourceClaimName", "spec.resourceClaims") or made.get(name)
+        if claim is not None:  # else it is not made yet, or none is needed
+            found[name] = claim
+    return found
+
+
+def _extended_claims(status: Fields) -> dict[str, tuple[ClaimReference, ...]]:
+    """Container -> its parts of the claim that stands for extended resources."""
+    where = "status.extendedResourceClaimStatus"
+    extended = _mapping(status.get("extendedResourceClaimStatus") or {}, where)
+    found: dict[str, tuple[ClaimReference, ...]] = {}
+    for one in _objects(extended, "requestMappings", where):
+        container = _text(one, "containerName", where)
+        reference = ClaimReference(
+            _text(extended, "resourceClaimName", where), _optional_text(one, "requestName", where)
+        )
+        found[container] = (*found.get(container, ()), reference)
+    return found
+
+
+def _references(container: Fields, claims: Mapping[str, str], where: str) -> Iterator[ClaimReference]:
+    resources = _mapping(container.get("resources") or {}, f"{where}.resources")
+    for one in _objects(resources, "claims", f"{where}.resources.claims"):
+        claim = claims.get(_text(one, "name", f"{where}.resources.claims"))
+        if claim is not None:
+            yield ClaimReference(claim, _optional_text(one, "request", f"{where}.resources.claims"))
+
+
+def _container(
+    name: str, kind: ContainerKind, status: Fields, where: str, claims: tuple[ClaimReference, ...]
+) -> PodContainer:
     state = _mapping(status.get("state") or {}, f"{where}.state")
     last = _mapping(status.get("lastState") or {}, f"{where}.lastState")
     restarts = status.get("restartCount")
@@ -258,6 +304,7 @@ def _container(name: str, kind: ContainerKind, status: Fields, where: str) -> Po
         previous_container_id=_id(_mapping(last.get("terminated") or {}, f"{where}.lastState").get("containerID")),
         restarts=restarts if type(restarts) is int else None,
         started_at=_seconds(_mapping(state.get("running") or {}, f"{where}.state.running").get("startedAt")),
+        claims=claims,
     )
 
 
@@ -310,7 +357,8 @@ def _kept(value: object, fields: object) -> object:
     return {key: _kept(item, fields[key]) for key, item in value.items() if key in fields}
 
 
-_RESOURCES = {"requests": None, "limits": None}
+_RESOURCES = {"requests": None, "limits": None, "claims": {"name": None, "request": None}}
+_CLAIM = dict.fromkeys(("name", "resourceClaimName", "resourceClaimTemplateName"))
 _CONTAINER = {"name": None, "restartPolicy": None, "resources": _RESOURCES}
 _STATE: dict[str, object] = {
     one: dict.fromkeys(("startedAt", "finishedAt", "containerID", "exitCode")) for one in _RUN_STATES
@@ -337,10 +385,16 @@ _READ: dict[str, object] = {
     "spec": {
         **dict.fromkeys(("overhead", "priority", "priorityClassName", "restartPolicy")),
         "resources": _RESOURCES,
+        "resourceClaims": _CLAIM,
         **{in_spec: _CONTAINER for in_spec, _, _ in _LISTS},
     },
     "status": {
         **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime")),
+        "resourceClaimStatuses": _CLAIM,
+        "extendedResourceClaimStatus": {
+            "resourceClaimName": None,
+            "requestMappings": dict.fromkeys(("containerName", "resourceName", "requestName")),
+        },
         **{in_status: _STATUS for _, in_status, _ in _LISTS},
     },
 }

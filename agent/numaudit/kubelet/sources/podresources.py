@@ -57,6 +57,20 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
+class DynamicResource:
+    """One device of a resource claim. All devices of the claim are listed, also those of other containers' requests."""
+
+    namespace: str
+    claim: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None
+    cdi_ids: tuple[str, ...]
+    """Of this device, and of those of its driver before it (seen with 1.36)."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodResources:
     """Memory, CPUs and devices of one pod."""
 
@@ -65,6 +79,8 @@ class PodResources:
     containers: Mapping[str, Promise]
     pod: Promise | None = None
     """Of the pod as a whole (newer kubelets); its containers' promises repeat it."""
+    claims: Mapping[str, tuple[DynamicResource, ...]] = field(default_factory=dict)
+    """Container -> devices of its claims. None listed proves nothing: kubelets before 1.34 list none by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +133,24 @@ def _pod(pod: pb.PodResources, version: Version) -> PodResources:
         for one in pod.containers
     }
     whole = Promise(_memory(pod.memory, where), _cpus(pod.cpu_ids, where)) if pod.memory or pod.cpu_ids else None
-    return PodResources(pod.namespace, pod.name, containers, whole)
+    claims = {one.name: _claims(one.dynamic_resources) for one in pod.containers if one.dynamic_resources}
+    return PodResources(pod.namespace, pod.name, containers, whole, claims)
+
+
+def _claims(resources: Iterable[pb.DynamicResource]) -> tuple[DynamicResource, ...]:
+    return tuple(
+        DynamicResource(
+            one.claim_namespace,
+            one.claim_name,
+            device.driver_name,
+            device.pool_name,
+            device.device_name,
+            device.share_id if device.HasField("share_id") else None,
+            tuple(dict.fromkeys(each.name for each in device.cdi_devices)),
+        )
+        for one in resources
+        for device in one.claim_resources
+    )
 
 
 def _memory(blocks: Iterable[pb.ContainerMemory], where: str) -> tuple[Block, ...]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, time
 
+from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable
 from numaudit.intent import KubeletConfig, SourceState
@@ -26,6 +27,7 @@ from numaudit.kubelet.parsers.metrics import KubeletMetrics
 from numaudit.kubelet.parsers.pods import PodList, PodReader
 from numaudit.kubelet.sources import podresources, presence, state_files
 from numaudit.kubelet.sources import process as kubelet_process
+from numaudit.kubelet.sources.cdi_files import CdiFiles, CdiSpecs
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
 from numaudit.kubelet.sources.client import KubeletAnswers, LiveKubelet, RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog, LogSource, live_log
@@ -68,11 +70,13 @@ class KubeletPoller:
     """Readings of the newest poll; None = no kubelet was there."""
     _files: dict[CheckpointKind, WatchedCheckpoint] = field(init=False)
     _machine: MachineWatch = field(init=False)
+    _cdi_files: CdiFiles = field(init=False)
     _settings: Polled[StartSettings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
     _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods", every=SELDOM))
     _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources", every=SELDOM))
     _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
     _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
+    _cdi: Polled[CdiSpecs] = field(default_factory=lambda: Polled("cdi"))
     _admissions: Admissions = field(default_factory=Admissions)
     _pod_reader: PodReader = field(default_factory=PodReader)
     _resources_version: str | None = None
@@ -89,6 +93,7 @@ class KubeletPoller:
 
     def __post_init__(self) -> None:
         self._machine = MachineWatch(self.host)
+        self._cdi_files = CdiFiles(self.host)
         self._watch_files()
 
     @classmethod
@@ -167,6 +172,8 @@ class KubeletPoller:
     def _end(self, files: dict[CheckpointKind, CheckpointFile]) -> KubeletReadings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
         self._lines.ask(self._read_log)
+        if self._has_claims(files):
+            self._cdi.ask(self._read_cdi)
         now = time()
         for one in (self._settings, self._pods, self._resources, self._metrics):
             one.expire(now, self.max_age)
@@ -179,6 +186,7 @@ class KubeletPoller:
             strange_pods=0 if self._pods.value is None else len(self._pods.value.problems),
             resources=self._resources.value if self._resources.is_current else None,
             resources_version=self._resources_version,
+            cdi=self._cdi.value or CdiSpecs(),
             log=self._admissions.facts,
             metrics=self._metrics.value,
             metrics_read_at=self._metrics.state.read_at,
@@ -206,7 +214,23 @@ class KubeletPoller:
 
     def _states(self) -> tuple[SourceState, ...]:
         polled = (self._resources, self._pods, self._settings, self._lines, self._metrics)
-        return tuple([replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled])
+        states = [replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled]
+        if self._cdi.value is not None:
+            states.append(self._cdi.state)
+        return tuple(states)
+
+    def _has_claims(self, files: Mapping[CheckpointKind, CheckpointFile]) -> bool:
+        """Does a container of this node use a resource claim?"""
+        of_pods = {} if self._pods.value is None else self._pods.value.pods
+        return (
+            any(isinstance(one.good, ClaimCheckpoint) and one.good.claims for one in files.values())
+            or any(one.claims for one in self._resources.value or ())
+            or any(container.claims for pod in of_pods.values() for container in pod.containers)
+        )
+
+    def _read_cdi(self) -> tuple[CdiSpecs, str | None]:
+        found = self._cdi_files.read()
+        return found, "; ".join(found.problems[:3]) or None
 
     def _unanswered(self) -> Mapping[Question, Exception]:
         errors: dict[Question, Exception | None] = {

@@ -16,6 +16,7 @@ from numaudit.kubelet.parsers.admissions import LogFacts
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
 from numaudit.kubelet.parsers.pods import Pods
+from numaudit.kubelet.sources.cdi_files import CdiSpecs
 from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.topology.machine import Machine
 
@@ -47,6 +48,8 @@ class KubeletReadings:
     """None also when PodResources does not answer now: it has no last good value."""
     resources_version: str | None = None
     """Of the interface: v1 or v1alpha1."""
+    cdi: CdiSpecs = CdiSpecs()
+    """Empty where nothing has a resource claim."""
     log: LogFacts = LogFacts()
     metrics: KubeletMetrics | None = None
     metrics_read_at: float | None = None
