@@ -83,6 +83,7 @@ if [ "$what" = lab ]; then
 fi
 if testing guest; then
 	.venv/bin/python tests/vm/kernels.py 6.1 6.12
+	.venv/bin/python tests/vm/programs.py || say "no real launchers for the guest: their tests will be skipped, and fail in CI"
 	.venv/bin/python tests/vm/kernels.py arm64-6.12 || say "no arm64 guest: its tests will be skipped, and fail in CI"
 fi
 if testing deploy guest image integration; then .venv/bin/python tests/integration/tools.py; fi

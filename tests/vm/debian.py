@@ -23,13 +23,23 @@ RETRY_AFTER = (5, 30)
 """Seconds: mirrors are updated and networks fail, mostly for moments."""
 
 
-def fetch(architecture: str, packages: Sequence[str], root: Path, *, with_dependencies: bool = False) -> None:
+def fetch(
+    architecture: str,
+    packages: Sequence[str],
+    root: Path,
+    *,
+    with_dependencies: bool = False,
+    beside_the_system: bool = False,
+) -> None:
     """Unpack the newest builds of some packages below a folder; their scripts are not run.
 
+    `beside_the_system`: what they need is unpacked, too, but for packages that this machine has installed.
     Raises Unavailable when apt does not have them after some tries.
     """
     for wait in (*RETRY_AFTER, None):
         try:
+            if beside_the_system:
+                return _fetch_missing(architecture, packages, root)
             return _fetch_once(architecture, packages, root, with_dependencies)
         except Unavailable as failure:
             if wait is None:
@@ -66,6 +76,16 @@ def _fetch_once(architecture: str, packages: Sequence[str], root: Path, with_dep
             run([tool("dpkg"), "-x", str(deb), str(root)])
 
 
+def _fetch_missing(architecture: str, packages: Sequence[str], root: Path) -> None:
+    apt = _apt(architecture, installed=Path("/var/lib/dpkg/status"))
+    run([tool("apt-get"), "-q", "update"], apt)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="debs-") as folder:
+        install = [tool("apt-get"), "-q", "-y", "--no-install-recommends", "--download-only", "install"]
+        run([*install, "-o", f"Dir::Cache::archives={folder}", *packages], apt)
+        for deb in sorted(Path(folder).glob("*.deb")):
+            run([tool("dpkg"), "-x", str(deb), str(root)])
+
+
 def _newest_build(package: str, apt: Path) -> str:
     """A kernel's metapackage holds nothing but depends on its newest build; any other package is its own."""
     depends = run([tool("apt-cache"), "depends", package], apt)
@@ -73,9 +93,9 @@ def _newest_build(package: str, apt: Path) -> str:
     return build[1] if build else package
 
 
-def _apt(architecture: str) -> Path:
-    """A configuration file for apt, with package lists of its own and no package installed."""
-    own = CACHE / "apt" / architecture
+def _apt(architecture: str, installed: Path | None = None) -> Path:
+    """A configuration file for apt, with package lists of its own, and no package installed unless a status says so."""
+    own = CACHE / "apt" / (architecture if installed is None else f"{architecture}-beside")
     for folder in ("state", "lists/partial", "cache/archives/partial"):
         (own / folder).mkdir(parents=True, exist_ok=True)
     (own / "status").touch()
@@ -86,7 +106,7 @@ def _apt(architecture: str) -> Path:
         "Acquire::Languages": "none",
         "Dir::State": own / "state",
         "Dir::State::Lists": own / "lists",
-        "Dir::State::status": own / "status",
+        "Dir::State::status": installed or own / "status",
         "Dir::Cache": own / "cache",
     }
     file = own / "apt.conf"

@@ -39,6 +39,7 @@ def _given(words: Sequence[str], programs: Sequence[Program]) -> Iterator[Given]
     any_program = [one for one in programs if one.named is None]
     current: list[tuple[Program, int]] = [(one, 0) for one in any_program]
     seen: dict[str, int] = {}
+    fresh: set[str] = set()
     place = 0
     while place < len(words):
         word = words[place]
@@ -50,10 +51,14 @@ def _given(words: Sequence[str], programs: Sequence[Program]) -> Iterator[Given]
             for program in named:
                 seen[program.kind] = seen.get(program.kind, -1) + 1
             current = [*((one, 0) for one in any_program), *((one, seen[one.kind]) for one in named)]
+            fresh = {one.kind for one in named}
             continue
         if not word.startswith("-"):
+            yield from _first(word, [pair for pair in current if pair[0].kind in fresh])
+            fresh.clear()
             current = [pair for pair in current if not pair[0].is_getopt]
             continue
+        fresh.intersection_update(one.kind for one, _ in current if one.is_getopt)
         for program, occurrence in current:
             used = 0
             for option, value in _options(program, word, words, place):
@@ -63,6 +68,14 @@ def _given(words: Sequence[str], programs: Sequence[Program]) -> Iterator[Given]
                     yield Given(program.kind, occurrence, option.name, kept)
             if program.is_getopt and used and _takes_next(program, word):
                 place += 1
+
+
+def _first(word: str, programs: Sequence[tuple[Program, int]]) -> Iterator[Given]:
+    for program, occurrence in programs:
+        option = program.first
+        kept = None if option is None or option.keep is None else option.keep(word)
+        if option is not None and kept is not None:
+            yield Given(program.kind, occurrence, option.name, kept)
 
 
 def _options(program: Program, word: str, words: Sequence[str], place: int) -> Iterator[tuple[Option, str | None]]:

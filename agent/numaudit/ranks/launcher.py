@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 from numaudit.errors import ParseError
 from numaudit.ranks.declaration import Declaration, Placeable, Told
@@ -44,6 +43,8 @@ class Program:
     options: tuple[Option, ...]
     is_getopt: bool = False
     """Short options may be joined (`-lN0`), long ones shortened (`--mem`), and the first other word ends them."""
+    first: Option | None = None
+    """Its first word that is no option, as the list of `taskset -c 0-3`; without getopt only right after its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,10 @@ class Launcher:
     keys: dict[str, Keep]
     """Variables of the environment that are kept, and the form of their values."""
     programs: tuple[Program, ...] = ()
-    was_run: Literal["guest"] | None = None
-    """Its software was run in a test; None = only its texts were parsed."""
+    tried: tuple[str, ...] = ()
+    """Software and version that a test runs, as `Open MPI 5.0`; empty = tests only parse its texts."""
+    checked: str | None = None
+    """`by hand 2021.19` or `code of 0.33`: a version that somebody compared once, where no test can run it."""
 
     def declaration(self, told: Told, here: Placeable) -> Declaration | None:
         """Its declaration; one that it cannot resolve says why. None = it declares nothing."""

@@ -8,7 +8,7 @@ from numaudit.ranks.command_line import given
 from numaudit.ranks.declaration import RANK_KEYS, Declaration, Given, Placeable, Told
 from numaudit.ranks.environment import kept
 from numaudit.ranks.launcher import Keep, Launcher, form
-from numaudit.ranks.launchers import inference, mappings, mpi, numactl, slurm, threads, training, units
+from numaudit.ranks.launchers import inference, mappings, mpi, numactl, slurm, threads, training, units, wrappers
 
 _FIRST, *_INFERENCE = inference.ROWS
 LAUNCHERS: tuple[Launcher, ...] = (
@@ -16,6 +16,7 @@ LAUNCHERS: tuple[Launcher, ...] = (
     *_INFERENCE,
     *mappings.ROWS,
     numactl.ROW,
+    *wrappers.ROWS,
     *training.ROWS,
     *units.ROWS,
     *slurm.ROWS,

@@ -19,17 +19,30 @@ PAGE = (TOP / "docs/ranks.md").read_text(encoding="utf-8")
 
 def _row(one: Launcher) -> str:
     reads = ", ".join(f"`{word}`" for word in one.reads)
-    ran = "run in the guest" if one.was_run else "parsed only"
-    return f"| `{one.name}` | [{one.software}]({one.document}) | {reads} | {ran} |\n"
+    tried = ", ".join(_version(text, one) for text in one.tried) or one.checked or "–"
+    return f"| `{one.name}` | [{one.software}]({one.document}) | {reads} | {tried} |\n"
+
+
+def _version(tried: str, one: Launcher) -> str:
+    """Without a name that the row has already."""
+    name, _, version = tried.rpartition(" ")
+    return version if one.software.startswith(name) else tried
 
 
 def test_the_page_lists_every_launcher_and_shows_real_output(matches_golden: MatchesGolden) -> None:
     shown = (TOP / "tests/golden/ranks.vllm-0.txt").read_text(encoding="utf-8")
     output = re.search(r"^\d of \d ranks.*?(?=^ELSEWHERE)", shown, re.DOTALL | re.MULTILINE)
     assert output is not None
-    head = "| launcher | software | reads | tests |\n| --- | --- | --- | --- |\n"
+    head = "| launcher | software | reads | tried with |\n| --- | --- | --- | --- |\n"
     page = fill(PAGE, "launchers", head + "".join(map(_row, LAUNCHERS)))
     matches_golden("docs/ranks.md", fill(page, "output", output[0]))
+
+
+def test_a_row_was_tried_only_if_a_test_names_it() -> None:
+    tests = (file.read_text(encoding="utf-8") for file in (TOP / "tests/vm/inside").glob("test_*.py"))
+    named = {name for text in tests for name in re.findall(r'(?:tried_with|Row)\(\s*"([a-z-]+)",\s', text)}
+    assert named & {one.name for one in LAUNCHERS} == {one.name for one in LAUNCHERS if one.tried}
+    assert not [one.name for one in LAUNCHERS if one.tried and one.checked]
 
 
 def test_every_verdict_and_cause_is_explained() -> None:

@@ -153,6 +153,9 @@ def test_deepspeed_gives_equal_parts_of_its_cores() -> None:
     assert (memory(found), cpus(found)) == (("deepspeed", "bind", "1"), ("deepspeed", "4-7"))
     (over_two_nodes,) = of(launch.replace("0-7", "2-9"), environ="LOCAL_RANK=0 LOCAL_SIZE=1")
     assert not over_two_nodes.has_memory
+    memory_beside = {0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7"), 2: CpuSet(), 3: CpuSet()}
+    on_memory = of(launch, environ="LOCAL_RANK=1 LOCAL_SIZE=2", here=replace(FOUR_NODES, cpus_of=memory_beside))
+    assert memory(on_memory) == ("deepspeed", "preferred", "3")
     (by_itself,) = of("deepspeed --bind_cores_to_rank x.py", environ="LOCAL_RANK=0 LOCAL_SIZE=2")
     assert by_itself.unresolved is not None
 
@@ -213,12 +216,15 @@ def test_slurm_without_binding_declares_nothing() -> None:
     [
         ("mpirun --bind-to core -n 4 ./work", "OMPI_COMM_WORLD_RANK=3", "open-mpi", "one node"),
         ("sh", "OMPI_COMM_WORLD_RANK=3 OMPI_MCA_hwloc_base_binding_policy=numa", "open-mpi", "one node"),
-        ("sh", "PMIX_RANK=0 PRTE_MCA_hwloc_default_binding_policy=core:overload-allowed", "open-mpi", "one node"),
+        ("prterun -n 2 --bind-to core:overload-allowed ./work", "PMIX_RANK=0", "open-mpi", "one node"),
         ("mpiexec.hydra -bind-to numa ./work", "PMI_RANK=1", "mpich", "one node"),
+        ("mpirun -bind-to user:0+2,4+6 ./work", "PMI_RANK=3 MPI_LOCALRANKID=1", "mpich", "4,6"),
+        ("mpirun -bind-to rr ./work", "PMI_RANK=1 MPI_LOCALRANKID=1", "mpich", "one node"),
         ("sh", "MV2_CPU_MAPPING=0-3:4-7 MV2_COMM_WORLD_LOCAL_RANK=1", "mpich", "4-7"),
         ("sh", "I_MPI_PIN_DOMAIN=numa", "intel-mpi", "one node"),
         ("sh", "I_MPI_PIN_DOMAIN=[0xf,0xf0] MPI_LOCALRANKID=1", "intel-mpi", "4-7"),
-        ("sh", "I_MPI_PIN_PROCESSOR_LIST=2,6,10 MPI_LOCALRANKID=1", "intel-mpi", "6"),
+        ("sh", "I_MPI_PIN_PROCESSOR_LIST=10,2-3 MPI_LOCALRANKID=0", "intel-mpi", "10"),
+        ("sh", "I_MPI_PIN_DOMAIN=[8,4] I_MPI_PIN_INFO=0,2 MPI_LOCALRANKID=0", "intel-mpi", "0,2"),
     ],
 )
 def test_mpi_binds_cpus(ancestor: str, environ: str, launcher: str, expected: str) -> None:
@@ -229,6 +235,14 @@ def test_mpi_without_binding_declares_nothing() -> None:
     assert of("mpirun --bind-to none ./work", environ="OMPI_COMM_WORLD_RANK=0") == []
     assert of("mpirun --bind-to core ./work") == []
     assert of(environ="I_MPI_PIN=off I_MPI_PIN_DOMAIN=numa") == []
+    assert of(environ="I_MPI_PIN=0 I_MPI_PIN_INFO=0-3") == []
+    assert of("mpirun -bind-to core:2 ./work", environ="PMI_RANK=0") == []
+
+
+def test_a_variable_that_open_mpi_did_not_follow_declares_nothing() -> None:
+    variable = "OMPI_COMM_WORLD_RANK=0 OMPI_MCA_hwloc_base_binding_policy=core"
+    assert of("mpirun.openmpi --bind-to none ./work", environ=variable) == []
+    assert of("prterun -n 1 ./work", environ=f"{variable} OMPI_VERSION=5.0.11") == []
 
 
 @pytest.mark.parametrize(
@@ -257,7 +271,38 @@ def test_hwloc_counts_nodes_with_cpus() -> None:
     assert memory(found) == ("hwloc-bind", "interleave", "2")
     assert cpus(found) == ("hwloc-bind", "4-7")
     memory_first = replace(FOUR_NODES, cpus_of={0: CpuSet(), 1: CpuSet.parse("0-7")})
-    assert memory(of("timeout 9 hwloc-bind --membind node:0 ./work", here=memory_first)) == ("hwloc-bind", "bind", "1")
+    assert memory(of("timeout 9 hwloc-bind --membind node:0 ./work", here=memory_first)) == (
+        "hwloc-bind",
+        "preferred",
+        "1",
+    )
+
+
+def test_hwloc_binds_cpus_by_the_location_after_its_name() -> None:
+    assert cpus(of("timeout 9 hwloc-bind node:1 -- ./work")) == ("hwloc-bind", "4-7")
+    assert memory(of("timeout 9 hwloc-bind --membind node:1 core:0 -- ./work")) == ("hwloc-bind", "preferred", "1")
+    (unread,) = of("timeout 9 hwloc-bind pu:3 -- ./work")
+    assert unread.unresolved == "hwloc-bind: only locations such as node:0 are read"
+    partly = of("timeout 9 hwloc-bind --membind node:0 --cpubind core:0 -- ./work")
+    assert memory(partly) == ("hwloc-bind", "preferred", "0")
+    strictly = of("timeout 9 hwloc-bind --strict --membind node:0 -- ./work")
+    assert memory(strictly) == ("hwloc-bind", "bind", "0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [("-c 4-7,9", "4-7,9"), ("0xf0", "4-7"), ("f0", "4-7"), ("--cpu-list 3", "3"), ("-ac 3", "3")],
+)
+def test_taskset_takes_a_list_or_a_mask(arguments: str, expected: str) -> None:
+    assert cpus(of(f"timeout 60 taskset {arguments} ./work -c 1")) == ("taskset", expected)
+
+
+def test_taskset_that_binds_another_process_declares_nothing() -> None:
+    assert of("sh -c taskset|-cp|0|4711;|./work") == []
+
+
+def test_likwid_binds_to_all_hardware_threads_of_its_list() -> None:
+    assert cpus(of(environ="LIKWID_HWTHREADS=4,1 LIKWID_PIN=1,4 KMP_AFFINITY=disabled")) == ("likwid", "1,4")
 
 
 def test_qemu_binds_the_memory_of_its_guest() -> None:
@@ -274,6 +319,8 @@ def test_dpdk_declares_huge_pages_by_node_and_lcores() -> None:
     assert cpus(found) == ("dpdk", "4-7")
     assert found[0].memory_of == "huge-pages"
     assert cpus(of(own="dpdk-testpmd -l 1,2 -- -i")) == ("dpdk", "1-2")
+    assert cpus(of(own="./app --lcores 0@4,1@5")) == ("dpdk", "4-5")
+    assert of(own="./app --lcores (0-3)@4") == []
     assert of(own="./app -l 1,2") == []
 
 
@@ -281,6 +328,7 @@ def test_scylladb_and_the_jvm_and_mysql_declare_in_their_own_arguments() -> None
     assert cpus(of(own="/usr/bin/scylla --cpuset 1-3 --smp 3")) == ("scylladb", "1-3")
     assert memory(of(own="java -XX:+UseNUMA -jar x.jar")) == ("jvm", "any", "None")
     assert memory(of(own="java -XX:+UseNUMA -XX:+UseNUMAInterleaving X")) == ("jvm", "interleave", "None")
+    assert of(own="java -XX:+UseNUMA X", here=replace(FOUR_NODES, nodes=NodeSet.of(2))) == []
     assert memory(of(own="mysqld --innodb-numa-interleave=ON")) == ("mysql", "interleave", "0-3")
     assert of(own="mysqld --innodb-numa-interleave=OFF") == []
     assert of("java -XX:+UseNUMA X") == []

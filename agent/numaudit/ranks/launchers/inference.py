@@ -66,6 +66,7 @@ ROWS = (
         (_VLLM,),
         _vllm,
         {_VLLM: form(r"[0-9A-Za-z,\-!+:= ]*", 2048)},
+        checked="code of 0.33",
     ),
     Launcher(
         "vllm-cpu",
@@ -74,6 +75,7 @@ ROWS = (
         (_VLLM_CPU,),
         _vllm_cpu,
         {_VLLM_CPU: form(r"auto|nobind|all|[0-9,\-|]+", 2048)},
+        checked="code of 0.33",
     ),
     Launcher(
         "sglang",
@@ -89,6 +91,7 @@ ROWS = (
                 (Option("--numa-node", ("--numa-node",), form(rf"{_NUMBER}( {_NUMBER})*"), many=True),),
             ),
         ),
+        checked="code of 0.5",
     ),
     Launcher(
         "tensorrt-llm",

@@ -40,15 +40,15 @@ def _qemu(told: Told, here: Placeable) -> Declaration | None:
 
 
 def _dpdk(told: Told, here: Placeable) -> Declaration | None:
-    """Huge pages on the nodes with an amount; lcores are pinned one to one."""
+    """Huge pages on the nodes with an amount; lcores are pinned one to one, or as `0@4` says."""
     own = [one for one in told.own if one.program in ("eal", "dpdk")]
     nodes = cpus = None
     sizes = _first(own, "--socket-mem") or _first(own, "--numa-mem")
     if sizes is not None:
         nodes = NodeSet.from_ids(node for node, size in enumerate(sizes.split(",")) if size.strip("0"))
     cores = _first(own, "-l") or _first(own, "--lcores")
-    if cores is not None and cores.replace(",", "").replace("-", "").isdigit():
-        cpus = CpuSet.parse(cores)
+    if cores is not None and "(" not in cores:
+        cpus = CpuSet.parse(",".join(one.rpartition("@")[2] for one in cores.split(",")))
     if nodes is None and cpus is None:
         return None
     source = "--socket-mem" if nodes is not None else "--lcores"
@@ -66,7 +66,12 @@ def _scylla(told: Told, here: Placeable) -> Declaration | None:
 
 
 def _jvm(told: Told, here: Placeable) -> Declaration | None:
-    """Each thread allocates on its node, so no node is declared, but some mappings must have a policy."""
+    """Each thread allocates on its node, so no node is declared, but some mappings must have a policy.
+
+    With one node allowed the virtual machine ignores both options.
+    """
+    if len(here.nodes) == 1:
+        return None
     found = {one.option for one in told.own if one.program == "java"}
     for option in ("-XX:+UseNUMAInterleaving", "-XX:+UseNUMA"):
         if option in found:
@@ -109,6 +114,7 @@ ROWS = (
                 (Option("-object", ("-object", "--object"), _memory_backend),),
             ),
         ),
+        tried=("QEMU 7.2",),
     ),
     Launcher(
         "dpdk",
@@ -121,6 +127,7 @@ ROWS = (
             Program("eal", None, _EAL),
             Program("dpdk", re.compile(r"dpdk-[a-z0-9\-]+|testpmd|l[23]fwd"), (Option("-l", ("-l",), _CORES),)),
         ),
+        tried=("DPDK 22.11",),
     ),
     Launcher(
         "scylladb",
@@ -154,10 +161,11 @@ ROWS = (
                 ),
             ),
         ),
+        tried=("OpenJDK 25.0",),
     ),
     Launcher(
         "mysql",
-        "MySQL, Percona Server",
+        "MariaDB, MySQL, Percona Server",
         "https://dev.mysql.com/doc/refman/8.4/en/innodb-parameters.html",
         ("--innodb-numa-interleave",),
         _mysql,
@@ -175,5 +183,6 @@ ROWS = (
                 ),
             ),
         ),
+        tried=("MariaDB 10.11",),
     ),
 )

@@ -10,20 +10,27 @@ from numaudit.ranks.launcher import Launcher, Option, Program, form
 from numaudit.ranks.lists import Unresolved, entry, mask
 from numaudit.topology.nodeset import CpuSet
 
-_OMPI, _PRTE = "OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy"
+_OMPI, _OMPI_VERSION = "OMPI_MCA_hwloc_base_binding_policy", "OMPI_VERSION"
 _WITHIN_A_NODE = ("hwthread", "core", "l1cache", "l2cache", "l3cache", "numa")
 _BIND_TO = r"[a-z0-9:\-]{1,40}"
+_USER = r"user:[0-9+,]{1,2048}"
 _PIN, _DOMAIN, _PROCESSORS = "I_MPI_PIN", "I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST"
+_PIN_INFO = "I_MPI_PIN_INFO"
+_PIN_INFO_FORM = r"[0-9]{1,5}(?:[,\-][0-9]{1,5})*"
 _NO = ("0", "no", "off", "disable", "false")
 
 
 def _open_mpi(told: Told, here: Placeable) -> Declaration | None:
     if "OMPI_COMM_WORLD_RANK" not in told.environment and "PMIX_RANK" not in told.environment:
         return None
-    for key in (_OMPI, _PRTE):
-        if key in told.environment:
-            return _within("open-mpi", key, "environment", told.environment[key])
-    return _of_mpirun("open-mpi", told)
+    value = _bind_to(told)
+    if value is not None:
+        return _within("open-mpi", "--bind-to", "ancestor", value)
+    # Open MPI 4 sets it to what is in force. Version 5 ignores it, passes it on, and names itself in OMPI_VERSION.
+    value = told.environment.get(_OMPI)
+    if value is None or _OMPI_VERSION in told.environment:
+        return None
+    return _within("open-mpi", _OMPI, "environment", value)
 
 
 def _mpich(told: Told, here: Placeable) -> Declaration | None:
@@ -33,13 +40,20 @@ def _mpich(told: Told, here: Placeable) -> Declaration | None:
         return Declaration("mpich", "MV2_CPU_MAPPING", "environment", cpus=cpus)
     if "MPI_LOCALRANKID" not in told.environment and "PMI_RANK" not in told.environment:
         return None
-    return _of_mpirun("mpich", told)
+    value = _bind_to(told) or ""
+    kind, _, rest = value.partition(":")
+    if kind == "user":
+        cpus = CpuSet.parse(entry(rest.split(","), told.local_rank).replace("+", ","))
+        return Declaration("mpich", "--bind-to", "ancestor", cpus=cpus)
+    if kind == "rr":
+        return Declaration("mpich", "--bind-to", "ancestor", one_node=True)
+    # Several of them, as in `core:2`, may be on several nodes.
+    return None if rest not in ("", "1") else _within("mpich", "--bind-to", "ancestor", value)
 
 
-def _of_mpirun(launcher: str, told: Told) -> Declaration | None:
+def _bind_to(told: Told) -> str | None:
     found = told.ancestor("mpirun")
-    value = None if found is None else common_value(found[0], "--bind-to")
-    return None if value is None else _within(launcher, "--bind-to", "ancestor", value)
+    return None if found is None else common_value(found[0], "--bind-to")
 
 
 def _within(launcher: str, source: str, where: Literal["environment", "ancestor"], value: str) -> Declaration | None:
@@ -50,10 +64,12 @@ def _within(launcher: str, source: str, where: Literal["environment", "ancestor"
 
 
 def _intel_mpi(told: Told, here: Placeable) -> Declaration | None:
-    """A domain by name stays within a node; one by masks has its CPUs."""
+    """Its launcher says the CPUs of each rank. Else a domain by name stays within a node; one by masks has its CPUs."""
     values = told.environment
     if values.get(_PIN, "").lower() in _NO:
         return None
+    if _PIN_INFO in values:
+        return Declaration("intel-mpi", _PIN_INFO, "environment", cpus=CpuSet.parse(values[_PIN_INFO]))
     domain = values.get(_DOMAIN)
     if domain is not None and domain.startswith("["):
         text = entry(domain.strip("[]").split(","), told.local_rank)
@@ -66,7 +82,7 @@ def _intel_mpi(told: Told, here: Placeable) -> Declaration | None:
         return None
     if not processors[:1].isdigit():
         raise Unresolved(f"{_PROCESSORS}: a pattern, and no list of CPUs")
-    order = list(CpuSet.parse(processors))
+    order = [cpu for part in processors.split(",") for cpu in CpuSet.parse(part)]
     if told.local_rank is None:
         raise Unresolved(f"{_PROCESSORS} has a CPU for each rank, and the process shows no local rank")
     return Declaration("intel-mpi", _PROCESSORS, "environment", cpus=CpuSet.of(order[told.local_rank % len(order)]))
@@ -75,36 +91,40 @@ def _intel_mpi(told: Told, here: Placeable) -> Declaration | None:
 _MPIRUN = Program(
     "mpirun",
     re.compile(r"mpirun(?:\.\w+)?|mpiexec(?:\.\w+)?|orterun|prterun|prun"),
-    (Option("--bind-to", ("--bind-to", "-bind-to"), form(_BIND_TO)),),
+    (Option("--bind-to", ("--bind-to", "-bind-to"), form(rf"{_BIND_TO}|{_USER}", 2048)),),
 )
 ROWS = (
     Launcher(
         "open-mpi",
         "Open MPI",
         "https://docs.open-mpi.org/en/main/man-openmpi/man1/mpirun.1.html",
-        (_OMPI, _PRTE, "--bind-to"),
+        ("--bind-to", _OMPI),
         _open_mpi,
-        {_OMPI: form(_BIND_TO), _PRTE: form(_BIND_TO)},
+        {_OMPI: form(_BIND_TO), _OMPI_VERSION: form(r"[0-9a-z.\-]{1,24}")},
         (_MPIRUN,),
+        tried=("Open MPI 4.1", "Open MPI 5.0"),
     ),
     Launcher(
         "intel-mpi",
         "Intel MPI",
         "https://www.intel.com/content/www/us/en/docs/mpi-library/developer-reference-linux/2021-16/process-pinning.html",
-        (_DOMAIN, _PROCESSORS, _PIN),
+        (_PIN_INFO, _DOMAIN, _PROCESSORS, _PIN),
         _intel_mpi,
         {
+            _PIN_INFO: form(_PIN_INFO_FORM, 8192),
             _PIN: form("[A-Za-z0-9]{1,8}"),
             _DOMAIN: form(r"\[[0-9a-fA-FxX,]+\]|[a-z0-9:\-]{1,40}", 8192),
             _PROCESSORS: form(r"[a-z0-9,\-:=]+", 2048),
         },
+        checked="by hand 2021.19",
     ),
     Launcher(
         "mpich",
         "MPICH, MVAPICH2",
-        "https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md",
-        ("MV2_CPU_MAPPING", "--bind-to"),
+        "https://www.mpich.org/documentation/guides/",
+        ("--bind-to", "MV2_CPU_MAPPING"),
         _mpich,
         {"MV2_CPU_MAPPING": form(r"[0-9,\-:]+", 4096)},
+        tried=("MPICH 5.0",),
     ),
 )

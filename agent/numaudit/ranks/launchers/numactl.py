@@ -90,11 +90,11 @@ def _declare(told: Told, here: Placeable) -> Declaration | None:
 
 ROW = Launcher(
     "numactl",
-    "numactl, in the command line of a shell, timeout, mpirun, ...",
+    "numactl",
     "https://github.com/numactl/numactl/blob/master/numactl.8",
     ("numactl", *_POLICIES, "--cpunodebind", "--physcpubind"),
     _declare,
     {},
     (PROGRAM,),
-    was_run="guest",
+    tried=("numactl 2.0",),
 )

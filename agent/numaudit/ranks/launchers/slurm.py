@@ -74,6 +74,7 @@ ROWS = (
             "SLURM_MEM_BIND_PREFER": form("[a-z]{0,16}"),
             **_CPU_KEYS,
         },
+        tried=("Slurm 22.05",),
     ),
     Launcher(
         "slurm-cpus",
@@ -82,5 +83,6 @@ ROWS = (
         ("SLURM_CPU_BIND", "SLURM_LOCALID"),
         _cpus,
         _CPU_KEYS,
+        tried=("Slurm 22.05",),
     ),
 )

@@ -1,13 +1,13 @@
-"""Runtimes that place threads rather than processes: OpenMP, hwloc-bind."""
+"""Runtimes that place threads rather than processes: OpenMP."""
 
 from __future__ import annotations
 
 import re
 
-from numaudit.ranks.declaration import Declaration, Placeable, PolicyKind, Told
-from numaudit.ranks.launcher import Launcher, Option, Program, form
-from numaudit.ranks.lists import Unresolved, union
-from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.ranks.declaration import Declaration, Placeable, Told
+from numaudit.ranks.launcher import Launcher, form
+from numaudit.ranks.lists import union
+from numaudit.topology.nodeset import CpuSet
 
 _PLACE = re.compile(r"\{([0-9,: ]*)\}(?::(\d{1,3})(?::(\d{1,4}))?)?", re.ASCII)
 _GOMP_PART = r"[0-9]{1,4}(?:-[0-9]{1,4}(?::[0-9]{1,4})?)?"
@@ -59,61 +59,7 @@ def _interval(text: str) -> range:
     return range(first, min(first + length * max(stride, 1), CpuSet.limit), max(stride, 1))
 
 
-_POLICIES: dict[str, PolicyKind] = {"bind": "bind", "interleave": "interleave", "firsttouch": "local"}
-_NODE = re.compile(r"(?:numa)?node:(os=)?(\d{1,4})", re.ASCII | re.IGNORECASE)
-
-
-def _hwloc(told: Told, here: Placeable) -> Declaration | None:
-    """Nodes by logical index are those with CPUs in the order of their first one, as hwloc has them."""
-    found = told.ancestor("hwloc-bind")
-    if found is None:
-        return None
-    values = {one.option: one.value for one in found[0]}
-    order = sorted((node for node in here.cpus_of if here.cpus_of[node]), key=lambda node: min(here.cpus_of[node]))
-    memory = _node(values.get("--membind"), order, "--physical" in values)
-    cpu = _node(values.get("--cpubind"), order, "--physical" in values)
-    if memory is None and cpu is None:
-        return None
-    policy = None if memory is None else _POLICIES.get(values.get("--mempolicy", "bind"), "bind")
-    cpus = None if cpu is None else here.cpus_on(cpu)
-    return Declaration("hwloc-bind", "hwloc-bind", "ancestor", policy, memory, cpus)
-
-
-def _node(text: str | None, order: list[int], is_physical: bool) -> NodeSet | None:
-    if text is None:
-        return None
-    match = _NODE.fullmatch(text)
-    if match is None:
-        raise Unresolved("hwloc-bind: only locations such as node:0 are read")
-    number = int(match[2])
-    if match[1] or is_physical:
-        return NodeSet.of(number)
-    if number >= len(order):
-        raise Unresolved("hwloc-bind: the machine has fewer nodes with CPUs")
-    return NodeSet.of(order[number])
-
-
 ROWS = (
-    Launcher(
-        "hwloc-bind",
-        "hwloc-bind",
-        "https://www.open-mpi.org/projects/hwloc/doc/",
-        ("--membind", "--mempolicy", "--cpubind"),
-        _hwloc,
-        {},
-        (
-            Program(
-                "hwloc-bind",
-                re.compile(r"hwloc-bind"),
-                (
-                    Option("--membind", ("--membind",), form(r"[A-Za-z]{1,12}:[a-z0-9=\-]{1,20}")),
-                    Option("--cpubind", ("--cpubind",), form(r"[A-Za-z]{1,12}:[a-z0-9=\-]{1,20}")),
-                    Option("--mempolicy", ("--mempolicy",), form("[a-z]{1,16}")),
-                    Option("--physical", ("--physical", "-p")),
-                ),
-            ),
-        ),
-    ),
     Launcher(
         "openmp",
         "OpenMP runtimes",
@@ -128,5 +74,6 @@ ROWS = (
             ),
             "KMP_AFFINITY": form(r"[a-zA-Z0-9,=\-\[\]{}]+", 4096),
         },
+        tried=("libgomp 12.2", "libomp 14"),
     ),
 )

@@ -7,7 +7,7 @@ import re
 from numaudit.ranks.declaration import Declaration, Placeable, Told, common_value
 from numaudit.ranks.launcher import Launcher, Option, Program, form
 from numaudit.ranks.lists import Unresolved
-from numaudit.topology.nodeset import CpuSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _BINDINGS = "node|socket|exclusive|core-complex"
 
@@ -24,7 +24,10 @@ def _torchrun(told: Told, here: Placeable) -> Declaration | None:
 
 
 def _deepspeed(told: Told, here: Placeable) -> Declaration | None:
-    """Equal parts of the list of cores; numactl -m is added only where all cores of a part are on one node."""
+    """Equal parts of the list of cores; numactl -m is added only where all cores of a part are on one node.
+
+    With as many nodes without CPUs as with some, -p and the one that belongs to that node: high bandwidth memory.
+    """
     found = told.ancestor("deepspeed")
     if found is None or not any(one.option == "--bind_cores_to_rank" for one in found[0]) or told.local_rank is None:
         return None
@@ -35,6 +38,11 @@ def _deepspeed(told: Told, here: Placeable) -> Declaration | None:
     each = len(cores) // int(size)
     cpus = CpuSet.from_ids(cores[each * told.local_rank : each * (told.local_rank + 1)])
     nodes = here.nodes_of(cpus)
+    with_cpus = [node for node, own in here.cpus_of.items() if own]
+    without = [node for node, own in here.cpus_of.items() if not own]
+    if len(nodes) == 1 and len(without) == len(with_cpus):
+        near = NodeSet.of(dict(zip(with_cpus, without, strict=True))[next(iter(nodes))])
+        return Declaration("deepspeed", "--bind_cores_to_rank", "ancestor", "preferred", near, cpus)
     if len(nodes) == 1:
         return Declaration("deepspeed", "--bind_cores_to_rank", "ancestor", "bind", nodes, cpus)
     return Declaration("deepspeed", "--bind_cores_to_rank", "ancestor", cpus=cpus)
@@ -55,11 +63,12 @@ ROWS = (
                 (Option("--numa-binding", ("--numa-binding", "--numa_binding"), form(_BINDINGS)),),
             ),
         ),
+        checked="code of 2.15",
     ),
     Launcher(
         "deepspeed",
         "DeepSpeed",
-        "https://www.deepspeed.ai/docs/config-json/",
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/utils/numa.py",
         ("--bind_cores_to_rank", "--bind_core_list"),
         _deepspeed,
         {"LOCAL_SIZE": form("[0-9]{1,4}")},
@@ -73,5 +82,6 @@ ROWS = (
                 ),
             ),
         ),
+        checked="code of 0.19",
     ),
 )

@@ -1,0 +1,136 @@
+"""Programs that bind themselves and then become another one: taskset, hwloc-bind, likwid-pin.
+
+Of the first two nothing is left but what is in force, so they are read where an ancestor still shows them.
+Source: taskset(1), hwloc-bind(1), and the text of likwid-pin.
+"""
+
+from __future__ import annotations
+
+import re
+
+from numaudit.ranks.declaration import Declaration, Placeable, PolicyKind, Told
+from numaudit.ranks.launcher import Launcher, Option, Program, form
+from numaudit.ranks.lists import Unresolved, mask
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+_HWTHREADS = "LIKWID_HWTHREADS"
+_POLICIES: dict[str, PolicyKind] = {"bind": "preferred", "interleave": "interleave", "firsttouch": "local"}
+_NODE = re.compile(r"(?:numa)?node:(os=)?(\d{1,4})", re.ASCII | re.IGNORECASE)
+_LOCATION = form(r"[A-Za-z0-9]{1,12}:[a-z0-9=\-.:]{1,40}|0x[0-9a-f,x]{1,400}|all|root")
+
+
+def _taskset(told: Told, here: Placeable) -> Declaration | None:
+    """A mask, or with -c a list; with -p it binds other processes than its own."""
+    found = told.ancestor("taskset")
+    if found is None:
+        return None
+    if len({one.occurrence for one in found[0]}) > 1:
+        raise Unresolved("the command line of an ancestor runs taskset more than once")
+    values = {one.option: one.value for one in found[0]}
+    text = values.get("CPUs")
+    if text is None or "--pid" in values:
+        return None
+    cpus = CpuSet.parse(text) if "--cpu-list" in values else mask(CpuSet, text)
+    return Declaration("taskset", "taskset", "ancestor", cpus=cpus)
+
+
+def _likwid(told: Told, here: Placeable) -> Declaration | None:
+    """Its library binds each thread to one of them; the process may use all."""
+    value = told.environment.get(_HWTHREADS)
+    return None if value is None else Declaration("likwid", _HWTHREADS, "environment", cpus=CpuSet.parse(value))
+
+
+def _hwloc(told: Told, here: Placeable) -> Declaration | None:
+    """Nodes by logical index are those with CPUs in the order of their first one, as hwloc has them.
+
+    It binds memory with MPOL_BIND only if --strict asks for it, else with MPOL_PREFERRED.
+    """
+    found = told.ancestor("hwloc-bind")
+    if found is None:
+        return None
+    values = {one.option: one.value for one in found[0]}
+    order = sorted((node for node in here.cpus_of if here.cpus_of[node]), key=lambda node: min(here.cpus_of[node]))
+    is_physical = "--physical" in values
+    locations = (values.get("--membind"), values.get("--cpubind", values.get("location")))
+    memory, cpu = (None if one is None else _node(one, order, is_physical) for one in locations)
+    if memory is None and cpu is None:
+        if any(locations):
+            raise Unresolved("hwloc-bind: only locations such as node:0 are read")
+        return None
+    policy = None if memory is None else _POLICIES.get(values.get("--mempolicy", "bind"))
+    if policy == "preferred" and "--strict" in values:
+        policy = "bind"
+    memory = None if policy is None else memory
+    cpus = None if cpu is None else here.cpus_on(cpu)
+    return Declaration("hwloc-bind", "hwloc-bind", "ancestor", policy, memory, cpus)
+
+
+def _node(text: str, order: list[int], is_physical: bool) -> NodeSet | None:
+    """None = another location than a node."""
+    match = _NODE.fullmatch(text)
+    if match is None:
+        return None
+    number = int(match[2])
+    if match[1] or is_physical:
+        return NodeSet.of(number)
+    if number >= len(order):
+        raise Unresolved("hwloc-bind: the machine has fewer nodes with CPUs")
+    return NodeSet.of(order[number])
+
+
+ROWS = (
+    Launcher(
+        "taskset",
+        "taskset",
+        "https://man7.org/linux/man-pages/man1/taskset.1.html",
+        ("taskset", "--cpu-list"),
+        _taskset,
+        {},
+        (
+            Program(
+                "taskset",
+                re.compile(r"taskset"),
+                (
+                    Option("--cpu-list", ("--cpu-list", "-c")),
+                    Option("--pid", ("--pid", "-p")),
+                    Option("--all-tasks", ("--all-tasks", "-a")),
+                ),
+                is_getopt=True,
+                first=Option("CPUs", (), form(r"(?:0[xX])?[0-9a-fA-F]{1,512}|[0-9,\-:]{1,2048}", 2048)),
+            ),
+        ),
+        tried=("util-linux 2.38",),
+    ),
+    Launcher(
+        "hwloc-bind",
+        "hwloc-bind",
+        "https://www.open-mpi.org/projects/hwloc/doc/",
+        ("hwloc-bind", "--membind", "--mempolicy", "--cpubind"),
+        _hwloc,
+        {},
+        (
+            Program(
+                "hwloc-bind",
+                re.compile(r"hwloc-bind"),
+                (
+                    Option("--membind", ("--membind",), _LOCATION),
+                    Option("--cpubind", ("--cpubind",), _LOCATION),
+                    Option("--mempolicy", ("--mempolicy",), form("[a-z]{1,16}")),
+                    Option("--physical", ("--physical", "-p")),
+                    Option("--strict", ("--strict",)),
+                ),
+                first=Option("location", (), _LOCATION),
+            ),
+        ),
+        tried=("hwloc 2.9",),
+    ),
+    Launcher(
+        "likwid",
+        "likwid-pin",
+        "https://github.com/RRZE-HPC/likwid/wiki/Likwid-Pin",
+        (_HWTHREADS,),
+        _likwid,
+        {_HWTHREADS: form(r"[0-9]{1,5}(?:,[0-9]{1,5})*", 8192)},
+        tried=("likwid 5.2",),
+    ),
+)
