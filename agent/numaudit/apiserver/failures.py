@@ -41,6 +41,8 @@ class Reason(StrEnum):
     """Answered with 5xx."""
     BROKEN = "broken"
     """The answer cannot be understood."""
+    NO_STATE = "no-state"
+    """The agent does not know the kubelet's state on this node."""
     NODE_NAME = "node-name"
     """The name of this node is not known, or no node can have it."""
     INTERNAL = "internal"

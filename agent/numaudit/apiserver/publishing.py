@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from numaudit.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
 from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.errors import cut, printable
+from numaudit.nrt.annotations import PREFIX, annotations_of
+from numaudit.nrt.resource_topology import node_resource_topology
+from numaudit.nrt.topology import NodeTopology
 
 MANAGER = "numaudit"
 """Field manager of the annotations."""
 MANAGER_OF_ZONES = "numaudit-zones"
 """Field manager of the whole object. It is another one, for a manager that applies without a field gives it up: an
 agent that owns the object no longer would remove its zones."""
-PREFIX = "numaudit.io/"
-"""Of the keys of our annotations."""
 MOST_ANNOTATION_BYTES = 256 << 10
 """Of all writers, keys and values. Source: apimachinery, pkg/api/validation (TotalAnnotationSizeLimitB)."""
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -33,6 +34,15 @@ class Wanted:
     """Values of WHOLE; None = they are others'."""
 
 
+def wanted_of(topology: NodeTopology, published: Mapping[str, str], *, own: bool) -> Wanted:
+    """Values for the object of this node. `published`: our annotations as they are there."""
+    annotations = annotations_of(topology, published)
+    if not own:
+        return Wanted(annotations)
+    found = node_resource_topology(topology)
+    return Wanted(annotations, {name: found[name] for name in WHOLE if name in found})
+
+
 Describe = Callable[[Mapping[str, str]], Wanted]
 """Our annotations as they were published -> what they should be."""
 
@@ -45,8 +55,10 @@ class Round:
     """Requests that wrote: annotations, object. Empty = nothing had changed."""
     annotations: Mapping[str, str]
     """Ours, as the object has them now."""
-    before: Mapping[str, str]
-    """Ours, as it had them before."""
+    before: Mapping[str, str] | None
+    """Ours, as it had them before; None = there was no object."""
+    refusal: ApiFailure | None = None
+    """Somebody else owns a part of the object, which was wanted whole. The annotations are ours in any case."""
 
 
 def node_of(name: str | None) -> str:
@@ -62,14 +74,10 @@ def node_of(name: str | None) -> str:
 
 
 def publish(server: ApiServer, node: str, describe: Describe) -> Round:
-    """Write what differs. Raises ApiFailure.
-
-    The whole object is written if it is wanted and nobody else owns a part of it. Where somebody does, this raises
-    after the annotations were written, which are ours in any case.
-    """
+    """Write what differs: the annotations, and the whole object if that is wanted. Raises ApiFailure."""
     seen = server.get(node)
-    before = {} if seen is None else _ours(seen.annotations)
-    wanted = describe(before)
+    before = None if seen is None else _ours(seen.annotations)
+    wanted = describe(before or {})
     written: list[str] = []
     refusal = None
     if wanted.whole is not None:
@@ -82,9 +90,7 @@ def publish(server: ApiServer, node: str, describe: Describe) -> Round:
     if seen is None:
         raise refusal or _no_object(node)
     _write_annotations(server, node, seen, wanted.annotations, written)
-    if refusal is not None:
-        raise refusal
-    return Round(tuple(written), wanted.annotations, before)
+    return Round(tuple(written), wanted.annotations, before, refusal)
 
 
 def _write_annotations(

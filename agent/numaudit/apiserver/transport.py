@@ -6,8 +6,9 @@ Time limits of httpx begin again with each byte, and it reads a body of any size
 from __future__ import annotations
 
 import http.client
+import logging
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import httpx2
@@ -21,6 +22,7 @@ LARGEST_ANSWER = 4 << 20
 """Bytes. etcd takes 1.5 MiB of an object."""
 _NOT_OURS = ("accept-encoding", "connection")
 """Headers of httpx that promise what is not kept here."""
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs each request, and the agent logs what changes
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +37,6 @@ class BoundedTransport(httpx2.BaseTransport):
     """For one request, with its connection, head and body."""
     _connection: Connection | None = None
     _is_cut: bool = False
-    sent: int = field(default=0)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         path = request.url.raw_path.decode("ascii")
@@ -44,7 +45,6 @@ class BoundedTransport(httpx2.BaseTransport):
         try:
             connection = self._to(request.url)
             connection.end_within(self.seconds)
-            self.sent += 1
             answer = connection.ask(request.method, path, request.read() or None, headers, LARGEST_ANSWER)
         except TimeoutError:
             raise ApiFailure(Reason.TIMEOUT, f"{what}: no complete answer within {self.seconds:g} s") from None

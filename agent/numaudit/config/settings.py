@@ -141,6 +141,32 @@ class OtlpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class NrtSettings:
+    """The NodeResourceTopology of this node, for schedulers."""
+
+    publish: str = _setting(
+        "none",
+        choice("none", "annotations", "own"),
+        "Fields that are written at the API server: `annotations` of the object that another writer makes, or with "
+        "`own` the whole object, where nobody else owns its zones. This needs the package lightkube, which the image "
+        "has, and rights (deploy/components/nrt).",
+    )
+    interval: float = _setting(
+        60.0,
+        duration(5, 3600),
+        "Time between two looks at the object. What changes on this node is written after the tick that sees it, at "
+        "most every ten seconds.",
+    )
+    timeout: float = _setting(10.0, duration(0.1, 300), "Time limit for one answer of the API server.")
+    kubeconfig: Path | None = _setting(
+        None,
+        file(),
+        "Kubeconfig for the API server, read again for each request; by default the pod's service account, and outside "
+        "of pods $KUBECONFIG or ~/.kube/config.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class OverheadSettings:
     """The CPU budget of measuring."""
 
@@ -250,6 +276,7 @@ class Settings:
     web: WebSettings = WebSettings()
     metrics: MetricsSettings = MetricsSettings()
     otlp: OtlpSettings = OtlpSettings()
+    nrt: NrtSettings = NrtSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Self
 
 from numaudit import __version__
+from numaudit.apiserver.counts import PublishCounts
 from numaudit.config.settings import Settings
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import Loading
@@ -20,6 +21,7 @@ from numaudit.daemon.reload import Reload, Reloading
 from numaudit.daemon.service import Services
 from numaudit.daemon.ticks.health import HealthMonitor
 from numaudit.daemon.ticks.live import LiveNumbers
+from numaudit.daemon.ticks.nrt import NrtService
 from numaudit.daemon.ticks.publisher import Publisher
 from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
@@ -41,6 +43,7 @@ class Agent:
 
     server: Server
     push: PushService
+    nrt: NrtService
     ticker: Ticker
     live: LiveNumbers
     site: AgentSite
@@ -67,16 +70,19 @@ class Agent:
         inbox = Inbox() if loading is None else loading.inbox
         access = AccessRules.by(settings.web.config_file)
         schedule = Schedule(settings.interval, time.monotonic())
-        health = HealthMonitor(settings.interval, services.died)
+        nrt_counts = PublishCounts() if settings.nrt.publish != "none" else None
+        note = str if nrt_counts is None else nrt_counts.sentence
+        health = HealthMonitor(settings.interval, services.died, note=note)
         requests, connections = Counter[tuple[str, str]](), Connections(settings.web.max_connections)
         pushed = PushCounts()
         live = LiveNumbers(
             started_at, newest, schedule, health, access, connections, requests,
-            pushed if settings.otlp.endpoint else None, log_limit, reload, engine.observer.walks,
+            pushed if settings.otlp.endpoint else None, nrt_counts, log_limit, reload, engine.observer.walks,
         )  # fmt: skip
         pages = MetricPages(live.exposition, settings.metrics.created, health.is_current)
         push = PushService(settings, live.with_newest_tick, pushed, engine.observer.host)
-        ticker = Ticker(Publisher(settings, engine, started_at), newest, pages, push, schedule, health)
+        nrt = NrtService(settings.nrt, newest, health.is_current, nrt_counts, engine.observer.host)
+        ticker = Ticker(Publisher(settings, engine, started_at), newest, pages, push, nrt, schedule, health)
         verbosity = Verbosity(settings.log)
         reloading = Reloading(settings, reload, access, (ticker.use, verbosity.use))
         site = AgentSite(
@@ -92,11 +98,11 @@ class Agent:
         )
         server = Server(settings.listen, site, access, connections, settings.web.timeout)
         loop = Loop(ticker, inbox, reloading, verbosity, notifier or Notifier(), loading, services)
-        return cls(server, push, ticker, live, site, loop)
+        return cls(server, push, nrt, ticker, live, site, loop)
 
     def run(self) -> None:
         """Serve, tick and push until a signal. Raises NumauditError when a service does not start."""
-        self.loop.run((self.server, self.push), self._announce)
+        self.loop.run((self.server, self.push, self.nrt), self._announce)
 
     def _announce(self) -> None:
         _log.info("numaudit %s serves http on port %d", __version__, self.server.port)

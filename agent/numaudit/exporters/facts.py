@@ -67,6 +67,17 @@ class OtlpCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class NrtCounts:
+    """What came of publishing the node's NodeResourceTopology."""
+
+    writes: int
+    failures: Mapping[str, int]
+    """Reason -> rounds that failed."""
+    last_success: float | None = None
+    """Time when the object last had all that it should, in seconds since the epoch; None = not yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
     """Values that are true at the moment of asking, tick or no tick."""
 
@@ -99,6 +110,8 @@ class Live:
     web_config_valid: bool | None = None
     """False: the file on disk is wrong and the one read before is in force. None = there is no file."""
     otlp: OtlpCounts | None = None
+    nrt: NrtCounts | None = None
+    """None = nothing is published."""
     suppressed_log_lines: int = 0
     reload_success: bool | None = None
     """False: the settings were wrong as they were read last. None = they are never read again."""

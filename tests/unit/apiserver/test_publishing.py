@@ -38,10 +38,17 @@ def published(
         return publish(client, "node1", lambda _: Wanted(annotations, whole))
 
 
-def failure(kubeconfig: Path, seconds: float = 20.0, own: bool = False) -> ApiFailure:
+def failure(kubeconfig: Path, seconds: float = 20.0) -> ApiFailure:
     with asking(kubeconfig, seconds) as client, pytest.raises(ApiFailure) as caught:
-        publish(client, "node1", lambda _: Wanted(OURS, whole() if own else None))
+        publish(client, "node1", lambda _: Wanted(OURS))
     return caught.value
+
+
+def refusal(kubeconfig: Path) -> ApiFailure:
+    """Of the whole object."""
+    found = published(kubeconfig, whole=whole()).refusal
+    assert found is not None
+    return found
 
 
 def stored(server: Server) -> dict[str, object]:
@@ -157,7 +164,7 @@ def test_zones_of_another_writer_are_refused_by_its_name_and_annotations_are_wri
     server: Server, kubeconfig: Path
 ) -> None:
     discover(server.cluster.topologies, available="2")
-    found = failure(own(server, kubeconfig), own=True)
+    found = refusal(own(server, kubeconfig))
     assert found.reason is Reason.OWNED
     assert NFD in str(found)
     value = server.cluster.topologies.stored["node1"].value
@@ -168,7 +175,7 @@ def test_zones_of_another_writer_are_refused_by_its_name_and_annotations_are_wri
 def test_a_writer_that_comes_later_takes_the_zones_and_keeps_them(server: Server, kubeconfig: Path) -> None:
     published(own(server, kubeconfig), whole=whole())
     discover(server.cluster.topologies, available="1")
-    assert NFD in str(failure(kubeconfig, own=True))
+    assert NFD in str(refusal(kubeconfig))
     assert server.cluster.topologies.stored["node1"].value["zones"] == whole("1")["zones"]
 
 
@@ -179,10 +186,11 @@ def test_a_writer_that_comes_between_our_look_and_our_write_keeps_its_zones(serv
         discover(server.cluster.topologies, available="1")
         return Wanted(OURS, whole("2"))
 
-    with asking(kubeconfig) as client, pytest.raises(ApiFailure) as caught:
-        publish(client, "node1", describe)
-    assert caught.value.reason is Reason.OWNED
-    assert NFD in str(caught.value)
+    with asking(kubeconfig) as client:
+        found = publish(client, "node1", describe).refusal
+    assert found is not None
+    assert found.reason is Reason.OWNED
+    assert NFD in str(found)
     assert server.cluster.topologies.stored["node1"].value["zones"] == whole("1")["zones"]
 
 
@@ -195,7 +203,7 @@ def test_an_agent_that_owns_no_longer_leaves_the_zones_there(server: Server, kub
 def test_zones_without_a_known_writer_are_not_overwritten(server: Server, kubeconfig: Path) -> None:
     discover(server.cluster.topologies)
     server.cluster.topologies.stored["node1"].managers.clear()
-    found = failure(own(server, kubeconfig), own=True)
+    found = refusal(own(server, kubeconfig))
     assert found.reason is Reason.OWNED
     assert "a writer without a name" in str(found)
 

@@ -85,6 +85,7 @@ def test_an_agent_has_nothing_in_memory_that_only_a_verb_needs() -> None:
         "lightkube",
         "httpx2",
         "numaudit.apiserver.client",
+        "numaudit.apiserver.failures",
         "numaudit.scenario",
         "numaudit.api.kinds",
     }

@@ -33,6 +33,8 @@ class HealthMonitor:
     died: Callable[[], Sequence[str]] = tuple
     """Names of services that ended by an error of theirs."""
     now: Callable[[], float] = time.monotonic
+    note: Callable[[], str] = str
+    """Of what goes on beside the ticks and leaves the agent healthy; "" = nothing."""
     failed: int = 0
     _begun: float = field(init=False)
     _newest: _Success | None = None
@@ -71,7 +73,8 @@ class HealthMonitor:
         ticks = self._of_ticks()
         if ticks.good and (died := self.died()):
             return Health(False, f"ended by an internal error: {', '.join(died)}; the log says why")
-        return ticks
+        note = self.note()
+        return Health(True, f"{ticks.text}; {note}") if ticks.good and note else ticks
 
     def readiness(self) -> Health:
         """Return the agent's readiness: whether there is a snapshot to serve."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from numaudit.apiserver.counts import PublishCounts
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.reload import Reload
 from numaudit.daemon.ticks.health import HealthMonitor
@@ -39,6 +40,8 @@ class LiveNumbers:
     """Path and status -> HTTP requests answered."""
     push_counts: PushCounts | None
     """None = there is no OTLP receiver."""
+    nrt_counts: PublishCounts | None
+    """None = no NodeResourceTopology is published."""
     log_limit: RateLimit
     reload: Reload | None
     """None = the settings stay as they are."""
@@ -80,6 +83,7 @@ class LiveNumbers:
             evicted_connections=self.connections.evicted,
             web_config_valid=self.access.valid,
             otlp=None if self.push_counts is None else self.push_counts.now(),
+            nrt=None if self.nrt_counts is None else self.nrt_counts.now(),
             suppressed_log_lines=self.log_limit.suppressed,
             reload_success=None if self.reload is None else self.reload.succeeded,
             reloaded_at=None if self.reload is None else self.reload.succeeded_at,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from numaudit.config.settings import Settings
 from numaudit.daemon.ticks.health import HealthMonitor
+from numaudit.daemon.ticks.nrt import NrtService
 from numaudit.daemon.ticks.publisher import Published, Publisher
 from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
@@ -41,6 +42,7 @@ class Ticker:
     newest: Newest
     pages: MetricPages
     push: PushService
+    nrt: NrtService
     schedule: Schedule
     health: HealthMonitor
     trends: Trends = field(default_factory=Trends)
@@ -60,6 +62,7 @@ class Ticker:
             self.newest.documents = TickDocuments.of(report, observed_at, interval, LINKS, host, self.trends)
             self.health.success(observed_at)
             self.push.there_is_a_tick()
+            self.nrt.there_is_a_tick()
         except Exception:
             self.health.failure()
             _log.exception("internal error in a tick")

@@ -101,6 +101,19 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: None if live.otlp is None else live.otlp.last_success),
     ),
     Metric(
+        "nrt_writes_total", "", "Writes to this node's NodeResourceTopology; none where nothing changed.",
+        (), one(lambda live: None if live.nrt is None else live.nrt.writes), since="agent", item="write",
+    ),
+    Metric(
+        "nrt_failures_total", "", "Failed attempts to publish this node's NodeResourceTopology, by reason.",
+        ("reason",), values.nrt_failures, since="agent", item="failure",
+    ),
+    Metric(
+        "nrt_last_success_timestamp_seconds", "seconds",
+        "Unix time when this node's NodeResourceTopology last had all that the agent publishes; absent until then.",
+        (), one(lambda live: None if live.nrt is None else live.nrt.last_success),
+    ),
+    Metric(
         "config_reload_success", "",
         "1 if the settings were valid when last read, 0 if not and the previous ones stay in force.",
         (), one(lambda live: None if live.reload_success is None else int(live.reload_success)),

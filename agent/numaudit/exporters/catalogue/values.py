@@ -360,6 +360,10 @@ def overheads(tick: ExportedTick) -> tuple[OverheadOfProbe, ...]:
     return () if tick.report.overhead is None else tick.report.overhead.probes
 
 
+def nrt_failures(live: Live) -> Values:
+    return () if live.nrt is None else [((reason,), count) for reason, count in live.nrt.failures.items()]
+
+
 def otlp(counts: Literal["batches", "points"]) -> Callable[[Live], Values]:
     def values(live: Live) -> Values:
         if live.otlp is None:

@@ -1,0 +1,34 @@
+"""Values of the newest tick that are published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from numaudit.apiserver.publishing import Wanted, wanted_of
+from numaudit.daemon.ticks.ticker import Newest
+from numaudit.engine.collectors.probes.calibration import read_calibration
+from numaudit.errors import Unavailable
+from numaudit.evaluation.room.for_schedulers import topology_here
+from numaudit.kernel.host import Host
+
+
+def described(
+    newest: Newest, is_current: Callable[[], bool], host: Host, published: Mapping[str, str], *, own: bool
+) -> Wanted:
+    """`published`: our annotations as they are there. Raises Unavailable while there is no tick or too little is known.
+
+    Called by the thread that publishes; a tick's values never change.
+    """
+    tick = newest.published
+    if tick is None or not is_current():
+        raise Unavailable("there is no current tick")
+    snapshot = tick.ticked.snapshot
+    try:
+        latencies = read_calibration(host, snapshot.machine).latencies()
+    except (Unavailable, OSError):  # the firmware's distances are there
+        latencies = None
+    # The object's name is part of the request, not of what is published.
+    topology = topology_here(snapshot, "", latencies)
+    if topology is None:
+        raise Unavailable("too little is known of the kubelet on this node; `numaudit nrt` says why")
+    return wanted_of(topology, published, own=own)
