@@ -26,6 +26,9 @@ a whole object."""
 _PARTS = ("kubelet", "memory", "cpus", "devices", "measured", "costs", "pods", "groups")
 """The most useful first: the last ones are left out first."""
 
+KEYS = (*(f"{PREFIX}{name}" for name in _PARTS), LEFT_OUT)
+"""All keys that may be published."""
+
 PartT = TypeVar("PartT", bound=Part)
 
 

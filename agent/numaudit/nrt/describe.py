@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.state import CPUState
@@ -58,7 +58,7 @@ def topology_of(
     where they were measured. `has_device_nodes` False: a device without nodes may have some that are not known. The
     pods are known where `state.capacity` is.
     """
-    state = as_next_admission_finds(state, version=kubelet.features.version)
+    state = as_next_admission_finds(replace(state, pending=None), version=kubelet.features.version)
     return NodeTopology(
         name=name,
         kubelet=_kubelet(kubelet),
@@ -82,6 +82,7 @@ def _kubelet(kubelet: Kubelet) -> KubeletPart:
         topology_manager=topology.policy,
         topology_scope=topology.scope,
         max_numa_nodes=topology.options.max_allowable_numa_nodes,
+        numa_nodes=kubelet.machine.online,
         topology_options=(PREFER_CLOSEST,) if topology.options.prefer_closest_numa_nodes else (),
         cpu_options=() if kubelet.cpu is None else _on(kubelet.cpu),
         feature_gates=tuple(gate for name, gate in GATES.items() if getattr(features, name)),

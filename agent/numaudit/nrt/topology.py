@@ -37,6 +37,8 @@ class KubeletPart(Part, frozen=True):
     """container or pod; none where the policy is none."""
     max_numa_nodes: int
     """Most NUMA nodes that the Topology Manager allows (max-allowable-numa-nodes)."""
+    numa_nodes: NodeSet
+    """NUMA nodes that are online, those without memory or CPUs, too."""
     topology_options: tuple[str, ...] = ()
     """Options that are on."""
     cpu_options: tuple[str, ...] = ()
