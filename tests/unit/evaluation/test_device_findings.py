@@ -10,7 +10,7 @@ import pytest
 from numaudit.container_devices import ContainerDevice, ContainerDevices, Interrupts
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import Finding, find
-from numaudit.intent import ContainerIntent, Intent, Promise, PromisedDevices
+from numaudit.intent import ClaimPromise, ContainerIntent, Intent, Promise, PromisedDevices
 from numaudit.ranks.told import DeviceKind, HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine, Node
@@ -91,6 +91,36 @@ def test_sources_of_which_one_says_nothing_or_the_same_do_not_differ(sysfs: int 
 def test_without_promised_memory_the_exclusive_cpus_count() -> None:
     (text,) = texts(tick(Promise((), CpuSet.parse("1-2"), ()), device(1)))["device-remote"]
     assert text.endswith("but its exclusive CPUs are on node 0")
+
+
+def with_claim(own: Promise, claim: ClaimPromise, *held: ContainerDevice) -> Snapshot:
+    """The kubelet's promise and a claim's, each on its own."""
+    both = replace(own, cpus=(own.cpus or CpuSet()) | (claim.cpus or CpuSet()))
+    taken = tick(both, *held)
+    assert taken.intent is not None
+    one = replace(taken.intent.containers[0], by_managers=own, claims=(claim,))
+    return replace(taken, intent=Intent(containers=(one,)))
+
+
+def test_a_claimed_device_away_from_the_kubelets_cpus_names_both_sources() -> None:
+    """No upstream component aligns them."""
+    claim = ClaimPromise("default", "nic", "u", "dra.net", ("node-a/pci-0000-af-02-1",))
+    (text,) = texts(with_claim(Promise((), CpuSet.parse("1-2")), claim, device(1, NIC, "network")))["device-remote"]
+    assert text == (
+        f"its network adapter {NIC} of claim default/nic (dra.net) is on node 1 by sysfs, "
+        "but the CPUs promised by the kubelet are on node 0"
+    )
+
+
+def test_a_device_is_remote_to_the_claimed_cpus_though_it_is_near_the_kubelets() -> None:
+    claim = ClaimPromise("default", "cpus", "u", "dra.cpu", cpus=CpuSet.parse("4-5"))
+    (text,) = texts(with_claim(Promise(ON_NODE_0), claim, device(0)))["device-remote"]
+    assert text.endswith("by sysfs, but the CPUs promised by claim default/cpus (dra.cpu) are on node 1")
+
+
+def test_a_device_beside_all_sources_is_not_remote() -> None:
+    claim = ClaimPromise("default", "cpus", "u", "dra.cpu", cpus=CpuSet.parse("1"))
+    assert "device-remote" not in texts(with_claim(Promise(ON_NODE_0), claim, device(0)))
 
 
 def test_without_any_promise_no_device_is_remote() -> None:

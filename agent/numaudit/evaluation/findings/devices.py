@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from numaudit.container_devices import ContainerDevice, ContainerDevices
 from numaudit.evaluation.causes import remedies
+from numaudit.evaluation.findings.promised import OF_CLAIMS
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
 from numaudit.intent import ContainerIntent
 from numaudit.snapshot import ContainerId
@@ -45,6 +46,28 @@ def home(one: ContainerIntent, machine: Machine) -> Home | None:
     return Home("its exclusive CPUs are", nodes) if nodes else None
 
 
+def homes(one: ContainerIntent, machine: Machine) -> Iterator[Home]:
+    """The same by source where it has resource claims: nobody aligns those with what the kubelet promised."""
+    if not one.claims:
+        found = home(one, machine)
+        yield from () if found is None else (found,)
+        return
+    sources = [("the kubelet", one.managers.memory_nodes, one.managers.cpus)]
+    sources += [(claim.in_words, claim.memory_nodes, claim.cpus) for claim in one.claims]
+    for who, memory, cpus in sources:
+        if memory:
+            yield Home(f"the memory promised by {who} is", memory)
+        elif cpus:
+            yield Home(f"the CPUs promised by {who} are", machine.nodes_of_cpus(cpus))
+
+
+def _claimed(address: str, one: ContainerIntent) -> str:
+    """` of claim NAME` where a device of a claim is named by this PCI address, as `pci-0000-3b-00-0`."""
+    written = address.replace(":", "-").replace(".", "-")
+    named = (claim for claim in one.claims if any(written in device.replace(".", "-") for device in claim.devices))
+    return next((f" of {claim.in_words}" for claim in named), "")
+
+
 def placed_devices(one: ContainerIntent, held: ContainerDevices) -> Iterator[PlacedDevice]:
     """Devices with known nodes: first those of plugins, then those that only sysfs places."""
     named = {device.address for device in held.promised.values()}
@@ -62,7 +85,8 @@ def placed_devices(one: ContainerIntent, held: ContainerDevices) -> Iterator[Pla
                     yield PlacedDevice(f"{devices.resource} ({id_})", NodeSet.of(node), ("sysfs",))
     for device in held.items:
         if device.numa_node is not None and device.address not in named:
-            yield PlacedDevice(f"its {device.title}", NodeSet.of(device.numa_node), ("sysfs",))
+            name = f"its {device.title}{_claimed(device.address, one)}"
+            yield PlacedDevice(name, NodeSet.of(device.numa_node), ("sysfs",))
 
 
 def _with_devices(evidence: TickEvidence) -> Iterator[tuple[ContainerIntent, ContainerDevices, Home | None]]:
@@ -75,14 +99,14 @@ def _with_devices(evidence: TickEvidence) -> Iterator[tuple[ContainerIntent, Con
 
 
 def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one, held, place in _with_devices(evidence):
-        for device in placed_devices(one, held) if place is not None else ():
-            if place is not None and device.nodes.isdisjoint(place.nodes):
-                text = (
-                    f"{device.name} is on {device.nodes.in_words} by {' and '.join(device.sources)}, but "
-                    f"{place.words} on {place.nodes.in_words}"
-                )
-                apart = remedies.remedy_for_split_resources(evidence.intent)
+    for one, held, _ in _with_devices(evidence):
+        places = tuple(homes(one, evidence.snapshot.machine))
+        for device in placed_devices(one, held) if places else ():
+            away = [place for place in places if device.nodes.isdisjoint(place.nodes)]
+            if away:
+                others = " and ".join(f"{place.words} on {place.nodes.in_words}" for place in away)
+                text = f"{device.name} is on {device.nodes.in_words} by {' and '.join(device.sources)}, but {others}"
+                apart = OF_CLAIMS if one.claims else remedies.remedy_for_split_resources(evidence.intent)
                 yield about(one, text, device.nodes)._replace(remedy=apart)
 
 

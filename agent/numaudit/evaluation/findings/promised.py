@@ -15,8 +15,8 @@ _OF_A_COMMAND = (
     "CPUs and memory are chosen together, and start the command again."
 )
 """Remedy where `numaudit run` chose both."""
-_OF_CLAIMS = (
-    "The Topology Manager does not align resource claims. Claim CPUs and memory of one node (by a selector on "
+OF_CLAIMS = (
+    "The Topology Manager does not align resource claims. Claim CPUs, memory and devices of one node (by a selector on "
     "resource.kubernetes.io/numaNode), and leave out the request that makes the kubelet promise the same resource."
 )
 
@@ -67,7 +67,7 @@ def _disagreement_with_claims(evidence: TickEvidence, one: ContainerIntent) -> I
         said = [f"{held.in_words} on {nodes.in_words} by {who}" for who, held, nodes in cpus]
         said += [f"memory on {nodes.in_words} by {who}" for who, nodes in memory]
         yield about(one, f"its promises do not fit each other: {'; '.join(said)}", outside or on)._replace(
-            remedy=_OF_CLAIMS
+            remedy=OF_CLAIMS
         )
 
 
