@@ -41,6 +41,9 @@ class Speed(NamedTuple):
     mebibytes_per_second: int
 
 
+FIRST_BUS, BUSES = 32, 16
+"""Number of the first node's PCI bus, and numbers that each takes with those behind it."""
+
 OWN, OTHERS, SLOW = Speed(100, 20480), Speed(200, 20480), Speed(600, 4096)
 
 BOOTS = 3
@@ -75,6 +78,8 @@ class Guest:
     """Nodes without CPUs after the others, with memory that the firmware (HMAT) calls slow."""
     bare_nodes: int = 0
     """The last nodes: with a CPU each, and without memory."""
+    nodes_with_devices: Sequence[int] = ()
+    """Each has a PCI bus of its own (pxb-pcie) with a network adapter of virtio and an NVMe controller behind it."""
 
     def __post_init__(self) -> None:
         every = self.nodes + self.slow_nodes + self.bare_nodes
@@ -201,7 +206,26 @@ def qemu_command(guest: Guest, qemu: str, socket: Path, archive: Path, serial: s
     for source in every:
         for target in every[source + 1 :]:
             command += ["-numa", f"dist,src={source},dst={target},val={guest.distance(source, target)}"]
+    for number, node in enumerate(guest.nodes_with_devices):
+        command += _devices(number, node)
     return command + (_heterogeneous(guest) if guest.slow_nodes else [])
+
+
+def _devices(number: int, node: int) -> list[str]:
+    """A PCI bus that the firmware says is on the node, and what is plugged in there."""
+    bus, ports = f"bus{number}", [f"port{number}{slot}" for slot in "ab"]
+    options = ["-device", f"pxb-pcie,id={bus},bus=pcie.0,bus_nr={FIRST_BUS + BUSES * number},numa_node={node}"]
+    for slot, port in enumerate(ports):
+        options += ["-device", f"pcie-root-port,id={port},bus={bus},chassis={2 * number + slot + 1},addr={slot:x}"]
+    options += ["-netdev", f"hubport,hubid=0,id=net{number}"]
+    options += ["-device", f"virtio-net-pci,netdev=net{number},bus={ports[0]},mac={adapter_address(node)}"]
+    options += ["-blockdev", f"null-co,node-name=disk{number},size=1048576,read-zeroes=on"]
+    return [*options, "-device", f"nvme,drive=disk{number},serial=node{node},bus={ports[1]}"]
+
+
+def adapter_address(node: int) -> str:
+    """The hardware address of a node's network adapter, by which a test recognizes it."""
+    return f"52:54:00:00:00:{node:02x}"
 
 
 def _heterogeneous(guest: Guest) -> list[str]:

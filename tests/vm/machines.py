@@ -26,6 +26,7 @@ OTHERS: Mapping[str, Machine] = {
     "tiers-6.12": Machine("6.12", "tiers"),
     "tiers-6.1": Machine("6.1", "tiers"),
     "bare-6.12": Machine("6.12", "bare"),
+    "devices-6.12": Machine("6.12", "devices"),
 }
 """Name -> machine. Each is one more boot, of some ten seconds."""
 
@@ -35,9 +36,10 @@ SHAPES: Mapping[str, Callable[[Kernel], Guest]] = {
     "bare": lambda kernel: Guest(
         kernel, nodes=2, cpus=2, node_memory=1600 << 20, bare_nodes=1, command_line="hugepagesz=1G hugepages=1:1"
     ),
+    "devices": lambda kernel: Guest(kernel, nodes=2, cpus=2, node_memory=512 << 20, nodes_with_devices=(0, 1)),
 }
 """`tiers`: two nodes with CPUs, and two slow ones without. `bare`: two nodes, of which one has a page of 1 GiB,
-and one with a CPU and no memory."""
+and one with a CPU and no memory. `devices`: two nodes, each with a network adapter and a disk on its own PCI bus."""
 
 
 def find(name: str) -> Guest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -37,6 +38,7 @@ def container(
     mems: str = "",
     memory_max: int | None = None,
     qos: str = "",
+    devices: Sequence[Path] = (),
 ) -> Iterator[Container]:
     """Run a busybox command as a container of a Guaranteed pod, or of one that is `burstable` or `besteffort`;
     killed and removed at the end.
@@ -56,6 +58,7 @@ def container(
     with tempfile.TemporaryDirectory(dir="/run") as folder:
         bundle = Path(folder)
         _write_bundle(bundle, command, group, log, _resources(cpus, mems, memory_max))
+        _allow_devices(bundle / "config.json", devices)
         pid_file = bundle / "pid"
         try:
             _runc("run", "--detach", "--bundle", folder, "--pid-file", str(pid_file), full_id)
@@ -92,6 +95,17 @@ def _write_bundle(
     config["mounts"].append(
         {"destination": "/dev/termination-log", "type": "bind", "source": str(log), "options": ["bind", "rw"]}
     )
+    file.write_text(json.dumps(config))
+
+
+def _allow_devices(file: Path, devices: Sequence[Path]) -> None:
+    """Let the container have these character devices, as the kubelet does for a device plugin."""
+    config = json.loads(file.read_text())
+    for one in devices:
+        number = one.stat().st_rdev
+        device = {"type": "c", "major": os.major(number), "minor": os.minor(number)}
+        config["linux"].setdefault("devices", []).append({"path": str(one), "fileMode": 0o666, **device})
+        config["linux"]["resources"].setdefault("devices", []).append({"allow": True, "access": "rwm", **device})
     file.write_text(json.dumps(config))
 
 

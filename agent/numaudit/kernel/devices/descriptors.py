@@ -21,10 +21,8 @@ from numaudit.ranks.told import HeldDevice
 
 MOST_FILES = 4096
 """Open files of a process that are looked at."""
-_OF_NO_DEVICE = frozenset(
-    f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "kmsg")
-)
-_OTHERS = ("/dev/pts/", "/dev/shm/", "/dev/mqueue/", "/dev/net/")  # noqa: S108 -- names, which nothing opens
+_BELOW_DEV = re.compile(r"/dev/(?!(?:null|zero|full|u?random|tty|ptmx|kmsg)$|pts/|shm/|mqueue/)")
+"""Not only at the beginning: a runtime may have moved its root and not turned it (runc with --no-pivot)."""
 _CAPTURED = re.compile(r"(?:\.\./){3}dev/(char|block)/(\d{1,7}):(\d{1,7})", re.ASCII)
 _AT_FDCWD, _DONT_SYNC, _STATX_TYPE = -100, 0x4000, 0x1
 _STATX_SIZE, _MODE_OFFSET, _NUMBERS_OFFSET = 256, 28, 128
@@ -76,7 +74,7 @@ def _numbers(path: str, target: str, is_live: bool) -> FileNumbers | None:
     """None = of no device. Raises OSError."""
     if not is_live:
         return captured_numbers(target)
-    if not target.startswith("/dev/") or target in _OF_NO_DEVICE or target.startswith(_OTHERS):
+    if not target.startswith("/") or not _BELOW_DEV.search(target):
         return None
     name, result = ctypes.create_string_buffer(os.fsencode(path)), ctypes.create_string_buffer(_STATX_SIZE)
     syscall.call("statx", _AT_FDCWD, ctypes.addressof(name), _DONT_SYNC, _STATX_TYPE, ctypes.addressof(result))

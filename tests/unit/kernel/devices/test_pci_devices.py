@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.kernel.devices import descriptors
 from numaudit.kernel.devices.descriptors import captured_numbers, captured_target, open_files
 from numaudit.kernel.devices.pci import FileNumbers, PciDevices
 from numaudit.kernel.host import Host
+from numaudit.kernel.tracing import syscall
 from numaudit.ranks.told import HeldDevice
 from sysfs_tree import SysfsTree
 
@@ -125,6 +127,29 @@ def test_this_process_has_the_device_files_open_that_it_opened() -> None:
 def _numbers_of(descriptor: int) -> tuple[int, int]:
     device = os.fstat(descriptor).st_rdev
     return os.major(device), os.minor(device)
+
+
+@pytest.mark.parametrize(
+    ("target", "is_asked"),
+    [
+        ("/dev/nvidia0", True),
+        ("/new/dev/vfio/12", True),
+        ("/dev/nullblk0", True),
+        ("/dev/null", False),
+        ("/dev/pts/0", False),
+        ("/dev/shm/x", False),
+        ("/home/device", False),
+        ("socket:[/dev/1]", False),
+    ],
+)
+def test_only_files_below_dev_are_asked_for_their_numbers(
+    target: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime that moves its root instead of turning it leaves a path above /dev."""
+    asked: list[str] = []
+    monkeypatch.setattr(syscall, "call", lambda name, *arguments: asked.append(name))
+    descriptors._numbers("/proc/1/fd/3", target, True)
+    assert asked == (["statx"] if is_asked else [])
 
 
 @given(st.text(max_size=60) | st.from_regex(r"(\.\./){2,4}dev/(char|block|shm)/[0-9]{1,9}:[0-9]{0,9}", fullmatch=True))
