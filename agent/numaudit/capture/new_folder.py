@@ -42,6 +42,15 @@ class NewFolder:
         finally:
             os.close(parent)
 
+    def link(self, below: PurePath, target: str) -> None:
+        """A link that nothing here follows; one that was made before stays."""
+        parent = self._enter(below.parent)
+        try:
+            with suppress(FileExistsError):
+                os.symlink(target, below.name, dir_fd=parent)
+        finally:
+            os.close(parent)
+
     def _enter(self, below: PurePath) -> int:
         descriptor = os.dup(self._descriptor)
         for name in below.parts:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import IO
 
 from numaudit.api import document
-from numaudit.capture import archive, hardware
+from numaudit.capture import archive, devices, hardware
 from numaudit.capture.archive import MOST_LEVELS, SUFFIX
 from numaudit.capture.new_folder import NewFolder, filled, new_file
 from numaudit.containers import runtime_names
@@ -46,7 +46,7 @@ _NODES = ("online", "possible", "has_cpu", "has_memory")
 _CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
 _CGROUP = ("cgroup.procs", "cgroup.controllers", "cgroup.events", "cgroup.subtree_control", "memory.numa_stat",
     "memory.current", "memory.swap.max", "memory.stat", "memory.events",
-    "memory.usage_in_bytes", "cpuset.*", "hugetlb.*.numa_stat", "hugetlb.*.current")  # fmt: skip
+    "memory.usage_in_bytes", "devices.list", "cpuset.*", "hugetlb.*.numa_stat", "hugetlb.*.current")  # fmt: skip
 _KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet_internal_checkpoint",
     "dra_manager_state")  # fmt: skip
 
@@ -149,6 +149,7 @@ def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> 
     for file in cdi_files.files(host):
         _copy(host, file, tree, summary, partial(_cdi_without_secrets, file))
     _copy_cgroups(host, tree, summary)
+    _link_devices(host, tree, summary)
     for folder in _pod_log_folders(host, summary):
         tree.make(_inside(host, folder))
     _copy_runtime_names(host, tree, summary)
@@ -185,6 +186,7 @@ def _files(host: Host) -> Iterator[Path]:
         for pattern in _CPU:
             yield from sorted(cpu.glob(pattern))
     yield from hardware.files(host)
+    yield from devices.files(host)
     yield from (host.kubelet / name for name in _KUBELET)
 
 
@@ -216,6 +218,15 @@ def _cdi_without_secrets(file: Path, content: bytes) -> bytes:
     return cdi.without_secrets(content, file.name)
 
 
+def _link_devices(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
+    """Ways from processes to devices."""
+    ways = devices.CapturedWays(host)
+    for link in ways.links():
+        tree.link(link.path, link.target)
+    for file, text in ways.texts.items():
+        _write(file, text.encode(), tree, summary)
+
+
 def _is_too_deep(host: Host, folder: Path) -> bool:
     return len(_inside(host, folder).parts) > _DEEPEST_FOLDER
 
@@ -232,6 +243,8 @@ def _copy_runtime_names(host: Host, tree: NewFolder, summary: CaptureSummary) ->
 def _roots(hierarchies: Hierarchies) -> list[Path]:
     """With cgroup v1 each may be cut another way."""
     found = [hierarchies.memory, hierarchies.cpuset, hierarchies.hugetlb]
+    if hierarchies.devices is not None and hierarchies.devices.is_dir():  # captures of before have none
+        found.append(hierarchies.devices)
     return list(dict.fromkeys(root for root in found if root is not None))
 
 

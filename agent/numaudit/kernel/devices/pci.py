@@ -20,7 +20,7 @@ FileType = Literal["char", "block"]
 MOST_DEVICES = 65536
 """Entries of a folder of sysfs that are looked at."""
 _NVIDIA_MAJOR = 195
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
 _NUMBERS = re.compile(r"(\d{1,7}):(\d{1,7})", re.ASCII)
 _GROUP = re.compile(r"/vfio/(?:noiommu-)?(\d{1,7})$", re.ASCII)
 _MINOR = re.compile(rb"^Device Minor:\s*(\d{1,7})\s*$", re.MULTILINE)
@@ -71,7 +71,7 @@ class PciDevices:
 
     def of_id(self, id_: str) -> HeldDevice | None:
         """The device that a plugin calls by its PCI address or NVIDIA's UUID; None = by another name, or it is gone."""
-        if _ADDRESS.fullmatch(id_):
+        if ADDRESS.fullmatch(id_):
             address = id_.lower() if len(id_) > len("00:00.0") else id_
             return self.at(address, "")
         return next((self.at(gpu.address, "") for gpu in self._gpus if gpu.uuid == id_), None)
@@ -87,7 +87,7 @@ class PciDevices:
 
     def behind(self, path: str) -> HeldDevice | None:
         """The device whose address is the deepest in a path of sysfs."""
-        found = _ADDRESS.findall(path)
+        found = ADDRESS.findall(path)
         return self.at(found[-1], path) if found else None
 
     @cached_property
@@ -110,7 +110,7 @@ class PciDevices:
         found = []
         for address in _names(self._folder):
             folder = self._folder / address
-            if _ADDRESS.fullmatch(address) and _base_class(folder) == _NETWORK:
+            if ADDRESS.fullmatch(address) and _base_class(folder) == _NETWORK:
                 driver = os.path.realpath(folder / "driver").rpartition("/")[2]
                 if driver not in ("driver", "vfio-pci") and not any(_interfaces(folder)):
                     found.append(address)
@@ -138,7 +138,7 @@ class PciDevices:
     def _in_group(self, group: str) -> Iterator[HeldDevice]:
         folder = self._host.sys / "kernel/iommu_groups" / group / "devices"
         for name in sorted(_names(folder)):
-            device = self.behind(f"/{name}" if _ADDRESS.fullmatch(name) else os.path.realpath(folder / name))
+            device = self.behind(f"/{name}" if ADDRESS.fullmatch(name) else os.path.realpath(folder / name))
             if device is not None:
                 yield HeldDevice("vfio", device.address, device.numa_node)
 
@@ -150,7 +150,7 @@ class PciDevices:
                 text = read_bytes(self._host.proc / "driver/nvidia/gpus" / address / "information")
             except OSError:
                 continue
-            if _ADDRESS.fullmatch(address):
+            if ADDRESS.fullmatch(address):
                 minor, uuid = _MINOR.search(text), _UUID.search(text)
                 number = None if minor is None else int(minor[1])
                 found.append(_Gpu(number, None if uuid is None else uuid[1].decode(), address.lower()))
