@@ -157,6 +157,15 @@ _BYTES = Section(
             minimum=0,
         ),
         Lines(
+            title="Ranks by verdict",
+            description="This number of processes with a declared placement have each verdict. Agents count them where "
+            "`ranks.enabled` is set.",
+            empty="It declares no placement, or its agent does not watch ranks",
+            queries=[Query(f"sum by (verdict) ({_of('ranks')})", "{{verdict}}")],
+            width=8,
+            minimum=0,
+        ),
+        Lines(
             title="Given from where to where",
             description="The kernel gave the container this many bytes per second, from the NUMA node of its CPU to "
             "that of the page. The graph needs the probe page_alloc.",
@@ -167,7 +176,7 @@ _BYTES = Section(
                     "{{cpu_numa_node}} to {{numa_node}}, {{locality}}",
                 )
             ],
-            width=12,
+            width=8,
             unit="Bps",
             minimum=0,
         ),
@@ -177,7 +186,7 @@ _BYTES = Section(
             "others', by reason.",
             empty="No migration was counted, or the probe is off",
             queries=[Query(f"sum by (reason) ({_rate('migrated_bytes_total')})", "{{reason}}")],
-            width=12,
+            width=8,
             unit="Bps",
             minimum=0,
         ),

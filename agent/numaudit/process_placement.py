@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from numaudit.ranks.told import ProcessTold
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp, Value
 
@@ -159,3 +160,22 @@ class ContainerProcesses(Value, frozen=True):
     """Reason why some were not read at all; null = all were read."""
     cpu_time_since: Literal["start", "measurement"]
     """Beginning of the CPU times: the start of each thread, or of the measurement."""
+
+
+class WatchedProcesses(msgspec.Struct, frozen=True):
+    """The processes of one container that declares a placement, as an agent read them in its newest round."""
+
+    processes: ContainerProcesses
+    told: Mapping[int, ProcessTold]
+    """Declarations, by process."""
+    read_at: Timestamp
+    """Time when the last of them was read."""
+
+
+class RankRound(Value, frozen=True):
+    """The agent's rounds over the processes of all containers."""
+
+    seconds: float | None
+    """Time that the newest complete round took; null = the first goes on."""
+    containers: int
+    """Containers with a declaration or numbered ranks."""

@@ -15,7 +15,7 @@ from numaudit.containermanager.pod.spec import QosClass
 from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, Sampled
 from numaudit.intent import Intent
 from numaudit.pmu.stall import Penalty
-from numaudit.process_placement import ContainerProcesses, ProcessMappings
+from numaudit.process_placement import ContainerProcesses, ProcessMappings, RankRound, WatchedProcesses
 from numaudit.ranks.told import ProcessTold
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -261,6 +261,10 @@ class Snapshot:
     """Declarations of these processes, by their ids."""
     devices: Mapping[ContainerId, ContainerDevices] = field(default_factory=dict)
     """PCI devices of the containers that were asked for, now or lately."""
+    watched: Mapping[ContainerId, WatchedProcesses] = field(default_factory=dict)
+    """Of the containers that declare a placement, where an agent was told to watch ranks."""
+    rank_round: RankRound | None = None
+    """None = nobody watches ranks."""
     interleave_weights: Mapping[int, int] | None = None
     """By node; None = not read, or the kernel knows no weighted interleave."""
     swap: Swap | None = None

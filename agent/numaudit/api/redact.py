@@ -27,7 +27,7 @@ from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.process_placement import ThreadGroup, UnreadPart
 from numaudit.report.memory_manager import HolderReport
-from numaudit.report.processes.values import ProcessesReport, ProcessReport
+from numaudit.report.processes.values import ProcessesReport, ProcessReport, RanksReport
 from numaudit.report.summary import summarize
 from numaudit.report.values import (
     ContainerReport,
@@ -67,6 +67,7 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     HintOutcome: ("reason", "message"),
     Summary: ("text",),
     ProcessesReport: ("unread", "ranks_summary"),
+    RanksReport: ("unread", "ranks_summary"),
     Unknown: ("what", "reason"),
     UnreadDevices: ("reason",),
     UnreadPart: ("reason",),
@@ -123,10 +124,14 @@ def _without_plugins_names(one: ContainerReport) -> ContainerReport:
 
 
 def _without_ranks_words(one: ContainerReport) -> ContainerReport:
-    if one.processes is None or not one.processes.ranks:
-        return one
-    ranks = tuple(map(_only_verdict, one.processes.ranks))
-    return structs.replace(one, processes=structs.replace(one.processes, ranks=ranks, ranks_summary=summary(ranks)))
+    if one.processes is not None and one.processes.ranks:
+        ranks = tuple(map(_only_verdict, one.processes.ranks))
+        processes = structs.replace(one.processes, ranks=ranks, ranks_summary=summary(ranks))
+        one = structs.replace(one, processes=processes)
+    if one.ranks is not None:
+        ranks = tuple(map(_only_verdict, one.ranks.items))
+        one = structs.replace(one, ranks=structs.replace(one.ranks, items=ranks, ranks_summary=summary(ranks)))
+    return one
 
 
 def _only_verdict(rank: Rank) -> Rank:

@@ -256,6 +256,31 @@ class VerdictSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RankSettings:
+    """The watch over processes with a declared placement; docs/ranks.md explains it."""
+
+    enabled: bool = _setting(
+        False,
+        boolean(),
+        "Watch [ranks](ranks.md).",
+        reloads=True,
+    )
+    max_processes: int = _setting(
+        200,
+        number(1, 100_000),
+        "Processes and cgroups read in one tick.",
+        reloads=True,
+    )
+    max_cpu_time: float = _setting(
+        0.1,
+        duration(0.001, 60),
+        "CPU time for them in one tick.",
+        reloads=True,
+    )
+    interval: float = _setting(60.0, duration(1, 86400), "Least time between rounds.", reloads=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of `numaudit agent`."""
 
@@ -272,6 +297,7 @@ class Settings:
     kubelet: KubeletSettings = KubeletSettings()
     verdicts: VerdictSettings = VerdictSettings()
     overhead: OverheadSettings = OverheadSettings()
+    ranks: RankSettings = RankSettings()
     log: LogSettings = LogSettings()
     web: WebSettings = WebSettings()
     metrics: MetricsSettings = MetricsSettings()

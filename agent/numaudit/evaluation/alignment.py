@@ -17,6 +17,8 @@ from numaudit.evaluation.changes import unchanged
 from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.evaluation.history import History, uses_other_nodes
+from numaudit.evaluation.ranks.judge import ranks_of
+from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.rates import cpu_seconds
 from numaudit.evaluation.room.by_page_size import by_page_size
 from numaudit.evaluation.sources.base import AccessEvidence, AccessSource
@@ -50,6 +52,8 @@ class Judgements:
     """Of the unchanged ones, those that will be judged the same as long as nothing changes, whatever time passes."""
     hint_outcomes: tuple[HintOutcome, ...] | None = None
     """Of the promises: the very value of the tick before as long as the kubelet says nothing new. None = of no tick."""
+    ranks: Mapping[ContainerId, tuple[Rank, ...]] = field(default_factory=dict)
+    """Of the containers whose processes were read; empty = none of them declares anything."""
 
     @property
     def needs_another_tick(self) -> bool:
@@ -86,6 +90,8 @@ class _Judging:
     unchanged: frozenset[ContainerId]
     kept: frozenset[ContainerId]
     """Containers whose judgement of the previous tick still holds."""
+    are_alike: bool
+    """Is the same judged by the same limits, on nodes of which the same are full, as in the previous tick?"""
     explained: CauseFinder
     there_before: frozenset[ContainerId] | None
     sources: tuple[AccessSource, ...]
@@ -101,13 +107,14 @@ class _Judging:
     ) -> _Judging:
         same = unchanged(snapshot, before)
         kept: frozenset[ContainerId] = frozenset()
+        are_alike = False
         if earlier is not None and before is not None and thresholds == earlier.thresholds:
             are_alike = full_nodes(snapshot.nodes, thresholds) == full_nodes(before.nodes, thresholds)
             kept = same & earlier.settled if are_alike else kept  # causes name nodes that are full now
         there_before = None if before is None else frozenset([one.id for one in before.containers])
         arrivals = {} if earlier is None else earlier.arrivals
         explained, sources = CauseFinder(snapshot, before, arrivals, thresholds), running_sources(snapshot)
-        return cls(snapshot, before, earlier, thresholds, same, kept, explained, there_before, sources)
+        return cls(snapshot, before, earlier, thresholds, same, kept, are_alike, explained, there_before, sources)
 
     def keep(self) -> None:
         """Take over the judgements of the previous tick that still hold."""
@@ -185,7 +192,15 @@ class _Judging:
             self.kept,
             frozenset(self.settled),
             self._hint_outcomes(),
+            self._ranks(),
         )
+
+    def _ranks(self) -> dict[ContainerId, tuple[Rank, ...]]:
+        """Ranks of processes that an agent has not read again stay as long as their container and full nodes do."""
+        snapshot, known = self.snapshot, {} if self.earlier is None else self.earlier.ranks
+        same = self.unchanged if self.are_alike else frozenset()
+        read = (*snapshot.processes, *snapshot.watched)
+        return {id_: known[id_] if id_ in same and id_ in known else ranks_of(id_, snapshot) for id_ in read}
 
     def _hint_outcomes(self) -> tuple[HintOutcome, ...]:
         intent = self.snapshot.intent

@@ -20,6 +20,7 @@ OF_NO_CONTAINER = (
     "tiers",
     "interleave_weights",
     "unattributed",
+    "rank_round",
     "overhead",
     "probes",
 )

@@ -68,7 +68,7 @@ class OtlpCounts:
 
 @dataclass(frozen=True, slots=True)
 class NrtCounts:
-    """What came of publishing the node's NodeResourceTopology."""
+    """Result of publishing the node's NodeResourceTopology."""
 
     writes: int
     failures: Mapping[str, int]

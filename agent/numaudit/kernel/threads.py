@@ -37,6 +37,11 @@ def read_process(host: Host, pid: int) -> Thread:
     return _read(f"{host.proc}/{pid}", pid)
 
 
+def read_main_task(host: Host, pid: int) -> Task:
+    """Only the `stat` of a process. Raises OSError when it has ended, ParseError."""
+    return _task(f"{host.proc}/{pid}/stat")
+
+
 def read(host: Host, pid: int, threads: list[int]) -> Iterator[Thread]:
     """These threads; those that have ended are left out. Raises ParseError."""
     for one in threads:

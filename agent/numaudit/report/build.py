@@ -89,6 +89,7 @@ def build(
         probes=tuple(snapshot.probes.values()),
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
+        rank_round=snapshot.rank_round,
     )
 
 

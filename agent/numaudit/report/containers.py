@@ -12,7 +12,6 @@ from numaudit.evaluation.causes.shared_memory import charged_to_others, used_byt
 from numaudit.evaluation.conclusion import intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.evaluation.room.by_page_size import by_page_size
@@ -22,7 +21,7 @@ from numaudit.intent import ContainerIntent
 from numaudit.report.counters import CountersOfTick, tier_moves
 from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
-from numaudit.report.processes.build import processes_report
+from numaudit.report.processes.build import processes_report, ranks_report
 from numaudit.report.promised.intended import intended_of
 from numaudit.report.values import (
     ContainerReport,
@@ -75,7 +74,9 @@ class ContainerReports:
         last = self.last.get(id_)
         if last is not None and last.remote_stall is None:  # that is a rate, which the time alone changes
             concluded = (verdict, findings, accesses, outcome)
-            if concluded == (last.verdict, last.findings, last.accesses, last.hint_outcome):
+            ranks = () if last.ranks is None else last.ranks.items
+            were = (last.verdict, last.findings, last.accesses, last.hint_outcome)
+            if concluded == were and ranks == self.judgements.ranks.get(id_, ()):
                 return last
         resident, mappings = snapshot.residency.get(id_), snapshot.numa_maps.get(id_)
         allowed = snapshot.allowed.get(id_, _NOT_KNOWN)
@@ -92,7 +93,7 @@ class ContainerReports:
                 distance = distance_ratio(used_bytes(snapshot, id_, resident), ran, snapshot.machine.distances)
         basis: ExpectedBasis | None = None if expected is None else "container"
         processes = snapshot.processes.get(id_)
-        by_process = None
+        watched, by_process = snapshot.watched.get(id_), None
         if processes is not None:
             by_process = expected_by_process(processes, snapshot.machine.distances)
             if by_process.unknown is None:
@@ -134,13 +135,14 @@ class ContainerReports:
             None if mappings is None else self._elsewhere(mappings, intended, allowed),
             None
             if processes is None
-            else processes_report(processes, (snapshot.hint_faults or {}).get(id_), ranks_of(id_, snapshot)),
+            else processes_report(processes, (snapshot.hint_faults or {}).get(id_), self.judgements.ranks.get(id_, ())),
             (
                 *_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
                 *_unknown_by_process(by_process),
             ),
             by_page_size(resident, None if intent is None else intent.promise),
             snapshot.devices.get(id_),
+            None if watched is None else ranks_report(watched, self.judgements.ranks.get(id_, ())),
             **self._counters.of(id_),
         )
 

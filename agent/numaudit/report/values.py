@@ -18,11 +18,12 @@ from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.verdicts import Verdict
+from numaudit.process_placement import RankRound
 from numaudit.report.counters import Counters, TierMoves
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
 from numaudit.report.mappings import MappingsReport
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.report.processes.values import ProcessesReport
+from numaudit.report.processes.values import ProcessesReport, RanksReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TieringReport
@@ -181,6 +182,15 @@ class ContainerReport(Counters, frozen=True):
     """Its huge pages by size, as far as it uses or was promised some; null = not known."""
     devices: ContainerDevices | None = None
     """Its PCI devices; null = they were not read."""
+    ranks: RanksReport | None = None
+    """Its ranks, where the agent watches them (`ranks.enabled`); null = it declares no placement, was not read yet, or
+    nobody watches. A one-off report has them in `processes`."""
+
+    @property
+    def ranks_summary(self) -> str | None:
+        """Its ranks in one sentence, whoever read them; None = there is none, or nobody read its processes."""
+        found = self.processes or self.ranks
+        return None if found is None else found.ranks_summary
 
     @property
     def page_cache_bytes(self) -> int:
@@ -336,3 +346,5 @@ class Report(Value, frozen=True):
     """Facts that this host cannot show of any container."""
     sources: tuple[CollectorOutcome, ...]
     """Outcome of each source of the report."""
+    rank_round: RankRound | None = None
+    """The agent's rounds over the processes of containers; null = it does not watch ranks, or there is no agent."""

@@ -43,8 +43,8 @@ def parts(
     yield "resident", list(_bytes(container, nodes))
     if container.devices is not None:
         yield "devices", list(device_lines(container.devices))
-    if container.processes is not None and container.processes.ranks_summary is not None:
-        yield "ranks", [container.processes.ranks_summary]
+    if container.ranks_summary is not None:
+        yield "ranks", [container.ranks_summary]
     yield "accessed", list(_accesses(container))
     yield "cost", list(_cost(container))
 

@@ -17,6 +17,7 @@ import alert_cases
 import generate_rules
 from marked_places import fill
 from numaudit.evaluation.findings import RULES as FINDINGS
+from numaudit.evaluation.ranks.rank import RANK_VERDICTS
 from numaudit.evaluation.verdicts import VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -38,7 +39,7 @@ OF_GAUGES = {"last_over_time", "max_over_time", "avg_over_time", "count_over_tim
 OF_COUNTERS = {"rate", "increase"}
 BORN_WITH_A_VALUE = "numaudit_admission_workload_rejections_total"
 KNOWN_VALUES = {
-    "verdict": set(get_args(VerdictName)),
+    "verdict": {*get_args(VerdictName), *RANK_VERDICTS},
     "finding": {rule.name for rule in FINDINGS},
     "reason": set(REASONS),
     "outcome": {one.value for one in AdmissionOutcome} | {"delivered", "failed"},

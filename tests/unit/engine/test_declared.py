@@ -40,7 +40,7 @@ def read(
     root: Path, parents: dict[int, int | None], one: Container = JOB
 ) -> tuple[dict[int, ProcessTold], SkippedItems]:
     skipped, host = SkippedItems(), Host(root)
-    reader = declared._Reader(host, monotonic() + 60, HeldDevices(host), skipped)
+    reader = declared.DeclarationReader(host, monotonic() + 60, HeldDevices(host), skipped)
     found = ContainerProcesses(tuple(placement(*pair) for pair in parents.items()), len(parents), None, "start")
     return reader.container(one, found, HERE), skipped
 
@@ -141,3 +141,11 @@ def test_open_devices_have_their_nodes(tmp_path: Path) -> None:
         HeldDevice("vfio", "0000:d8:00.0", None),
         HeldDevice("infiniband", "0000:af:00.0", 0),
     }
+
+
+def test_a_capture_without_open_files_keeps_its_declarations(tmp_path: Path) -> None:
+    write(tmp_path, 10, "java -XX:+UseNUMA", "RANK=1")
+    (tmp_path / "proc/10/fd").rmdir()
+    told, _ = read(tmp_path, {10: None})
+    assert (told[10].declarations[0].launcher, told[10].devices) == ("jvm", ())
+    assert told[10].unread == "the capture has none of its open devices"

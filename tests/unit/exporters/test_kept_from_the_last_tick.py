@@ -33,8 +33,10 @@ from numaudit.report.counters import (
     NodeSeconds,
     TierMoves,
 )
+from numaudit.report.processes.values import RanksReport
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, PromiseOfSource, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Timestamp
 from reports import LIVE, STARTED, container, report, tick
 
 PAGES = SampledPages((RemoteUse(0, 1, 40),), 40, 50, 0, 100, 0.9, whole=True)
@@ -58,6 +60,7 @@ FULL = structs.replace(
     first_touches=(FirstTouchReport(0, 1, 3),),
     tier_moves=(TierMoves(0, 8192, 4096),),
     migrated=(MigratedReport("compaction", 4096, 0),),
+    ranks=RanksReport({"in-force": 3, "unknown": 0}, (), None, Timestamp(STARTED), 3, None),
 )
 """A container that has a point in every family."""
 
@@ -94,6 +97,7 @@ CHANGES: Sequence[dict[str, object]] = (
     {"cpu_seconds": (NodeSeconds(0, 2.5), NodeSeconds(1, 0.125))},
     {"cpu_seconds": (NodeSeconds(0, 0.5),)},
     {"allocated": (AllocatedBytes(0, 1, 8192), AllocatedBytes(1, 0, 1))},
+    {"ranks": RanksReport({"in-force": 2, "unknown": 1}, (), None, Timestamp(STARTED), 3, None)},
     {"hint_faults": None, "accesses": (), "measured": None},
     {"qos": None, "container_id": "other"},
     {"intended": None, "hint_outcome": None, "remote_stall": None, "distance_ratio": None},

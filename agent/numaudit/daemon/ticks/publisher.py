@@ -12,6 +12,7 @@ from numaudit import __version__
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import Changes
 from numaudit.daemon.ticks.features import Features
+from numaudit.engine.collectors.containers.rank_watch import WatchLimits
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.exporters.blocks import NOTHING, Evaluated
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
@@ -68,6 +69,9 @@ class Publisher:
         self.settings, limits = settings, settings.metrics
         self.engine.thresholds = settings.verdicts.thresholds
         self.engine.observer.collectors.kubelet.poller.use(settings.interval, settings.kubelet.max_age)
+        watch = settings.ranks
+        limits_of_ranks = WatchLimits(watch.max_processes, watch.max_cpu_time, watch.interval)
+        self.engine.observer.collectors.ranks.limits = limits_of_ranks if watch.enabled else None
         self._tracker.most_ended = limits.max_ended
         self._selection = Selection(limits.include, limits.exclude)
         self._limit.most = limits.max_series

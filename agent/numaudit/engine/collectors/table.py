@@ -13,6 +13,7 @@ from numaudit.engine.collectors.containers.devices import DevicesCollector
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, RootNumaMapsCollector
 from numaudit.engine.collectors.containers.processes import ProcessesCollector
+from numaudit.engine.collectors.containers.rank_watch import RankWatchCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.node import NodeCollector
 from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
@@ -38,6 +39,7 @@ class Collectors:
             AllowedCollector(),
             NumaBalancingCollector(),
         )
+        self.ranks = RankWatchCollector()
         self._probes: tuple[Collector, ...] = ()
         self._last = (
             NumaMapsCollector(),
@@ -45,6 +47,7 @@ class Collectors:
             ProcessesCollector(),
             DeclaredCollector(),
             DevicesCollector(),
+            self.ranks,
         )
 
     def due(self, tick: TickInputs) -> Iterator[Collector]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from numaudit.errors import printable
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
-from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank, RankVerdict
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units, plural
@@ -16,9 +15,8 @@ _NAMED = 3
 
 def _ranks_with(verdict: RankVerdict) -> Callable[[TickEvidence], Iterator[RuleResult]]:
     def find(evidence: TickEvidence) -> Iterator[RuleResult]:
-        snapshot = evidence.snapshot
-        for one in evidence.containers_in(snapshot.processes):
-            counted = [rank for rank in ranks_of(one.id, snapshot) if rank.counts]
+        for one in evidence.containers_in(evidence.ranks):
+            counted = [rank for rank in evidence.ranks[one.id] if rank.counts]
             found = [rank for rank in counted if rank.verdict == verdict]
             if found:
                 nodes = NodeSet.from_ids(node for rank in found for node in rank.problems[0].numa_nodes or ())

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from msgspec import field
 
 from numaudit.evaluation.history import History
+from numaudit.evaluation.ranks.rank import Rank
 from numaudit.intent import ContainerIntent, Intent
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
@@ -47,6 +48,8 @@ class TickEvidence:
     """The snapshot's; empty where there is no kubelet."""
     histories: Mapping[ContainerId, History]
     """Measurements of containers lately."""
+    ranks: Mapping[ContainerId, tuple[Rank, ...]]
+    """Ranks of the containers whose processes were read."""
 
     def containers_in(self, rows: Collection[ContainerId]) -> list[Container]:
         """The containers that have one of these rows, in the snapshot's order. Most rules have rows of few."""

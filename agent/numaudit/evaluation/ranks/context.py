@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.process_placement import ProcessPlacement
+from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.ranks.told import ProcessTold
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -34,7 +34,9 @@ class RankContext:
         return NodeSet.from_ids(node for node, own in self.cpus_of.items() if not own.isdisjoint(cpus))
 
 
-def context_of(container: ContainerId, snapshot: Snapshot) -> RankContext:
+def context_of(
+    container: ContainerId, snapshot: Snapshot, processes: ContainerProcesses, told: Mapping[int, ProcessTold]
+) -> RankContext:
     """Of a container whose processes were read."""
     full = (
         one.node
@@ -45,6 +47,6 @@ def context_of(container: ContainerId, snapshot: Snapshot) -> RankContext:
         {node.id: node.cpus for node in snapshot.machine.nodes},
         snapshot.allowed.get(container),
         NodeSet.from_ids(full),
-        {one.pid: one for one in snapshot.processes[container].processes},
-        snapshot.told.get(container, {}),
+        {one.pid: one for one in processes.processes},
+        told,
     )

@@ -29,9 +29,13 @@ _NAMED = 2
 
 def ranks_of(container: ContainerId, snapshot: Snapshot) -> tuple[Rank, ...]:
     """Its processes with a declaration, by their ids; empty = none declares anything, or they were not read."""
-    if container not in snapshot.processes:
-        return ()
-    context = context_of(container, snapshot)
+    processes, told = snapshot.processes.get(container), snapshot.told.get(container, {})
+    if processes is None:
+        watched = snapshot.watched.get(container)
+        if watched is None:
+            return ()
+        processes, told = watched.processes, watched.told
+    context = context_of(container, snapshot, processes, told)
     found = [rank for pid in context.processes if (rank := _rank(pid, context)) is not None]
     largest = max((one.judged_bytes or 0 for one in found), default=0)
     return tuple(

@@ -38,7 +38,10 @@ LABELS = {
     ),
     "access": Label("numaudit.memory.access", "Access: read or write"),
     "locality": Label("numaudit.locality", "Locality: local, remote, or unknown where the page's node is not known"),
-    "verdict": Label("numaudit.verdict", "Verdict: aligned, split, spilled, drifted, cpu-remote, ..."),
+    "verdict": Label(
+        "numaudit.verdict",
+        "Verdict: aligned, split, spilled, drifted, cpu-remote, ...; of ranks in-force, thread-astray, ...",
+    ),
     "outcome": Label(
         "numaudit.outcome",
         "Outcome of topology hints (aligned-single, ..., rejected-affinity) or of OTLP pushes (delivered, ...)",

@@ -164,6 +164,11 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("findings",),
     ),
     Metric(
+        "container_ranks", "", "Processes with a declared placement, by their verdict, where ranks are watched.",
+        ("verdict",), values.ranks, item="process",
+        reads=("ranks",),
+    ),
+    Metric(
         "container_distance_ratio", "ratio",
         "Mean NUMA distance from its CPUs to its bytes, divided by 10, if all bytes were used equally; 1 is all local.",
         (), one(lambda container: container.distance_ratio), merged=None,

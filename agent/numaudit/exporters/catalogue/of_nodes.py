@@ -243,6 +243,10 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         (), one(lambda tick: None if tick.report.overhead is None else tick.report.overhead.coverage),
     ),
     Metric(
+        "rank_round_seconds", "seconds", "Time that the newest complete round over the processes of ranks took.",
+        (), one(lambda tick: None if tick.report.rank_round is None else tick.report.rank_round.seconds),
+    ),
+    Metric(
         "bpf_events_total", "", "Events that a probe has counted.", ("probe",),
         lambda tick: [((of.probe,), of.events) for of in values.overheads(tick)], since="agent", item="event",
     ),

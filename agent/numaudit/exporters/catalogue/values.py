@@ -85,6 +85,11 @@ def verdict(container: ContainerReport) -> Values:
     return () if container.verdict is None else Columns(((container.verdict.name,),), _ONE)
 
 
+def ranks(container: ContainerReport) -> Values:
+    """Of every verdict, 0 as well: a rank that is mended ends an alert at once."""
+    return () if container.ranks is None else [((name,), count) for name, count in container.ranks.verdicts.items()]
+
+
 def containers_by_verdict(tick: ExportedTick) -> Values:
     counts = Counter(one.verdict.name for one in tick.selected if one.verdict is not None)
     return [((name,), counts[name]) for name in REMEDIES]

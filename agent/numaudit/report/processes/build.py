@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from numaudit.counted import PagesUsed, Sampled
 from numaudit.evaluation.ranks.judge import summary
-from numaudit.evaluation.ranks.rank import Rank
+from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
 from numaudit.evaluation.sources.by_process import expected_of
-from numaudit.process_placement import ContainerProcesses, ProcessPlacement
-from numaudit.report.processes.values import ProcessesReport, ProcessPagesUsed, ProcessReport
+from numaudit.process_placement import ContainerProcesses, ProcessPlacement, WatchedProcesses
+from numaudit.report.processes.values import ProcessesReport, ProcessPagesUsed, ProcessReport, RanksReport
 
 _NOT_MEASURED = "not measured; --duration 10s samples it where NUMA balancing does"
 _NONE_SEEN = "the kernel saw none of its processes use memory in a scan pass of the last hour"
@@ -22,6 +24,14 @@ def processes_report(found: ContainerProcesses, sampled: Sampled | None, ranks: 
     return ProcessesReport(
         items, found.alive, found.unread, found.cpu_time_since, None if has_some else why, ranks, summary(ranks)
     )
+
+
+def ranks_report(watched: WatchedProcesses, ranks: tuple[Rank, ...]) -> RanksReport:
+    """Of processes that the agent has read."""
+    counted = Counter(one.verdict for one in ranks if one.counts)
+    verdicts = {name: counted[name] for name in RANK_VERDICTS}
+    read = watched.processes
+    return RanksReport(verdicts, ranks, summary(ranks), watched.read_at, read.alive, read.unread)
 
 
 def _process(one: ProcessPlacement, used: PagesUsed | None) -> ProcessReport:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from numaudit.evaluation.ranks.rank import Rank
+from numaudit.evaluation.ranks.rank import Rank, RankVerdict
 from numaudit.process_placement import BytesByNode, ProcessPlacement
-from numaudit.value import Value
+from numaudit.value import Timestamp, Value
 
 
 class ProcessPagesUsed(Value, frozen=True):
@@ -58,3 +58,20 @@ class ProcessesReport(Value, frozen=True):
     """Those of them that were told where to be, or have bound themselves to nodes."""
     ranks_summary: str | None
     """The ranks in one sentence; null = there is none."""
+
+
+class RanksReport(Value, frozen=True):
+    """The ranks of one container, as the agent read them in its newest round."""
+
+    verdicts: Mapping[RankVerdict, int]
+    """Number of ranks that count, by each verdict."""
+    items: tuple[Rank, ...]
+    """By their ids."""
+    ranks_summary: str | None
+    """The ranks in one sentence; null = there is none."""
+    read_at: Timestamp
+    """Time when the last of its processes was read."""
+    alive: int
+    """Processes that lived then."""
+    unread: str | None
+    """Reason why some of them were not read at all; null = all were read."""

@@ -14,7 +14,7 @@ from numaudit.errors import printable
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.processes import started_with, words
-from numaudit.process_placement import ContainerProcesses, ProcessPlacement
+from numaudit.process_placement import ContainerProcesses
 from numaudit.ranks.declaration import Given, Placeable, Told
 from numaudit.ranks.table import declarations, environment_in, given_in
 from numaudit.ranks.told import HeldDevice, ProcessTold
@@ -33,17 +33,17 @@ class DeclaredCollector(Collector):
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Of every process in the snapshot."""
         assert tick.mappings_budget is not None
-        reader = _Reader(tick.host, monotonic() + tick.mappings_budget, HeldDevices(tick.host), skipped)
+        reader = DeclarationReader(tick.host, monotonic() + tick.mappings_budget, HeldDevices(tick.host), skipped)
         told = {}
         for one in snapshot.containers:
             processes = snapshot.processes.get(one.id)
             if processes is not None:
-                here = _placeable(snapshot, snapshot.allowed.get(one.id))
+                here = placeable(snapshot, snapshot.allowed.get(one.id))
                 told[one.id] = reader.container(one, processes, here)
         return replace(snapshot, told=told)
 
 
-def _placeable(snapshot: Snapshot, allowed: Allowed | None) -> Placeable:
+def placeable(snapshot: Snapshot, allowed: Allowed | None) -> Placeable:
     """By the cpuset of a container, or by the machine where that is not known."""
     machine = snapshot.machine
     with_memory = NodeSet.from_ids(node.id for node in machine.nodes if node.memory != 0)
@@ -55,7 +55,7 @@ def _placeable(snapshot: Snapshot, allowed: Allowed | None) -> Placeable:
 
 
 @dataclass(slots=True)
-class _Reader:
+class DeclarationReader:
     """Reads until a deadline: a command line may be made so that it takes long to understand."""
 
     host: Host
@@ -63,13 +63,18 @@ class _Reader:
     devices: HeldDevices
     skipped: SkippedItems
     _given: dict[int, tuple[Given, ...]] = field(default_factory=dict)
+    _variables: dict[int, tuple[Mapping[str, str], str | None]] = field(default_factory=dict)
 
-    def container(self, one: Container, found: ContainerProcesses, here: Placeable) -> dict[int, ProcessTold]:
-        """By process."""
-        as_a_whole = Told(
+    def as_a_whole(self, one: Container) -> Told:
+        """The declarations of its unit and its runtime."""
+        return Told(
             unit=started_with.unit_settings(self.host, one.path.rpartition("/")[2]) if one.kind == "service" else {},
             runtime=started_with.runtime_policy(self.host, one.container_id) if one.container_id else {},
         )
+
+    def container(self, one: Container, found: ContainerProcesses, here: Placeable) -> dict[int, ProcessTold]:
+        """By process."""
+        as_a_whole = self.as_a_whole(one)
         parents = {process.pid: process.parent for process in found.processes}
         told: dict[int, ProcessTold] = {}
         for process in found.processes:
@@ -77,26 +82,15 @@ class _Reader:
                 self.skipped.lose(len(found.processes) - len(told), "the time for command lines ran out")
                 break
             try:
-                told[process.pid] = self._process(process, parents, as_a_whole, here)
+                told[process.pid] = self.process(process.pid, parents, as_a_whole, here)
             except OSError as error:
                 self.skipped.count(error)
         return told
 
-    def _process(
-        self, process: ProcessPlacement, parents: Mapping[int, int | None], as_a_whole: Told, here: Placeable
-    ) -> ProcessTold:
+    def process(self, pid: int, parents: Mapping[int, int | None], as_a_whole: Told, here: Placeable) -> ProcessTold:
         """Raises OSError when it has ended."""
-        pid, unread = process.pid, None
-        own = self._given_to(pid)
-        try:
-            environment = environment_in(words.environment(self.host, pid))
-        except (FileNotFoundError, ProcessLookupError):
-            if self.host.is_live:
-                raise
-            environment, unread = {}, "a capture keeps no environment"
-        except OSError as error:
-            environment, unread = {}, printable(explain(error))
-        told = replace(as_a_whole, own=own, ancestors=self._ancestors(pid, parents), environment=environment)
+        _, unread = self._variables_of(pid)
+        told = self.told(pid, parents, as_a_whole)
         found = declarations(told, here)
         devices: tuple[HeldDevice, ...] = ()
         if found or told.rank is not None:
@@ -104,7 +98,38 @@ class _Reader:
                 devices = self.devices.of(pid)
             except PermissionError as error:
                 unread = unread or printable(explain(error))
+            except FileNotFoundError:
+                if self.host.is_live:
+                    raise
+                unread = unread or "the capture has none of its open devices"
         return ProcessTold(pid, told.rank, found, devices, unread)
+
+    def read(self, pid: int) -> str | None:
+        """Its command line and environment, once. The reason why the latter may not be read. Raises OSError."""
+        self._given_to(pid)
+        return self._variables_of(pid)[1]
+
+    def told(self, pid: int, parents: Mapping[int, int | None], as_a_whole: Told) -> Told:
+        """All that it and its ancestors were started with. Raises OSError when it has ended."""
+        environment, _ = self._variables_of(pid)
+        own = self._given_to(pid)
+        return replace(as_a_whole, own=own, ancestors=self._ancestors(pid, parents), environment=environment)
+
+    def _variables_of(self, pid: int) -> tuple[Mapping[str, str], str | None]:
+        """And why they were not read."""
+        if pid not in self._variables:
+            self._variables[pid] = self._environment(pid)
+        return self._variables[pid]
+
+    def _environment(self, pid: int) -> tuple[Mapping[str, str], str | None]:
+        try:
+            return environment_in(words.environment(self.host, pid)), None
+        except (FileNotFoundError, ProcessLookupError):
+            if self.host.is_live:
+                raise
+            return {}, "a capture keeps no environment"
+        except OSError as error:
+            return {}, printable(explain(error))
 
     def _ancestors(self, pid: int, parents: Mapping[int, int | None]) -> tuple[tuple[Given, ...], ...]:
         """Those in the same container, the nearest first."""

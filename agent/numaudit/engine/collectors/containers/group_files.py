@@ -145,7 +145,7 @@ class Residency:
 
 
 def own(whole: Resident, parts: tuple[Resident, ...], last: OwnMemory | None) -> OwnMemory:
-    """What the whole has without its parts; the very value of the last if nothing changed."""
+    """Bytes of the whole without its parts; the very value of the last if nothing changed."""
     if last is not None and (last.whole, last.parts) == (whole, parts):
         return last
     left = _without(whole, parts)

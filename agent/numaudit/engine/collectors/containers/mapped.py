@@ -106,7 +106,8 @@ class Mapped:
     sums: numa_maps.MappingSums = field(default_factory=numa_maps.MappingSums)
     _segments: Segments = field(default_factory=Segments)
     _by_process: list[ProcessMapping] = field(default_factory=list)
-    _read: dict[int, ProcessMappings] = field(default_factory=dict)
+    read: dict[int, ProcessMappings] = field(default_factory=dict)
+    """By process, where the walk keeps them."""
     unread: dict[int, str] = field(default_factory=dict)
     """Processes that could not be read, and why."""
     _shows_shared: bool = False
@@ -122,7 +123,7 @@ class Mapped:
         self._by_process.extend(_by_kind(process, mappings))
         if self.walk.keeps_processes:
             policy = numa_maps.policy_of_thread(mappings)
-            self._read[pid] = ProcessMappings(process.started_at, policy, _by_kind_and_policy(mappings))
+            self.read[pid] = ProcessMappings(process.started_at, policy, _by_kind_and_policy(mappings))
 
     def mappings(self, read: int, alive: int) -> Mappings:
         """Of `read` processes out of those that live."""
@@ -140,7 +141,7 @@ class Mapped:
             shared,
             tuple(self._by_process),
             sums.unsampled,
-            self._read,
+            self.read,
             self.unread,
         )
 

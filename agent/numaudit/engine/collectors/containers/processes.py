@@ -6,7 +6,7 @@ Threads are read, so only one-off answers ask, and only within a time budget.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Literal
@@ -90,6 +90,8 @@ class ProcessReader:
     deadline: float
     before: Mapping[ThreadKey, int] | None
     """CPU times at the beginning; None = each thread's start."""
+    clock: Callable[[], float] = monotonic
+    """The clock of the deadline."""
     times: dict[ThreadKey, int] = field(default_factory=dict)
     """CPU times now."""
     _booted_at: float | None = field(init=False)
@@ -102,7 +104,7 @@ class ProcessReader:
         found: list[ProcessPlacement] = []
         unread, missing = None, 0
         for position, pid in enumerate(sorted(pids)):
-            if monotonic() > self.deadline:
+            if self.clock() > self.deadline:
                 missing += len(pids) - position
                 unread = unread or f"the time budget of {budget:g} s ran out"
                 break
@@ -110,7 +112,7 @@ class ProcessReader:
                 missing, unread = missing + 1, HIDDEN
                 continue
             try:
-                placement = self._process(pid, mapped)
+                placement = self.process(pid, mapped)
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except (OSError, ParseError) as error:
@@ -121,8 +123,8 @@ class ProcessReader:
         since: Literal["start", "measurement"] = "start" if self.before is None else "measurement"
         return ContainerProcesses(tuple(found), len(found) + missing, unread, since)
 
-    def _process(self, pid: int, mapped: Mappings | None) -> ProcessPlacement | None:
-        """Raises OSError, ParseError; None = it has ended."""
+    def process(self, pid: int, mapped: Mappings | None) -> ProcessPlacement | None:
+        """One process, and its threads until the deadline. Raises OSError, ParseError; None = it has ended."""
         try:
             main = threads.read_process(self.host, pid)
         except FileNotFoundError:
@@ -161,7 +163,7 @@ class ProcessReader:
             if self.host.is_live:
                 raise
             ids = []
-        reader = _Policies(self.host, pid, policy)
+        reader = _Policies(self.host, pid, policy, self.clock, min(self.clock() + _POLICY_SECONDS, self.deadline))
         if not ids:  # a capture without threads
             groups.add(main, reader.of(pid), main.task.ticks)
             more = (main.placing.threads or 1) - 1
@@ -172,14 +174,14 @@ class ProcessReader:
         for thread in threads.read(self.host, pid, ids[:_MOST_THREADS]):
             groups.add(thread, reader.of(thread.id), self._since(thread))
             read += 1
-            if monotonic() > self.deadline:
+            if self.clock() > self.deadline:
                 break
         return [*self._not_all(ids, read), *reader.unread()]
 
     def _not_all(self, ids: Sequence[int], read: int) -> Iterator[UnreadPart]:
         if len(ids) > _MOST_THREADS:
             yield UnreadPart("threads", f"{len(ids) - read} of {len(ids)} threads were left out")
-        elif monotonic() > self.deadline and read < len(ids):
+        elif self.clock() > self.deadline and read < len(ids):
             yield UnreadPart("threads", f"time ran out after {read} of {len(ids)} threads")
 
     def _since(self, thread: Thread) -> int:
@@ -226,7 +228,8 @@ class _Policies:
     pid: int
     main: str | None
     """The main thread's, where its numa_maps was read; None = it was not."""
-    _until: float = field(default_factory=lambda: monotonic() + _POLICY_SECONDS)
+    clock: Callable[[], float]
+    until: float
     _left_out: int = 0
     _reason: str | None = None
 
@@ -237,8 +240,8 @@ class _Policies:
         if self._reason is not None:
             self._left_out += 1
             return None
-        if monotonic() > self._until:
-            self._reason = f"they took longer than {_POLICY_SECONDS:g} s"
+        if self.clock() > self.until:
+            self._reason = "the time for them ran out"
             self._left_out = 1
             return None
         try:
