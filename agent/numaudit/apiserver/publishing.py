@@ -52,7 +52,7 @@ class Round:
     """Outcome of a round."""
 
     written: tuple[str, ...]
-    """Requests that wrote: annotations, object. Empty = nothing had changed."""
+    """Requests that wrote: the object, its annotations. Empty = nothing had changed."""
     annotations: Mapping[str, str]
     """Ours, as the object has them now."""
     before: Mapping[str, str] | None
@@ -123,7 +123,7 @@ def _write_whole(
             raise ApiFailure(Reason.OWNED, message)
         if seen.whole == whole:
             return seen
-    written.append("object")
+    written.append("the object")
     fields = {"metadata": {"name": node}, **{name: whole[name] for name in WHOLE if name in whole}}
     return server.apply(node, fields, MANAGER_OF_ZONES, force=False)
 
@@ -132,7 +132,8 @@ def _no_object(node: str) -> ApiFailure:
     return ApiFailure(
         Reason.NO_OBJECT,
         f"the cluster has no {KIND} ({API_VERSION}) {node}; Node Feature Discovery's topology updater or the resource "
-        "topology exporter makes it; where neither runs, let numaudit own the object",
+        "topology exporter makes it; where neither runs, let numaudit own it (--own, nrt.publish); if the node has "
+        "another name, set K8S_NODE_NAME",
     )
 
 

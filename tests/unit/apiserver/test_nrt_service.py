@@ -46,7 +46,7 @@ def test_a_tick_of_a_node_becomes_annotations_of_its_object(server: Server, fixt
     server.cluster.topologies.delete("node1")
     server.cluster.rights["agent"] = None
     describe = partial(described, newest, lambda: True, host, own=True)
-    assert publish(client, "node1", describe).written == ("object", "annotations")
+    assert publish(client, "node1", describe).written == ("the object", "annotations")
     assert publish(client, "node1", describe).written == ()
     assert len(server.cluster.topologies.stored["node1"].value["zones"]) == 4
     with pytest.raises(Unavailable, match="no current tick"):
@@ -68,7 +68,7 @@ def test_a_captured_host_is_not_published(fixtures: Path) -> None:
 
 
 def test_without_lightkube_the_agent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numaudit.daemon.ticks.nrt.find_spec", lambda _: None)
+    monkeypatch.setattr("numaudit.apiserver.find_spec", lambda _: None)
     settings = Settings(listen=("127.0.0.1", 0), nrt=NrtSettings(publish="annotations"))
     with pytest.raises(InputError, match=r"pip install 'numaudit\[publish\]'"):
         Agent.of(settings, Engine(Observer.of(Host())), RateLimit())

@@ -149,15 +149,15 @@ def own(server: Server, kubeconfig: Path) -> Path:
 
 
 def test_the_whole_object_is_made_where_there_is_none(server: Server, kubeconfig: Path) -> None:
-    assert published(own(server, kubeconfig), whole=whole()).written == ("object", "annotations")
+    assert published(own(server, kubeconfig), whole=whole()).written == ("the object", "annotations")
     value = server.cluster.topologies.stored["node1"].value
     assert {name: value[name] for name in ("zones", "attributes")} == whole()
     assert value["metadata"]["annotations"] == OURS
     assert manager(server, MANAGER_OF_ZONES) == {("zones",), ("attributes",)}
     assert published(kubeconfig, whole=whole()).written == ()
-    assert published(kubeconfig, whole=whole("1")).written == ("object",)
+    assert published(kubeconfig, whole=whole("1")).written == ("the object",)
     server.cluster.topologies.delete("node1")
-    assert published(kubeconfig, whole=whole("1")).written == ("object", "annotations")
+    assert published(kubeconfig, whole=whole("1")).written == ("the object", "annotations")
 
 
 def test_zones_of_another_writer_are_refused_by_its_name_and_annotations_are_written(

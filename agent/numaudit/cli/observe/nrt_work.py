@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -11,10 +12,11 @@ from pathlib import Path
 import click
 import yaml
 
+from numaudit.apiserver import check_installed
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.daemon.ticks.schedule import Schedule
-from numaudit.engine.collectors.probes.calibration import read_calibration
+from numaudit.engine.collectors.probes.calibration import latencies_here
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, NumauditError, Unavailable
@@ -26,15 +28,30 @@ from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.nrt.resource_topology import Plain, node_resource_topology
 from numaudit.nrt.topology import NodeTopology
-from numaudit.topology.machine import Machine
 
 NAMELESS = "unknown"
 """Name of a host that has none, such as a capture without a note."""
+_SECONDS = 20.0
+"""For each answer of the API server."""
 
 
-def run(*, output: str, watch: float | None, root: Path | None) -> int:
-    """Print what the options ask for. Raises InputError for options that do not fit, and Unavailable."""
+def run(
+    *,
+    output: str,
+    watch: float | None,
+    root: Path | None,
+    apply: bool,
+    own: bool,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> int:
+    """Print or write what the options ask for. Raises InputError for options that do not fit, and Unavailable."""
     host = options.host(root)
+    if apply:
+        return _apply(host, watch, kubeconfig, context, own=own)
+    of_apply = {"--own": own, "--kubeconfig": kubeconfig is not None, "--context": context is not None}
+    if given := [name for name, is_given in of_apply.items() if is_given]:
+        raise InputError(f"{given[0]} is about what --apply writes, and nothing is written without it: add --apply")
     if watch is not None and not host.is_live:
         raise InputError("--watch looks for changes, and a capture has none: leave out --watch or --root")
     name, engine = node_name_of(host), Engine(Observer.of(host))
@@ -44,6 +61,29 @@ def run(*, output: str, watch: float | None, root: Path | None) -> int:
     if name is None:
         click.echo(f"numaudit: the host's name is not known, so metadata.name is {NAMELESS!r}", err=True)
     sys.stdout.write(_json(found, indent=2) if output == "json" else _yaml(found))
+    return 0
+
+
+def _apply(host: Host, watch: float | None, kubeconfig: Path | None, context: str | None, *, own: bool) -> int:
+    """Write what differs, and print what was written. Raises Unavailable, also where the whole object is another's."""
+    if not host.is_live:
+        raise InputError("--apply writes what this node is, and a capture is no node: leave out --apply or --root")
+    if watch is not None:
+        raise InputError("--apply writes once: leave out --watch, or have the agent write what changes (nrt.publish)")
+    check_installed("--apply")
+    from numaudit.apiserver import client, credentials, publishing
+
+    name = publishing.node_of(node_name_of(host))
+    server = client.ApiServer(credentials.find_access(kubeconfig, context, os.environ), _SECONDS)
+    try:
+        topology = topology_of_host(Engine(Observer.of(host)), host, name)
+        found = publishing.publish(server, name, lambda published: publishing.wanted_of(topology, published, own=own))
+    finally:
+        server.close()
+    done = f"wrote {' and '.join(found.written)}" if found.written else "unchanged"
+    click.echo(f"noderesourcetopology/{name}: {done}")
+    if found.refusal is not None:
+        raise found.refusal
     return 0
 
 
@@ -59,17 +99,10 @@ def node_name_of(host: Host) -> str | None:
 def topology_of_host(engine: Engine, host: Host, name: str) -> NodeTopology:
     """The node as it is now. Raises Unavailable with the reason where too little is known."""
     snapshot = engine.tick().snapshot
-    found = topology_here(snapshot, name, _latencies(host, snapshot.machine))
+    found = topology_here(snapshot, name, latencies_here(host, snapshot.machine))
     if found is None:
         raise Unavailable(_why_not(host))
     return found
-
-
-def _latencies(host: Host, machine: Machine) -> dict[tuple[int, int], float] | None:
-    try:
-        return read_calibration(host, machine).latencies()
-    except (Unavailable, OSError):  # `numaudit doctor` says why; the firmware's distances are there
-        return None
 
 
 def _why_not(host: Host) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from numaudit.apiserver import check_installed
 from numaudit.apiserver.counts import PublishCounts
 from numaudit.config.settings import NrtSettings
 from numaudit.errors import InputError
@@ -65,8 +65,7 @@ def _build(
 ) -> NrtPublisher:
     if not host.is_live:
         raise InputError("nrt.publish: a captured host is no node of a cluster; leave out --root, or set it to none")
-    if find_spec("lightkube") is None:
-        raise InputError("nrt.publish needs the Python package lightkube: pip install 'numaudit[publish]'")
+    check_installed("nrt.publish")
     from numaudit.apiserver import client, credentials, failures, pace, publisher, publishing  # noqa: PLC0415 (6 MiB)
     from numaudit.daemon.ticks.nrt_values import described  # noqa: PLC0415
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from numaudit.apiserver.publishing import Wanted, wanted_of
 from numaudit.daemon.ticks.ticker import Newest
-from numaudit.engine.collectors.probes.calibration import read_calibration
+from numaudit.engine.collectors.probes.calibration import latencies_here
 from numaudit.errors import Unavailable
 from numaudit.evaluation.room.for_schedulers import topology_here
 from numaudit.kernel.host import Host
@@ -23,12 +23,8 @@ def described(
     if tick is None or not is_current():
         raise Unavailable("there is no current tick")
     snapshot = tick.ticked.snapshot
-    try:
-        latencies = read_calibration(host, snapshot.machine).latencies()
-    except (Unavailable, OSError):  # the firmware's distances are there
-        latencies = None
     # The object's name is part of the request, not of what is published.
-    topology = topology_here(snapshot, "", latencies)
+    topology = topology_here(snapshot, "", latencies_here(host, snapshot.machine))
     if topology is None:
         raise Unavailable("too little is known of the kubelet on this node; `numaudit nrt` says why")
     return wanted_of(topology, published, own=own)

@@ -33,5 +33,13 @@ def read_calibration(host: Host, machine: Machine) -> Calibration:
     return found
 
 
+def latencies_here(host: Host, machine: Machine) -> dict[tuple[int, int], float] | None:
+    """Nanoseconds by the CPU's node and the memory's; None = not measured, and `numaudit doctor` says why."""
+    try:
+        return read_calibration(host, machine).latencies()
+    except (Unavailable, OSError):
+        return None
+
+
 def _time(_type: type, value: object) -> Timestamp:
     return Timestamp.parse(str(value))
