@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -27,6 +28,8 @@ from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
 from numaudit.value import timestamp
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +123,9 @@ class _Judging:
         """Take over the judgements of the previous tick that still hold."""
         kept, earlier = self.kept, self.earlier
         if kept and earlier is not None:
-            self.verdicts.update({id_: one for id_, one in earlier.verdicts.items() if id_ in kept})
-            self.accesses.update({id_: one for id_, one in earlier.accesses.items() if id_ in kept})
-            self.explained.arrivals.update({id_: one for id_, one in earlier.arrivals.items() if id_ in kept})
+            self.verdicts = _rows_of(kept, earlier.verdicts)
+            self.accesses = _rows_of(kept, earlier.accesses)
+            self.explained.arrivals.update(_rows_of(kept, earlier.arrivals))
             self.settled.update(kept)
 
     def judge(self, container: Container) -> None:
@@ -208,6 +211,14 @@ class _Judging:
         if known is not None and self.before is not None and self.before.intent is intent:
             return known
         return () if intent is None else outcomes(intent)
+
+
+def _rows_of(containers: frozenset[ContainerId], rows: Mapping[ContainerId, Row]) -> dict[ContainerId, Row]:
+    """The rows of these containers. In most ticks that is nearly all of them, so the others are taken out."""
+    found = dict(rows)
+    for id_ in found.keys() - containers:
+        del found[id_]
+    return found
 
 
 def is_judged(container: Container) -> bool:

@@ -64,6 +64,8 @@ def evaluate(series: Sequence[Series], last: Evaluated = NOTHING) -> Evaluated:
     known = last.series
     before = set(map(id, known.values()))
     changed = {one.key: one for one in series if id(one) not in before}
+    if not changed and len(series) == len(known):
+        return last
     columns = last.columns
     if len(series) == len(known) and changed.keys() <= known.keys():
         now = {**known, **changed}
@@ -117,6 +119,7 @@ def _column(row: Metric[Any], column: Column, stale: Sequence[tuple[int, Series]
     else:
         now = [Columns.of(values(one.report)) for _, one in stale]
     places: list[SeriesBlock | None] | None = None
+    points = column.points
     for (place, one), found in zip(stale, now, strict=True):
         labels, numbers = found.labels, found.numbers
         last = column.places[place]
@@ -128,7 +131,8 @@ def _column(row: Metric[Any], column: Column, stale: Sequence[tuple[int, Series]
             continue
         places = [*column.places] if places is None else places
         places[place] = SeriesBlock(one.key, labels, numbers) if numbers else None
-    return column if places is None else Column.of(places)
+        points += len(numbers) - (0 if last is None else len(last.numbers))
+    return column if places is None else Column(places, tuple(filter(None, places)), points)
 
 
 def _change(now: Series, before: Series | None) -> _Change:

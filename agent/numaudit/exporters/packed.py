@@ -9,7 +9,7 @@ ISA-L packs: in a quarter of zlib's time, and to fewer bytes. With zlib this was
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -68,7 +68,8 @@ class Packer:
         known, self._known = self._known, {}
         parts: list[bytes] = []
         crc = size = 0
-        for run in _runs(texts):
+        large = {place[0] for place, part in known.items() if len(place) == 1 and part.size >= _SMALL}
+        for run in _runs(texts, large):
             place = tuple(map(id, run))
             part = known.get(place)
             if part is None:
@@ -83,8 +84,9 @@ class Packer:
         return Packed(b"".join((_HEADER, *parts)), crc, size)
 
 
-def _runs(texts: Sequence[Text]) -> Iterator[tuple[Text, ...]]:
-    for is_small, run in groupby(texts, lambda text: sum(map(len, text)) < _SMALL):
+def _runs(texts: Sequence[Text], large: Collection[int]) -> Iterator[tuple[Text, ...]]:
+    """`large`: the `id` of texts that are known to be no small ones."""
+    for is_small, run in groupby(texts, lambda text: id(text) not in large and sum(map(len, text)) < _SMALL):
         if is_small:
             yield tuple(run)
         else:

@@ -111,6 +111,10 @@ class _RenderedFamily(NamedTuple):
     """The head, then each block's lines."""
     since: _Since
 
+    def has(self, blocks: Sequence[SeriesBlock]) -> bool:
+        """Are its blocks these? Most often they are the very same."""
+        return self.blocks is blocks or self.blocks == blocks
+
     def of(self, blocks: Sequence[SeriesBlock], since: _Since) -> list[bytes | None]:
         """The lines of each block that would be the same: what did not change is the very same block, most often in
         its place. None = they have to be made.
@@ -149,7 +153,7 @@ def _render_family(
     before: _RenderedFamily | None,
 ) -> _RenderedFamily:
     # Facts and verdicts hardly ever change from tick to tick.
-    if before is not None and before.blocks == family.blocks and before.since == since:
+    if before is not None and before.since == since and before.has(family.blocks):
         return before
     last = [None for _ in family.blocks] if before is None else before.of(family.blocks, since)
     has_fractions, is_dated = family.metric.unit in _FRACTIONS, since != _Since()

@@ -57,14 +57,14 @@ class OpenFileCache:
         for known, descriptors in self._before:
             if known is paths:
                 try:
-                    found: list[bytes | OSError] = [os.pread(one, _SIZE, 0) for one in descriptors]
+                    contents = [os.pread(one, _SIZE, 0) for one in descriptors]
                 except OSError:
                     break
-                if _are_whole(found):
+                if max(map(len, contents), default=0) < _SIZE:
                     self._read_many.append((known, descriptors))
-                    return found
+                    return [*contents]
         found = list(map(self._attempt, paths))
-        if _are_whole(found) and self._open.keys() >= {*paths}:
+        if self._open.keys() >= {*paths} and all(isinstance(one, bytes) and len(one) < _SIZE for one in found):
             self._read_many.append((paths, [self._open[path] for path in paths]))
         return found
 
@@ -105,11 +105,6 @@ class OpenFileCache:
         self._read.update(*[paths for paths, _ in self._read_many])
         self._read_many.clear()
         self._before.clear()
-
-
-def _are_whole(found: Sequence[bytes | OSError]) -> bool:
-    """Was each of them read, and at once?"""
-    return all(isinstance(one, bytes) and len(one) < _SIZE for one in found)
 
 
 def _worth_keeping(allowed: int) -> int:

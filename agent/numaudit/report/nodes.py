@@ -108,6 +108,8 @@ def _add_changes(
     types: Sequence[str],
 ) -> None:
     """Make sums over all containers those of now. What did not change is the very same value."""
+    if now is before:
+        return
     changed = [id_ for id_, one in now.items() if one is not before.get(id_)]
     gone = before.keys() - now.keys() if len(now) - len(changed) < len(before) else ()
     earlier = [before[id_] for id_ in changed if id_ in before] + [before[id_] for id_ in gone]

@@ -24,7 +24,7 @@ def summarize(
 ) -> Summary:
     """The containers come in a report's order, the worst first."""
     judged = [one for one in containers if one.verdict is not None and one.verdict.name != "unmanaged"]
-    counts = Counter(one.verdict.name for one in judged if one.verdict is not None)
+    counts = Counter([one.verdict.name for one in judged if one.verdict is not None])
     summary = Summary(
         text="",
         containers=len(containers),

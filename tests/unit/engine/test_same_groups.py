@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from node_tree import MIB, NodeTree
@@ -94,6 +94,7 @@ SIZES = st.none() | st.dictionaries(st.integers(0, 2), st.integers(0, 9), max_si
 
 
 @given(SIZES, st.lists(SIZES, max_size=3))
+@example({0: 4, 1: 2}, [{0: 1}, {0: 1, 1: 3}])
 def test_any_group_has_what_its_children_do_not_and_never_less_than_nothing(
     whole: Mapping[int, int] | None, parts: list[Mapping[int, int] | None]
 ) -> None:

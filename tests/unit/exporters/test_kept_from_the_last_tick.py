@@ -151,6 +151,7 @@ def test_any_tick_exports_what_it_would_with_nothing_kept(
         afresh, _ = evaluate_containers(series, labels)
         assert _points(containers) == _points(afresh)
         assert containers.created == afresh.created
+        assert containers.series == afresh.series
         exposition = evaluate_tick(tick(of), containers)
         pages.publish(exposition)
         for format_, known in before.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Kind
@@ -22,9 +23,12 @@ _NAMES: Mapping[Kind, tuple[str, str]] = {
 """Of one row, and of several."""
 
 
+_kind = attrgetter("kind")
+
+
 def count_kinds(containers: Iterable[ContainerReport]) -> dict[Kind, int]:
     """Number of rows of each kind that occurs, containers first."""
-    counts = Counter(one.kind for one in containers)
+    counts = Counter(map(_kind, containers))
     return {kind: counts[kind] for kind in _NAMES if counts[kind]}
 
 
