@@ -12,9 +12,11 @@ from numaudit.containermanager.cpu.topology import Group as CpuGroup
 from numaudit.containermanager.device.hints import Device, DeviceState
 from numaudit.containermanager.memory.headroom import admissible, holders_of
 from numaudit.containermanager.memory.state import MachineState, NUMANodeState
-from numaudit.containermanager.topologymanager.policy import PREFER_CLOSEST
+from numaudit.containermanager.topologymanager.policy import PREFER_CLOSEST, SINGLE_NUMA_NODE
 from numaudit.memorymanager.admission import NodeState, as_next_admission_finds
 from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.nrt.fingerprint import fingerprint
+from numaudit.nrt.placement import ContainerName, placement
 from numaudit.nrt.topology import (
     GATES,
     Amount,
@@ -37,7 +39,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 
 STEPS = 32
 """Free memory is published in steps of at most this part of a node's memory."""
-MOST_HOLDERS = 32
+MOST_HOLDERS = 16
 """Pods that are named of one group."""
 _LOCAL = 10
 """Cost of the nearest memory, as in the firmware's distances."""
@@ -180,4 +182,36 @@ def _costs(kubelet: Kubelet, latencies: Mapping[tuple[int, int], float] | None) 
 
 
 def _pods(kubelet: Kubelet, state: NodeState) -> PodPart | None:
-    return None
+    if state.capacity is None:
+        return None
+    names = fingerprint((one.namespace, one.name) for one in state.pods.values())
+    node_of = _node_of_containers(kubelet, state)
+    if not node_of:
+        return PodPart(names, "all")
+    placed = placement(node_of, kubelet.machine.online)
+    return PodPart(names, "all", placed.metadata, placed.vectors)
+
+
+def _node_of_containers(kubelet: Kubelet, state: NodeState) -> dict[ContainerName, int]:
+    """Of containers with memory or CPUs of their own; none where one of them is on several nodes."""
+    if kubelet.topology.policy != SINGLE_NUMA_NODE:
+        return {}  # consumers read placements of this policy only
+    nodes: dict[ContainerName, NodeSet] = defaultdict(NodeSet)
+    for uid, containers in state.memory.state.entries.items():
+        for name, blocks in containers.items():
+            for block in blocks:
+                nodes[_name_of(state, uid, name)] |= block.nodes
+    if kubelet.cpu is not None and state.cpu is not None:
+        by_node = {id_: CpuSet(mask) for id_, mask in kubelet.cpu.topology.masks[CpuGroup.NODE].items()}
+        for uid, given in state.cpu.entries.items():
+            for name, cpus in given.items():
+                on = NodeSet.from_ids(id_ for id_, own in by_node.items() if not own.isdisjoint(cpus))
+                nodes[_name_of(state, uid, name)] |= on
+    if any(len(on) > 1 for on in nodes.values()):
+        return {}
+    return {name: next(iter(on)) for name, on in nodes.items() if on}
+
+
+def _name_of(state: NodeState, uid: str, container: str) -> ContainerName:
+    pod = state.pods[uid]
+    return pod.namespace, pod.name, container

@@ -1,0 +1,223 @@
+"""Fingerprint and placement vectors: against values worked out by hand, and read back."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numaudit.containermanager.memory.machine_state import charge
+from numaudit.containermanager.memory.state import Block
+from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.predicates import Capacity
+from numaudit.nrt.annotations import MOST_BYTES, annotations_of, left_out, read_part, size_of
+from numaudit.nrt.describe import topology_of
+from numaudit.nrt.fingerprint import fingerprint
+from numaudit.nrt.placement import leb89, placement
+from numaudit.nrt.resource_topology import node_resource_topology
+from numaudit.nrt.topology import PodPart
+from scenarios import machine, play, pod, scenario
+
+ALPHABET = r"!#$%'()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
+"""0x21 to 0x7E without " & < > and backslash, written out."""
+M = 2**64 - 1
+P1, P2, P3, P4, P5 = (
+    0x9E3779B185EBCA87,
+    0xC2B2AE3D27D4EB4F,
+    0x165667B19E3779F9,
+    0x85EBCA77C2B2AE63,
+    0x27D4EB2F165667C5,
+)
+
+
+def rotated(value: int, by: int) -> int:
+    return (value << by | value >> (64 - by)) & M
+
+
+def xxh64(data: bytes, seed: int = 0) -> int:
+    """By its specification, of less than 32 bytes."""
+    assert len(data) < 32
+    state = (seed + P5 + len(data)) & M
+    while len(data) >= 8:
+        lane = rotated(int.from_bytes(data[:8], "little") * P2 & M, 31) * P1 & M
+        state, data = (rotated(state ^ lane, 27) * P1 + P4) & M, data[8:]
+    if len(data) >= 4:
+        state = (rotated(state ^ int.from_bytes(data[:4], "little") * P1 & M, 23) * P2 + P3) & M
+        data = data[4:]
+    for byte in data:
+        state = rotated(state ^ byte * P5 & M, 11) * P1 & M
+    state = (state ^ state >> 33) * P2 & M
+    state = (state ^ state >> 29) * P3 & M
+    return state ^ state >> 32
+
+
+def test_the_hash_of_this_test_is_the_published_one() -> None:
+    assert xxh64(b"") == 0xEF46DB3751D8E999
+    assert xxh64(b"abc") == 0x44BC2CF5AD770999
+
+
+ONE, TWO = "713f9fcf87b74951", "91e1e3a23275f5de"
+"""Of prod/db-0 and default/web-1."""
+BOTH = "pfp0v0012465ca44edc992c3"
+
+
+def test_a_fingerprint_worked_out_by_hand() -> None:
+    """Each name is hashed with the hash of its namespace as seed; the sorted hashes, as bytes, are hashed again."""
+    one, two = xxh64(b"db-0", xxh64(b"prod")), xxh64(b"web-1", xxh64(b"default"))
+    assert (f"{one:016x}", f"{two:016x}") == (ONE, TWO)
+    in_order = b"".join(value.to_bytes(8, "little") for value in sorted((one, two)))
+    assert len(in_order) == 16
+    worked = f"pfp0v001{xxh64(in_order):016x}"
+    assert worked == BOTH
+    assert fingerprint([("prod", "db-0"), ("default", "web-1")]) == BOTH
+    assert fingerprint([("default", "web-1"), ("prod", "db-0")]) == BOTH
+    assert fingerprint([("default", "db-0"), ("prod", "web-1")]) != BOTH
+
+
+def test_the_fingerprint_of_no_pods_is_that_of_no_bytes() -> None:
+    assert fingerprint([]) == "pfp0v001ef46db3751d8e999"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "!"),
+        (1, "#"),
+        (63, ALPHABET[63]),
+        # 64 - 64 = 0: last 0, rest 0: one digit of base 25, then the last one
+        (64, ALPHABET[64] + "!"),
+        (127, ALPHABET[64] + ALPHABET[63]),
+        # 128 - 64 = 64: last 0, rest 1
+        (128, ALPHABET[65] + "!"),
+        # 64 + 64 * 24 + 5 = 1605: rest 24 is the last digit of base 25
+        (1605, ALPHABET[88] + ALPHABET[5]),
+        # 64 + 64 * 25 = 1664: rest 25 = 1 * 25 + 0, most significant first
+        (1664, ALPHABET[65] + ALPHABET[64] + "!"),
+    ],
+)
+def test_numbers_worked_out_by_hand(number: int, text: str) -> None:
+    assert len(ALPHABET) == 89
+    assert leb89(number) == text
+    assert decoded(text) == [number]
+
+
+def decoded(text: str) -> list[int]:
+    """The numbers of a text of LEB89."""
+    found, rest, is_first = list[int](), 0, True
+    for letter in text:
+        digit = ALPHABET.index(letter)
+        if digit >= 64:
+            rest, is_first = rest * 25 + digit - 64, False
+            continue
+        found.append(digit if is_first else 64 + rest * 64 + digit)
+        rest, is_first = 0, True
+    assert is_first
+    return found
+
+
+def node_of_each(metadata: str, vectors: dict[int, str]) -> list[int]:
+    """The node of each container, by the order of hashes."""
+    version, *pairs = metadata.split("::")
+    fields = dict(pair.split("=") for pair in pairs)
+    assert (version, fields["ve"]) == ("npv0v001", "leb89")
+    assert len(vectors) == int(fields["nn"]) - 1
+    nodes = [int(fields["bn"])] * int(fields["cc"])
+    for node, text in vectors.items():
+        place = 0
+        for number, delta in enumerate(decoded(text)):
+            assert delta or not number
+            place += delta
+            nodes[place] = node
+    return nodes
+
+
+ORDER = "cbad"
+"""Pods by the hashes of `ns NUL pod NUL app`, ascending."""
+
+
+def test_a_placement_worked_out_by_hand() -> None:
+    """By their hashes the order is as in ORDER; nodes 0 and 1 have one container each, and node 2 has two."""
+    names = [("ns", "a", "app"), ("ns", "b", "app"), ("ns", "c", "app"), ("ns", "d", "app")]
+    order = sorted(names, key=lambda name: xxh64("\0".join(name).encode()))
+    assert [pod for _, pod, _ in order] == list(ORDER)
+    node_of = {order[0]: 2, order[1]: 0, order[2]: 2, order[3]: 1}
+    found = placement(node_of, (0, 1, 2))
+    assert found.metadata == "npv0v001::ve=leb89::cc=4::nn=3::bn=2"
+    assert found.vectors == {0: "#", 1: "%"}  # places 1 and 3 from the beginning
+
+
+@given(
+    st.dictionaries(st.tuples(*[st.text(max_size=8)] * 3), st.integers(0, 3), max_size=200),
+    st.integers(4, 6),
+)
+def test_a_placement_is_read_back_as_it_was(names: dict[tuple[str, str, str], int], nodes: int) -> None:
+    found = placement(names, range(nodes))
+    shuffled = dict(sorted(names.items(), key=lambda one: one[0][::-1]))
+    assert placement(shuffled, reversed(range(nodes))) == found
+    assert sorted(node_of_each(found.metadata, dict(found.vectors))) == sorted(names.values())
+    assert all(letter in ALPHABET for text in found.vectors.values() for letter in text)
+
+
+@given(st.integers(0, 2**40))
+def test_a_number_is_read_back_as_it_was(number: int) -> None:
+    assert decoded(leb89(number) + leb89(number // 3)) == [number, number // 3]
+
+
+def _pods_of(*pods: dict[str, object], policy: str = "single-numa-node") -> PodPart | None:
+    run = play(scenario(machine("16Gi", "16Gi"), [{"admit": one} for one in pods], {"topologyManagerPolicy": policy}))
+    state = replace(run.state, capacity=Capacity({}, {}))
+    found = topology_of("n", run.scenario.setup.kubelet, state)
+    assert "nodeTopologyPodsFingerprint" in str(node_resource_topology(found)["attributes"])
+    return read_part(annotations_of(found), "pods", PodPart)
+
+
+def test_the_pods_of_a_node_are_in_its_object() -> None:
+    one, two, three = pod("one", "9Gi"), pod("two", "9Gi"), pod("three", "1Gi")
+    found = _pods_of(one, two, three)
+    names = [("default", name) for name in ("one", "two", "three")]
+    assert found is not None
+    assert (found.fingerprint, found.method) == (fingerprint(names), "all")
+    node_of = {("default", "one", "app"): 0, ("default", "two", "app"): 1, ("default", "three", "app"): 0}
+    expected = placement(node_of, (0, 1))
+    assert (found.placement, found.vectors) == (expected.metadata, expected.vectors)
+
+
+def test_where_a_container_may_be_on_several_nodes_there_is_no_placement() -> None:
+    found = _pods_of(pod("wide", "20Gi"), policy="best-effort")
+    assert found is not None
+    assert found.placement is None
+
+
+def test_pods_that_are_not_all_known_have_no_fingerprint() -> None:
+    run = play(scenario(machine("16Gi"), [{"admit": pod("one")}]))
+    found = topology_of("n", run.scenario.setup.kubelet, run.state)
+    assert found.pods is None
+    assert "Fingerprint" not in str(cast("object", node_resource_topology(found)))
+
+
+def test_eight_nodes_with_a_thousand_containers_each_stay_below_the_limit() -> None:
+    """With the longest names that Kubernetes allows, in one namespace each."""
+    run = play(scenario(machine(*["64Gi"] * 8), [], {"topologyManagerPolicy": "single-numa-node"}))
+    state, kubelet = run.state, run.scenario.setup.kubelet
+    pods, entries, nodes = {}, {}, state.memory.state.machine
+    for number in range(8000):
+        name = f"{'n' * 240}-{number}"
+        one = read_pod({**pod(name), "metadata": {"name": name, "namespace": "s" * 63, "uid": f"uid-{number}"}})
+        block = Block((number % 8,), "memory", 1 << 20)
+        pods[one.uid], entries[one.uid] = one, {"app": (block,)}
+        nodes = charge(nodes, (number % 8,), block.type, block.size)
+    policy = replace(state.memory, state=replace(state.memory.state, machine=nodes, entries=entries))
+    state = replace(state, memory=policy, pods=pods, capacity=Capacity({}, {}))
+    began = time.perf_counter()
+    found = topology_of("n", kubelet, state)
+    annotations = annotations_of(found)
+    print(f"{size_of(annotations)} bytes in {time.perf_counter() - began:.2f} s")
+    assert left_out(annotations) == ()
+    assert size_of(annotations) <= MOST_BYTES
+    assert found.pods is not None
+    assert found.pods.placement == "npv0v001::ve=leb89::cc=8000::nn=8::bn=0"
+    assert len(node_of_each(found.pods.placement, dict(found.pods.vectors))) == 8000
