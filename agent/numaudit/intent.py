@@ -177,7 +177,7 @@ class ClaimPromise:
     device_files: tuple[str, ...] = ()
     """Paths of device files that the container gets."""
     places: bool = False
-    """Is its driver known to promise CPUs or memory?"""
+    """Is its driver known to promise CPUs or memory, or not known at all, because nothing says which it is?"""
     problem: str | None = None
     """Reason why its promise is not known; None = it is."""
 

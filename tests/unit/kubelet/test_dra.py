@@ -268,6 +268,16 @@ def test_the_entry_of_another_pod_with_that_claim_is_not_this_pods(tree: Path) -
     made.cpu_cdi(tree, CPU_UID, "2-3")
     (found,) = claims_of(tree, BEST_EFFORT)
     assert (found.cpus, "it is not prepared for this pod" in (found.problem or "")) == (None, True)
+    assert judged(tree, BEST_EFFORT)[0] == "unknown"
+
+
+def test_a_damaged_file_of_the_kubelet_leaves_a_claim_unknown(tree: Path) -> None:
+    made.claim(tree, BEST_EFFORT, "cpus-10", CPU_UID, CPUS)
+    made.cpu_cdi(tree, CPU_UID, "2-3")
+    file = tree / "var/lib/kubelet/dra_manager_state"
+    file.write_bytes(file.read_bytes()[:50])
+    verdict, reason = judged(tree, BEST_EFFORT)
+    assert (verdict, "no dra_manager_state can be read" in reason) == ("unknown", True)
 
 
 def test_a_claim_that_its_driver_has_not_prepared_says_so(tree: Path) -> None:

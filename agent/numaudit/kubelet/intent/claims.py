@@ -21,6 +21,8 @@ from numaudit.kubelet.sources.podresources import DynamicResource
 
 _ClaimName = tuple[str, str]
 """Namespace and name."""
+_NOT_PREPARED = "it is not prepared for this pod: neither dra_manager_state nor PodResources has its devices"
+_NOT_READ = "no dra_manager_state can be read, and PodResources has no devices of it"
 
 
 def with_claims(
@@ -32,13 +34,14 @@ def with_claims(
     specs: CdiSpecs,
 ) -> tuple[ContainerIntent, ...]:
     """The containers with what their claims promise. `given`: the claims of each by PodResources; `claims` None = the
-    kubelet's file was not read."""
-    by_name: dict[_ClaimName, Claim] = {(one.namespace, one.name): one for one in claims or ()}
+    kubelet's file was not read, or has none."""
+    by_name = {(one.namespace, one.name): one for one in claims or ()}
+    missing = _NOT_PREPARED if claims is not None else _NOT_READ
     parts = {(pod.uid, one.name): one for pod in (pods or {}).values() for one in pod.containers}
     found: list[ContainerIntent] = []
     for one in containers:
         key = (one.pod_uid, one.name)
-        of_claims = tuple(_of_container(one, parts.get(key), by_name, given.get(key, ()), specs))
+        of_claims = tuple(_of_container(one, parts.get(key), by_name, given.get(key, ()), specs, missing))
         found.append(_joined(one, of_claims) if of_claims else one)
     return tuple(found)
 
@@ -62,6 +65,7 @@ def _of_container(
     by_name: Mapping[_ClaimName, Claim],
     given: Sequence[DynamicResource],
     specs: CdiSpecs,
+    missing: str,
 ) -> Iterator[ClaimPromise]:
     """By the pod's spec; where that is not known, by PodResources."""
     references = () if part is None else part.claims
@@ -77,8 +81,7 @@ def _of_container(
         resources = [each for each in given if (each.namespace, each.claim) == (namespace, reference)]
         yield from _of_resources(namespace, reference, resources, specs)
         if not resources:
-            problem = "it is not prepared for this pod: neither dra_manager_state nor PodResources has its devices"
-            yield ClaimPromise(namespace, reference, None, None, problem=problem)
+            yield ClaimPromise(namespace, reference, None, None, places=True, problem=missing)
 
 
 def _by_claim(references: Iterable[ClaimReference]) -> dict[str, frozenset[str] | None]:
@@ -92,7 +95,9 @@ def _by_claim(references: Iterable[ClaimReference]) -> dict[str, frozenset[str] 
 
 def _of_prepared(claim: Claim, requests: frozenset[str] | None, specs: CdiSpecs) -> Iterator[ClaimPromise]:
     if not claim.drivers:
-        yield ClaimPromise(claim.namespace, claim.name, claim.uid, None, problem="no driver has prepared it")
+        yield ClaimPromise(
+            claim.namespace, claim.name, claim.uid, None, places=True, problem="no driver has prepared it"
+        )
     for driver, devices in sorted((claim.drivers or {}).items()):
         chosen = [one for one in devices or () if _answers(one, requests)]
         if devices and not chosen:

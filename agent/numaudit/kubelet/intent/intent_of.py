@@ -147,7 +147,7 @@ def _joined(
         records=records,
         cgroups_are_settled=cgroups_are_settled,
     )
-    prepared = None if claims is None else claims.claims
+    prepared = None if claims is None else claims.claims or ()
     found = with_claims(joined.containers, pods=pods, claims=prepared, given=joined.given_claims, specs=specs)
     return named, replace(joined, containers=found)
 
