@@ -89,7 +89,7 @@ class Inventory:
         for container in census.containers:
             old = before.get(container.id)
             if old is not None and old.path == container.path:
-                containers.append(replace(old, whole=container.whole))
+                containers.append(old if old.whole is container.whole else replace(old, whole=container.whole))
                 continue
             self._unnamed.pop(container.id, None)
             containers.append(container)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from node_tree import NodeTree
 from numaudit.containers import cgroup_path
 from numaudit.containers.cgroup_path import Lineage
 from numaudit.containers.inventory import Census, Inventory, divide
@@ -238,3 +239,17 @@ def test_a_step_of_a_slurm_job_has_all_below_it(captured: CapturedHost) -> None:
     assert rows == {"77": ("job", False, 1), "77.0": ("step", True, 4), "77.extern": ("step", True, 1)}
     (scope,) = (c for c in census.containers if c.path == "/system.slice/slurmstepd.scope")
     assert not scope.whole
+
+
+def test_a_container_that_stays_is_the_very_same_value_when_another_one_comes(tmp_path: Path) -> None:
+    """So that nothing of it is compared."""
+    tree = NodeTree(tmp_path / "node")
+    tree.fill(4)
+    host = Host.under(tree.root)
+    inventory = Inventory(host, find_hierarchies(host))
+    before = {one.path: one for one in inventory.take().containers}
+    tree.container(tree.pod("prod", "more"), "c0")
+    tree.group(f"{tree.containers()[0]}/new", (0, 0))
+    now = {one.path: one for one in inventory.take().containers}
+    assert len(now) == len(before) + 2
+    assert all(now[path] is one for path, one in before.items())
