@@ -11,10 +11,19 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
 
     name = "verdicts"
 
+    def __init__(self, of_ranks: bool = False) -> None:
+        self.of_ranks = of_ranks
+        """Are those of ranks among them?"""
+
+    def _more(self) -> tuple[str, ...]:
+        from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND  # noqa: PLC0415 (takes long)
+
+        return NOT_WHERE_BOUND if self.of_ranks else ()
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
         from numaudit.report.gates.fail_on import read_verdicts  # noqa: PLC0415 (takes long)
 
-        return read_verdicts(str(value), "" if param is None else param.opts[0])
+        return read_verdicts(str(value), "" if param is None else param.opts[0], self._more())
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The name after the last comma, with those before it."""
@@ -24,6 +33,6 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
         given = before.split(",")
         return [
             CompletionItem(f"{before}{comma}{name}")
-            for name in ("misaligned", *REMEDIES)
+            for name in ("misaligned", *REMEDIES, *self._more())
             if name.startswith(begun) and name not in given
         ]

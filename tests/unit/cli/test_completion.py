@@ -16,6 +16,7 @@ from click.shell_completion import ShellComplete
 from node_tree import NodeTree
 from numaudit.api.ordering import KEYS
 from numaudit.cli.main import main
+from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.evaluation.verdicts import REMEDIES
 from pages import TOP
 
@@ -90,9 +91,9 @@ def _environment(home: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "HOME": str(home)}
 
 
-@pytest.mark.parametrize("verb", ["report", "fleet"])
-def test_the_names_of_verdicts_are_completed(verb: str) -> None:
-    assert set(_completed(verb, "--fail-on")) == {"misaligned", *REMEDIES}
+@pytest.mark.parametrize(("verb", "of_ranks"), [("report", NOT_WHERE_BOUND), ("fleet", ())])
+def test_the_names_of_verdicts_are_completed(verb: str, of_ranks: tuple[str, ...]) -> None:
+    assert set(_completed(verb, "--fail-on")) == {"misaligned", *REMEDIES, *of_ranks}
     assert _completed(verb, "--fail-on", begun="dr") == ["drifted"]
 
 

@@ -86,7 +86,7 @@ def test_a_name_that_is_missing_is_refused_with_the_list(drifted: Path, capsys: 
     assert call(["report", "--root", str(drifted), "--fail-on", given]) == 2
     assert capsys.readouterr().err == (
         f"numaudit: --fail-on {given!r}: a name is missing; choose from misaligned,drifted,spilled,cpu-remote,"
-        "remote-access,unknown,split,aligned,unmanaged\n"
+        "remote-access,unknown,split,aligned,unmanaged,declared-not-in-force,first-touch-before-bind,thread-astray\n"
     )
 
 
@@ -96,3 +96,43 @@ def test_where_no_promise_is_known_there_is_no_answer(fixtures: Path, capsys: Ca
     assert "numaudit: --fail-on: its promise is unknown: no kubelet" in capsys.readouterr().err
     assert call(["report", "--root", root, "--fail-on", "unknown"]) == 1
     assert "'shop/web-5c9/nginx': unknown: its promise is unknown" in capsys.readouterr().err
+
+
+RANKS = ("vllm-0", "--processes", "--fail-on")
+
+
+def test_a_rank_that_is_not_where_it_was_bound_fails_on_its_verdict(fixtures: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(fixtures / "ranks"), *RANKS, "first-touch-before-bind"]) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "numaudit: 'ml/vllm-0/server': VLLM::Worker_TP3 (4104): first-touch-before-bind: 256Mi of 1Gi on node 0, "
+        "touched before it was bound"
+    ]
+
+
+def test_ranks_with_other_verdicts_pass_without_a_kubelet(fixtures: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(fixtures / "ranks"), *RANKS, "declared-not-in-force"]) == 0
+    assert call(["report", "--root", str(fixtures / "ranks"), *RANKS, "declared-not-in-force,drifted"]) == 3
+    assert "--fail-on: its promise is unknown: no kubelet" in capsys.readouterr().err
+
+
+def test_verdicts_of_ranks_need_processes(fixtures: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(fixtures / "ranks"), "--fail-on", "thread-astray"]) == 2
+    assert "--fail-on thread-astray: only --processes judges ranks; add it" in capsys.readouterr().err
+    assert call(["report", "--root", str(fixtures / "ranks"), "--verdict", "thread-astray"]) == 2
+    assert "there is no verdict" in capsys.readouterr().err
+
+
+def test_a_rank_of_which_too_little_is_known_is_no_answer(fixtures: Path, capsys: Capture) -> None:
+    with lent(fixtures / "ranks") as root:
+        (root / "proc/4102/numa_maps").unlink()
+        (root / "proc/4102/cmdline").write_bytes(b"java\0-XX:+UseNUMA\0")
+        assert call(["report", "--root", str(root), *RANKS, "declared-not-in-force"]) == 3
+    assert "VLLM::Worker_TP1 (4102) is unknown" in capsys.readouterr().err
+
+
+def test_names_are_hidden_in_what_fails(fixtures: Path, capsys: Capture) -> None:
+    assert call(["report", "--root", str(fixtures / "ranks"), *RANKS, "thread-astray", "--redact"]) == 1
+    out, err = capsys.readouterr()
+    assert "thread-astray: threads-" in err
+    assert "VLLM" not in out + err
+    assert "nccl" not in out + err

@@ -248,3 +248,11 @@ def test_a_finding_names_ranks_and_causes_and_nothing_that_was_declared() -> Non
         "thread-astray": "1 of 4 ranks: rank 3: threads-outside",
     }
     assert found["first-touch-before-bind"].numa_nodes == NodeSet.of(0)
+
+
+def test_a_rank_whose_memory_could_not_be_read_is_no_helper() -> None:
+    hidden = process(memory=None, pid=101, unread=(UnreadPart("mappings", "Permission denied"),))
+    none = snapshot(process(), hidden)
+    unnumbered = replace_data(none, told={ID: {pid: ProcessTold(pid, None, (BIND_1,)) for pid in (100, 101)}})
+    found = {one.pid: one for one in ranks_of(ID, unnumbered)}
+    assert (found[101].verdict, found[101].counts) == ("unknown", True)

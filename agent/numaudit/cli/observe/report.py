@@ -95,10 +95,10 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option(
     "--fail-on",
-    type=VerdictList(),
+    type=VerdictList(of_ranks=True),
     metavar="VERDICT[,VERDICT]",
-    help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown; exit with 3 when "
-    "the kubelet's promises are unknown.",
+    help="Exit with 1 when a container has one of these verdicts, such as drifted,cpu-remote,unknown, or with "
+    "--processes a rank has one, such as first-touch-before-bind; exit with 3 when that is unknown.",
 )
 @click.option(
     "--verdict",

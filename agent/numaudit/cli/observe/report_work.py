@@ -20,6 +20,7 @@ from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
+from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import host_name, node_name, origin_of
 from numaudit.report.gates.fail_below import Shortfalls, shortfalls
@@ -74,6 +75,9 @@ def run(
     )
     if processes:
         _refuse_processes_without(which or namespace, numa_maps_budget, watch)
+    elif fail_on is not None and not fail_on.isdisjoint(NOT_WHERE_BOUND):
+        named = ", ".join(name for name in NOT_WHERE_BOUND if name in fail_on)
+        raise InputError(f"--fail-on {named}: only --processes judges ranks; add it, with the name of containers")
     key = os.urandom(_KEY_BYTES) if redact else None
     host = options.host(root)
     hide = None if key is None else _hiding(host, root, key)

@@ -38,10 +38,12 @@ def ranks_of(container: ContainerId, snapshot: Snapshot) -> tuple[Rank, ...]:
     context = context_of(container, snapshot, processes, told)
     found = [rank for pid in context.processes if (rank := _rank(pid, context)) is not None]
     largest = max((one.judged_bytes or 0 for one in found), default=0)
-    return tuple(
-        structs.replace(one, counts=one.rank is not None or (one.judged_bytes or 0) >= _HELPER_SHARE * largest)
-        for one in found
-    )
+    return tuple(structs.replace(one, counts=_counts(one, largest)) for one in found)
+
+
+def _counts(rank: Rank, largest: int) -> bool:
+    """A process whose memory was not read may be as large as any other."""
+    return rank.rank is not None or rank.judged_bytes is None or rank.judged_bytes >= _HELPER_SHARE * largest
 
 
 def summary(ranks: Sequence[Rank]) -> str | None:
