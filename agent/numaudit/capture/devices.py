@@ -48,7 +48,7 @@ def files(host: Host) -> Iterator[Path]:
 
 @dataclass(slots=True)
 class CapturedWays:
-    """What leads to the devices of a running host, in links and texts."""
+    """Links and texts that lead to the devices of a running host."""
 
     host: Host
     texts: dict[PurePath, str] = field(default_factory=dict)
