@@ -60,14 +60,15 @@ def topology_of(
     where they were measured. `has_device_nodes` False: a device without nodes may have some that are not known. The
     pods are known where `state.capacity` is.
     """
+    unplaced = frozenset() if has_device_nodes else _unplaced(state.devices)
     state = as_next_admission_finds(replace(state, pending=None), version=kubelet.features.version)
     return NodeTopology(
         name=name,
         kubelet=_kubelet(kubelet),
-        zones=zones_of(kubelet, state),
+        zones=zones_of(kubelet, state, unplaced),
         memory=None if kubelet.memory_policy == "None" else _memory(kubelet, state.memory.state.machine),
         cpus=None if kubelet.cpu is None or state.cpu is None else _cpus(kubelet.cpu, state.cpu),
-        devices=_devices(state.devices, has_device_nodes),
+        devices=_devices(state.devices, unplaced),
         groups=None if kubelet.memory_policy == "None" else _groups(state),
         measured=None if free is None else _measured(kubelet.machine, free),
         costs=_costs(kubelet, latencies),
@@ -129,11 +130,17 @@ def _cpus(policy: CPUPolicy, state: CPUState) -> CpuPart:
     )
 
 
-def _devices(state: DeviceState, has_nodes: bool) -> DevicePart:
-    unplaced = {name for name, devices in state.plugins.items() if any(one.nodes is None for one in devices.values())}
+def _unplaced(state: DeviceState) -> frozenset[str]:
+    """Resources of which some devices name no node."""
+    return frozenset(
+        name for name, devices in state.plugins.items() if any(one.nodes is None for one in devices.values())
+    )
+
+
+def _devices(state: DeviceState, unplaced: frozenset[str]) -> DevicePart:
     return DevicePart(
         {name: _device_groups(state, name, devices) for name, devices in sorted(state.plugins.items())},
-        () if has_nodes else tuple(sorted(unplaced)),
+        tuple(sorted(unplaced)),
     )
 
 

@@ -8,7 +8,7 @@ Source: node-feature-discovery, pkg/resourcemonitor/noderesourcesaggregator.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from numaudit.containermanager.cpu.hints import CPUPolicy, count_by_node
 from numaudit.containermanager.cpu.state import CPUState
@@ -26,8 +26,12 @@ Zones = Mapping[int, tuple[ZoneResource, ...]]
 _Amounts = dict[int, dict[str, int]]
 
 
-def zones_of(kubelet: Kubelet, state: NodeState) -> Zones:
-    """NUMA node -> its resources by name; nodes without any are left out, as the updater does."""
+def zones_of(kubelet: Kubelet, state: NodeState, unplaced: Collection[str] = ()) -> Zones:
+    """NUMA node -> its resources by name; nodes without any are left out, as the updater does.
+
+    `unplaced`: resources whose devices are on nodes that are not all known. They are in no zone: a scheduler would
+    take those that are for all there are.
+    """
     capacity: _Amounts = {node.id: _capacity(node) for node in kubelet.machine.nodes}
     allocatable: _Amounts = {node.id: {} for node in kubelet.machine.nodes}
     for block in allocatable_memory(state.memory.state.machine):
@@ -37,7 +41,7 @@ def zones_of(kubelet: Kubelet, state: NodeState) -> Zones:
     _take_memory(state.memory.state, available)
     if kubelet.cpu is not None and state.cpu is not None:
         _add_cpus(kubelet.cpu, state.cpu, allocatable, available)
-    _add_devices(state.devices, allocatable, available)
+    _add_devices(state.devices, unplaced, allocatable, available)
     return {
         node: tuple(
             ZoneResource(name, capacity.get(node, {}).get(name, amount), amount, available[node][name])
@@ -73,9 +77,11 @@ def _add_cpus(policy: CPUPolicy, state: CPUState, allocatable: _Amounts, availab
         available.setdefault(node, {})[CPU] = count - used.get(node, 0)
 
 
-def _add_devices(state: DeviceState, allocatable: _Amounts, available: _Amounts) -> None:
+def _add_devices(state: DeviceState, unplaced: Collection[str], allocatable: _Amounts, available: _Amounts) -> None:
     """A device on several nodes counts on each of them; one of no known node on none."""
     for resource, devices in state.plugins.items():
+        if resource in unplaced:
+            continue
         free = state.available(resource)
         for device in devices.values():
             for node in (device.nodes or ()) if device.healthy else ():

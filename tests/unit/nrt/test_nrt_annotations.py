@@ -18,6 +18,7 @@ from numaudit.nrt.resource_topology import node_resource_topology
 from numaudit.nrt.topology import CpuPart, GroupPart, MeasuredPart, MemoryPart, NodeTopology
 from numaudit.scenario.simulation import ScenarioRun
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from random_nodes import random_kubelet, random_state
 from scenarios import machine, play, pod, scenario
 
 GIB = 1 << 30
@@ -149,6 +150,16 @@ def test_the_object_has_the_zones_attributes_and_annotations_that_consumers_read
     json.dumps(found)
 
 
+def test_devices_whose_nodes_are_not_all_known_are_in_no_zone() -> None:
+    """Those in use name their nodes and are not free: with these alone a zone would seem to be full."""
+    made = {**machine("16Gi", "16Gi"), "devices": {"v.example/gpu": {"a": 0, "b": None}, "v.example/nic": {"c": 1}}}
+    run = play(scenario(made, [{"admit": pod("one", **{"v.example/gpu": "1"})}]))
+    for has_nodes, expected in ((True, {"v.example/gpu", "v.example/nic"}), (False, {"v.example/nic"})):
+        found = _topology(run, has_device_nodes=has_nodes)
+        assert {one.name for zone in found.zones.values() for one in zone} - {"memory"} == expected
+        assert found.devices.devices.keys() == {"v.example/gpu", "v.example/nic"}
+
+
 def test_parts_without_space_are_left_out_the_least_useful_first_and_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -211,3 +222,17 @@ def test_names_of_pods_are_any_text() -> None:
     assert groups.groups[0].pods == (f"default/{hostile}",)
     assert "\n" not in found[f"{PREFIX}groups"]
     assert "\x1b" not in found[f"{PREFIX}groups"]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_every_part_of_a_random_node_is_read_back_as_it_was(seed: int) -> None:
+    random = Random(seed)
+    kubelet = random_kubelet(random)
+    free = {node.id: random.randrange(1 << 34) for node in kubelet.machine.nodes}
+    found = topology_of("n", kubelet, random_state(random, kubelet), free=free)
+    annotations = annotations_of(found)
+    for part in (found.kubelet, found.memory, found.cpus, found.devices, found.groups, found.costs):
+        if part is not None:
+            name = type(part).__name__.removesuffix("Part").lower()
+            name = {"cpu": "cpus", "device": "devices", "group": "groups", "cost": "costs"}.get(name, name)
+            assert read_part(annotations, name, type(part)) == part
