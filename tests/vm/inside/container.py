@@ -9,13 +9,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from workload import CGROUPS, Cgroup, remove_cgroup
 
 KUBELET_PODS = Path("/var/lib/kubelet/pods")
+BUNDLES = Path("/run/containerd/io.containerd.runtime.v2.task/k8s.io")
+"""Of containerd's containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ def container(
     memory_max: int | None = None,
     qos: str = "",
     devices: Sequence[Path] = (),
+    runtime: Sequence[str] = ("runc",),
+    memory_policy: Mapping[str, str] | None = None,
 ) -> Iterator[Container]:
     """Run a busybox command as a container of a Guaranteed pod, or of one that is `burstable` or `besteffort`;
     killed and removed at the end.
@@ -55,16 +59,21 @@ def container(
     tier = f"kubepods-{qos}" if qos else "kubepods"
     above = CGROUPS / "kubepods.slice" / (f"{tier}.slice" if qos else "")
     group = above / f"{tier}-pod{pod_uid.replace('-', '_')}.slice/cri-containerd-{full_id}.scope"
-    with tempfile.TemporaryDirectory(dir="/run") as folder:
-        bundle = Path(folder)
+    with contextlib.ExitStack() as stack:
+        if memory_policy is None:
+            bundle = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/run")))
+        else:
+            bundle = BUNDLES / full_id
+            stack.callback(shutil.rmtree, bundle)
         _write_bundle(bundle, command, group, log, _resources(cpus, mems, memory_max))
         _allow_devices(bundle / "config.json", devices)
+        _set_policy(bundle / "config.json", memory_policy)
         pid_file = bundle / "pid"
         try:
-            _runc("run", "--detach", "--bundle", folder, "--pid-file", str(pid_file), full_id)
+            _run(*runtime, "run", "--detach", "--bundle", str(bundle), "--pid-file", str(pid_file), full_id)
             yield Container(full_id, int(pid_file.read_text()), Cgroup(group))
         finally:
-            _runc("delete", "--force", full_id)
+            _run(*runtime, "delete", "--force", full_id)
             for parent in group.parents:  # runc removes the container's own cgroup only
                 if parent.is_dir() and CGROUPS in parent.parents:
                     remove_cgroup(Cgroup(parent))
@@ -85,7 +94,7 @@ def _write_bundle(
     assert busybox, "no busybox in the guest"
     shutil.copy(busybox, programs)
     (programs / Path(command[0]).name).symlink_to("busybox")
-    _runc("spec", "--bundle", str(bundle))
+    _run("runc", "spec", "--bundle", str(bundle))
     file = bundle / "config.json"
     config = json.loads(file.read_text())
     config["process"]["args"] = list(command)
@@ -109,9 +118,16 @@ def _allow_devices(file: Path, devices: Sequence[Path]) -> None:
     file.write_text(json.dumps(config))
 
 
-def _runc(*arguments: str) -> None:
-    # A detached container keeps runc's outputs open, so they are not piped: that would wait for its end.
+def _set_policy(file: Path, policy: Mapping[str, str] | None) -> None:
+    if policy is not None:
+        config = json.loads(file.read_text())
+        config["linux"]["memoryPolicy"] = dict(policy)
+        file.write_text(json.dumps(config))
+
+
+def _run(*command: str) -> None:
+    # A detached container keeps its runtime's outputs open, so they are not piped: that would wait for its end.
     with tempfile.TemporaryFile("w+") as output:
-        done = subprocess.run(["runc", *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False)
         output.seek(0)
-        assert not done.returncode, f"runc {' '.join(arguments)}: {output.read()}"
+        assert not done.returncode, f"{' '.join(command)}: {output.read()}"

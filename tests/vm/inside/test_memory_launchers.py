@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from container import container
 from launched import (
     DEBIAN,
     FROM_DEBIAN,
@@ -34,6 +35,9 @@ OPENMP = {
     LIBGOMP: ("libgomp", ("dpkg-query", "-W", "-f", "${Version}", "libgomp1")),
     LIBOMP: ("libomp", ("sh", "-c", f"ls {DEBIAN}/usr/share/doc | sed -n s/^libomp5-//p")),
 }
+_LATER = PROGRAMS / "crun/usr/lib/x86_64-linux-gnu"
+CRUN = (str(_LATER / "ld-linux-x86-64.so.2"), "--library-path", str(_LATER), str(PROGRAMS / "crun/usr/bin/crun"))
+"""With the C library of its own suite."""
 HERE = Path(__file__).parent
 PYTHON = (sys.executable, "-I", "-S")
 NAME = Path(sys.executable).name
@@ -128,6 +132,20 @@ def test_hwloc_binds_memory_and_a_program_that_reset_its_policy_is_found(strict:
             assert any(found.startswith(policy) for found in policies_of(pid)) is is_bound, policies_of(pid)
             assert (account["pages"] == [{"2": 8 * MIB // PAGE}]) >= is_bound
             assert only(group, pid)[:2] == ("hwloc-bind", verdict)
+
+
+@pytest.mark.parametrize("runtime", [CRUN, ("runc",)], ids=["crun", "runc 1.1"])
+def test_a_memory_policy_of_the_runtime_is_in_force_unless_the_runtime_is_too_old_for_it(
+    runtime: tuple[str, ...],
+) -> None:
+    tried_with("oci", "crun", (*CRUN, "--version"))
+    policy = {"mode": "MPOL_INTERLEAVE", "nodes": "1-2"}
+    uid = "0a1b2c3d-0000-4000-8000-000000000001"
+    with container(uid, "app", ["sleep", "600"], "0-3", "0-3", runtime=runtime, memory_policy=policy) as running:
+        in_force = runtime == CRUN
+        assert ("interleave:1-2" in policies_of(running.pid)) is in_force
+        problems = [] if in_force else [("declared-not-in-force", "not-set")]
+        assert only(running.cgroup, running.pid)[::2] == ("oci", problems)
 
 
 def test_an_application_of_dpdk_has_its_huge_pages_and_its_main_thread_where_it_says() -> None:

@@ -16,6 +16,8 @@ import psutil
 import pytest
 
 from agent_process import PATIENCE, eventually
+from launched import called, cpus_of, policies_of, ranks, tried_with
+from workload import Cgroup
 
 pytestmark = pytest.mark.one_kernel
 CHECKOUT = Path(__file__).parents[3]
@@ -35,7 +37,16 @@ StandardOutput=append:{LOG}
 StandardError=append:{LOG}
 """
 """No other units, time for an emulated CPU, this checkout's modules, and a log without a journal."""
-TARGET = "[Unit]\nDefaultDependencies=no\nWants=numaudit.service\n"
+TARGET = "[Unit]\nDefaultDependencies=no\nWants={}.service\n"
+BOUND = """\
+[Unit]
+DefaultDependencies=no
+[Service]
+ExecStart=/bin/sleep 600
+NUMAPolicy=bind
+NUMAMask=2
+CPUAffinity=numa
+"""
 RIGHTS = 1 << 19 | 1 << 38 | 1 << 39
 """SYS_PTRACE, PERFMON and BPF (include/uapi/linux/capability.h)."""
 
@@ -69,12 +80,19 @@ def systemd() -> Iterator[Systemd]:
     start = f"{folder / Path(sys.executable).relative_to(CHECKOUT)} -c 'from numaudit.cli.start import run; run()'"
     (UNITS / "numaudit.service.d").mkdir(parents=True, exist_ok=True)
     (UNITS / "numaudit.service.d/try.conf").write_text(DROP_IN)
-    (UNITS / "try.target").write_text(TARGET)
+    (UNITS / "try.target").write_text(TARGET.format("numaudit"))
     unit = (CHECKOUT / "deploy/systemd/numaudit.service").read_text()
     assert unit.count(PROGRAM) == 1
     (UNITS / "numaudit.service").write_text(unit.replace(PROGRAM, start))
     SETTINGS.parent.mkdir(exist_ok=True)
     SETTINGS.write_text("interval: 1s\n")
+    with _started() as one:
+        yield one
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextlib.contextmanager
+def _started() -> Iterator[Systemd]:
     before = _groups()
     namespaces = ["unshare", "--fork", "--kill-child", "--pid", "--mount", "--mount-proc"]
     unshare = subprocess.Popen([*namespaces, "/lib/systemd/systemd", "--system", "--unit=try.target"],
@@ -86,7 +104,6 @@ def systemd() -> Iterator[Systemd]:
         unshare.kill()
         unshare.wait()
         assert eventually(lambda: _are_removed(_groups() - before))
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def _may_write(pid: int, folder: str) -> bool:
@@ -133,3 +150,19 @@ def test_the_unit_starts_measures_reloads_and_ends(systemd: Systemd) -> None:
     systemd.ask("stop", "numaudit")
     ended = [systemd.value(name) for name in ("ActiveState", "Result", "ExecMainStatus")]
     assert ended == ["inactive", "success", "0"]
+
+
+def test_a_service_is_where_its_unit_binds_it_until_it_is_moved() -> None:
+    tried_with("systemd", "systemd", ("systemctl", "--version"))
+    (UNITS / "try.target").write_text(TARGET.format("bound"))
+    (UNITS / "bound.service").write_text(BOUND)
+    group = Cgroup(CGROUPS / "system.slice/bound.service")
+    with _started():
+        assert eventually(lambda: group.path.is_dir() and len(called(group, "sleep")) == 1)
+        (pid,) = called(group, "sleep")
+        assert (cpus_of(pid), policies_of(pid)) == (["2"], {"bind:2"})
+        (rank,) = ranks(group).values()
+        assert ([one.launcher for one in rank.declarations], rank.verdict) == (["systemd"], "in-force")
+        os.sched_setaffinity(pid, {0})
+        (rank,) = ranks(group).values()
+        assert (rank.problems[0].name, rank.problems[0].cause) == ("declared-not-in-force", "cpus-not-bound")

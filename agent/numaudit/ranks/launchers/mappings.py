@@ -161,7 +161,7 @@ ROWS = (
                 ),
             ),
         ),
-        tried=("OpenJDK 25.0",),
+        tried=("OpenJDK 25",),
     ),
     Launcher(
         "mysql",

@@ -101,6 +101,7 @@ ROWS = (
         ("linux.memoryPolicy",),
         _oci,
         {},
+        tried=("crun 1",),
     ),
     Launcher(
         "systemd",
@@ -109,5 +110,6 @@ ROWS = (
         ("NUMAPolicy=", "NUMAMask=", "CPUAffinity="),
         _systemd,
         {},
+        tried=("systemd 252",),
     ),
 )
