@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 CHART = HERE / "numaudit"
 DEPLOY = HERE.parent
 COMPONENTS = tuple(sorted(path.parent.name for path in DEPLOY.glob("components/*/kustomization.yaml")))
-TOGETHER = (("monitoring", "tls"),)
+TOGETHER = (("monitoring", "tls"), ("nrt", "nrt-own"))
 """Pairs of which one changes what the other brings, in the order in which a kustomization lists them."""
 OF_THE_USER = {"otlp": "numaudit-otlp"}
 """The ConfigMap that a component takes from its user; the chart makes it of values."""
@@ -51,6 +51,7 @@ _SLOTS: dict[variants.Path, str] = {
     ("ConfigMap/numaudit-otlp", "data"): "{{- toYaml .Values.otlp.settings | nindent 2 }}",
     ("NetworkPolicy/numaudit", "spec", "ingress", "*", "from"): "{{- toYaml .Values.metricsFrom | nindent 6 }}",
     ("ClusterRoleBinding/numaudit", "subjects", "numaudit", "namespace"): _NAMESPACE,
+    ("ClusterRoleBinding/numaudit-nrt", "subjects", "numaudit", "namespace"): _NAMESPACE,
 }
 _ENDINGS: dict[variants.Path, list[str]] = {
     (*_POD, "nodeSelector"): _with("nodeSelector", "{{- toYaml . | nindent 8 }}"),

@@ -8,7 +8,7 @@ lock() {
 		--custom-compile-command "make lock" --output-file "deploy/image/$1" "${@:2}"
 }
 
-lock requirements.txt --extra web-auth pyproject.toml
+lock requirements.txt --extra web-auth --extra publish pyproject.toml
 # What builds the wheel, and what lists the image's contents.
 {
 	.venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'

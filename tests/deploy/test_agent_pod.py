@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from api_topologies import RESOURCE
 from certificates import Authority
 from manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, container, daemonset, of_kind, pod
 from numaudit import __version__
@@ -205,10 +206,14 @@ def test_an_agent_opens_no_connection_unless_a_component_needs_one() -> None:
                for port in way["ports"]]
         for name in COMPONENTS
     }  # fmt: skip
-    assert {name: ports for name, ports in ways.items() if ports} == {"api-server": [10250], "otlp": [4318, 53, 53]}
+    needed = {"api-server": [10250], "nrt": [443, 6443], "otlp": [4318, 53, 53]}
+    assert {name: ports for name, ports in ways.items() if ports} == needed
 
 
-@pytest.mark.parametrize("names", [(), *((name,) for name in COMPONENTS if name != "api-server")], ids="-".join)
+_WITH_TOKEN = ("api-server", "nrt")
+
+
+@pytest.mark.parametrize("names", [(), *((name,) for name in COMPONENTS if name not in _WITH_TOKEN)], ids="-".join)
 def test_a_service_account_has_neither_rights_nor_a_token(names: tuple[str, ...]) -> None:
     manifests = build(*names)
     assert not {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"} & {one["kind"] for one in manifests}
@@ -228,8 +233,34 @@ def test_the_kubelet_is_asked_with_the_rights_that_the_agent_names() -> None:
     ]
 
 
-def test_the_token_is_where_the_agent_looks_for_it() -> None:
-    manifests = build("api-server")
+@pytest.mark.parametrize(
+    ("names", "verbs"), [(("nrt",), ["get", "patch"]), (("nrt", "nrt-own"), ["get", "patch", "create"])]
+)
+def test_what_publishes_has_the_least_rights(names: tuple[str, ...], verbs: list[str]) -> None:
+    manifests = build(*names)
+    (role,) = of_kind(manifests, "ClusterRole")
+    assert role["rules"] == [{"apiGroups": ["topology.node.k8s.io"], "resources": [RESOURCE], "verbs": verbs}]
+    (binding,) = of_kind(manifests, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    page = (DEPLOY.parent / "docs/security.md").read_text(encoding="utf-8").replace("\n", " ")
+    assert "`get`, `patch` and, with `nrt-own`, `create` on noderesourcetopologies" in page
+    published = "own" if "nrt-own" in names else "annotations"
+    (setting,) = [one for one in container(manifests)["env"] if one["name"] == "NUMAUDIT_NRT_PUBLISH"]
+    assert setting["value"] == published
+
+
+def test_both_components_with_a_token_share_one() -> None:
+    manifests = build("api-server", "nrt")
+    assert len(of_kind(manifests, "ClusterRole")) == 2
+    assert [one["name"] for one in pod(manifests)["volumes"]].count("token") == 1
+    assert [one["name"] for one in container(manifests)["volumeMounts"]].count("token") == 1
+    (volume,) = [one for one in pod(manifests)["volumes"] if one["name"] == "token"]
+    assert len(volume["projected"]["sources"]) == 2
+
+
+@pytest.mark.parametrize("component", _WITH_TOKEN)
+def test_the_token_is_where_the_agent_looks_for_it(component: str) -> None:
+    manifests = build(component)
     (mount,) = [one for one in container(manifests)["volumeMounts"] if one["name"] == "token"]
     (volume,) = [one for one in pod(manifests)["volumes"] if one["name"] == "token"]
     assert mount["mountPath"] == client._ACCOUNT

@@ -22,7 +22,7 @@ WITHOUT_SCHEMA = {"PodMonitor", "PrometheusRule"}
 """Of the Prometheus Operator."""
 RIGHTS = {"pages", "passive", "privileged"}
 """Each says which rights the agent has, so there is one at most."""
-LATER = [("monitoring", "tls")]
+LATER = [("monitoring", "tls"), ("nrt", "nrt-own")]
 """The second changes what the first brings, so it comes after it."""
 PAIRS = [pair for pair in combinations(COMPONENTS, 2) if not set(pair) <= RIGHTS]
 ALL = [name for name in COMPONENTS if name not in RIGHTS]
