@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from node_tree import NodeTree
+from numaudit.config.settings import Settings
 from numaudit.container_devices import ContainerDevice, ContainerDevices, Interrupts, UnreadDevices
+from numaudit.daemon.agent import Agent
+from numaudit.daemon.logs import RateLimit
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.collectors.containers import devices
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
+from numaudit.exporters.prometheus import ScrapeForm
 from numaudit.kernel.devices import device_list, network
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
@@ -21,6 +28,7 @@ from sysfs_tree import SysfsTree
 
 GPU, NIC = "0000:3b:00.0", "0000:af:02.1"
 OWN, HOSTS = 4026532000, 4026531840
+NO_DEVICES = ContainerDevices((), (), {})
 NO_LIST = (UnreadDevices("device-list", "a capture of cgroup v2 has no device programs"),)
 
 
@@ -53,6 +61,25 @@ class Node:
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
+
+
+@pytest.fixture
+def promised(captured: Callable[[str], Host], tmp_path: Path) -> Path:
+    """A captured node with a kubelet, on which a container with a promise has a GPU of its node open."""
+    root = tmp_path / "node"
+    shutil.copytree(captured("kubernetes-four-nodes").root, root, symlinks=True)
+    found = Observer.of(Host(root))
+    (folder,) = [
+        found.inventory.take().folder(one.id)
+        for one in found.observe().containers
+        if (one.pod, one.name, one.kind) == ("gu-small-numanode", "app", "container")
+    ]
+    pid = int((root / f"sys/fs/cgroup{folder}/cgroup.procs").read_text().split()[0])
+    sysfs = SysfsTree(root)
+    sysfs.pci(GPU, "030200", 0)
+    sysfs.nvidia(GPU, 0)
+    sysfs.open(pid, "char/195:0")
+    return root
 
 
 def outcome(taken: Snapshot) -> CollectorOutcome:
@@ -173,3 +200,27 @@ def test_a_list_leads_to_devices_that_are_not_open(node: Node, monkeypatch: pyte
     found = node.of(node.idle)
     assert found is not None
     assert found.items == (ContainerDevice("gpu", GPU, 1, ("device-list",)),)
+
+
+def test_without_names_only_containers_with_a_promise_are_read(promised: Path) -> None:
+    observer = Observer.of(Host(promised))
+    taken = observer.observe(devices=DeviceRequest(60.0))
+    assert taken.intent is not None
+    read = {one.name for one in taken.containers if one.id in taken.devices}
+    assert read == {one.name for one in taken.intent.containers if one.promise.memory_nodes}
+    (found,) = [one for one in taken.containers if taken.devices.get(one.id, NO_DEVICES).items]
+    assert (found.pod, found.name) == ("gu-small-numanode", "app")
+
+
+def test_the_agent_reads_devices_in_its_first_tick_and_every_twentieth_after(promised: Path) -> None:
+    agent = Agent.of(Settings(listen=("127.0.0.1", 0)), Engine(Observer.of(Host(promised))), RateLimit())
+    with closing(agent.server.socket):
+        (process,) = [file.parent for file in promised.glob("proc/*/fd")]
+        seen = []
+        for _ in range(21):
+            agent.ticker.tick()
+            body = agent.ticker.pages.get(ScrapeForm("text", gzip=False))
+            assert body is not None
+            seen.append("numaudit_container_device_node{" in body.decode())
+            shutil.rmtree(process / "fd", ignore_errors=True)
+    assert seen == [*(True,) * 20, False]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from numaudit.container_devices import ContainerDevice, ContainerDevices
 from numaudit.evaluation.access import Access, Measured, RemoteUse, SampledPages
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
@@ -45,6 +46,7 @@ FULL = structs.replace(
     report(container()).containers[0],
     intended=Intended(NodeSet.of(0), {"memory": 9}, CpuSet.of(1), NodeSet.of(0), NodeSet.of(1), (CLAIM,)),
     huge_pages=(HugePagesOfContainer("hugepages-2Mi", 4, NodeSet.of(0), {0: 2, 1: 2}, 2),),
+    devices=ContainerDevices((ContainerDevice("gpu", "0000:3b:00.0", 1, ("descriptor",)),), (), {}),
     aligned_bytes=4096,
     verdict=Verdict("spilled", "made up", None, (), None),
     hint_outcome=HintOutcome(None, None, None, None, AdmissionOutcome.DEGRADED, "log", None, None, None),

@@ -12,6 +12,7 @@ from numaudit import __version__
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import Changes
 from numaudit.daemon.ticks.features import Features
+from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.collectors.containers.rank_watch import WatchLimits
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.exporters.blocks import NOTHING, Evaluated
@@ -27,6 +28,10 @@ from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import CollectorOutcome
 
+_DEVICES_EVERY = 20
+"""Ticks from one that reads the devices of containers to the next: five minutes at the usual interval."""
+_DEVICES_SECONDS = 0.02
+"""Time for them in such a tick. Containers that it does not suffice for come first in the next."""
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +59,7 @@ class Publisher:
     _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
     _changes: Changes = field(default_factory=Changes)
     _features: Features = field(init=False)
+    _ticks: int = 0
 
     def __post_init__(self) -> None:
         observer = self.engine.observer
@@ -80,7 +86,8 @@ class Publisher:
 
     def next_tick(self, before: Published | None, fetches: Sequence[int]) -> Published:
         """`fetches` is how often each output has been given the values since start."""
-        ticked = self.engine.tick()
+        is_due, self._ticks = self._ticks % _DEVICES_EVERY == 0, self._ticks + 1
+        ticked = self.engine.tick(devices=DeviceRequest(_DEVICES_SECONDS) if is_due else None)
         report = ticked.report
         ended = () if before is None else last_counts(before.ticked.report, ticked.snapshot)
         intent = ticked.snapshot.intent

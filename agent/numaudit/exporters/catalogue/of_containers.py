@@ -25,6 +25,11 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("intended",),
     ),
     Metric(
+        "container_device_node", "", "1 for each node that has a PCI device of the container, by sysfs.",
+        ("numa_node",), values.device_nodes, merged="max",
+        reads=("devices",),
+    ),
+    Metric(
         "container_intended_bytes", "bytes",
         "Bytes that the kubelet, or a resource claim (DRA), promised to the container, by type.",
         ("type",), values.intended_bytes,

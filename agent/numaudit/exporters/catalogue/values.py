@@ -43,6 +43,11 @@ def intended_nodes(container: ContainerReport) -> Values:
     return (*memory, *cpu, *_each_node(promise.device_nodes, "device"))
 
 
+def device_nodes(container: ContainerReport) -> Values:
+    held = () if container.devices is None else container.devices.items
+    return [((str(node),), 1) for node in sorted({one.numa_node for one in held if one.numa_node is not None})]
+
+
 def intended_bytes(container: ContainerReport) -> Values:
     promise = container.intended
     return [] if promise is None else [((kind,), size) for kind, size in (promise.bytes or {}).items()]

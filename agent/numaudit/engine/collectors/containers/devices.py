@@ -38,9 +38,11 @@ class DevicesCollector(Collector):
     _turns: dict[ContainerId, int] = field(default_factory=dict)
     """The number of the turn in which each was read last."""
     _turn: int = 0
+    _was_asked: bool = False
 
     def is_due(self, tick: TickInputs) -> bool:
-        return tick.devices is not None or bool(self._known)
+        self._was_asked |= tick.devices is not None
+        return self._was_asked
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Those of the containers asked for; those read longest ago come first, so all have their turn."""
