@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TypeVar
+
+Error = TypeVar("Error", bound=Exception)
 
 _HIDDEN = "(hidden)"
 _WORD = re.compile(r"\S+")
@@ -159,3 +162,9 @@ class Absent(Unavailable):
 
 class ParseError(ValueError):
     """Text from the kernel or a file does not have the form its interface documents."""
+
+
+def to_keep(error: Error) -> Error:
+    """The error without its tracebacks, which hold all that was in use where it arose, such as open files."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

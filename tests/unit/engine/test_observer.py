@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 
@@ -103,3 +104,23 @@ def test_a_capture_without_the_kernels_counters_of_balancing_is_no_failure(fixtu
     (tree / "sys/fs/cgroup/memory.stat").unlink(missing_ok=True)
     states = {one.source: one.state for one in Observer.of(Host.under(tree)).observe().outcomes}
     assert states["numa_balancing"] == "ok"
+
+
+def test_files_close_with_the_observer_although_the_kubelet_did_not_answer(fixtures: Path) -> None:
+    """An error that is kept with its traceback would keep all that the tick had open."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = _open_files()
+        observer = Observer.of(Host.under(fixtures / "kubernetes-cluster"))
+        intent = observer.observe().intent
+        assert intent is not None and "missing" in {one.state for one in intent.sources}
+        assert len(_open_files()) > len(before)
+        del observer, intent
+        assert _open_files() <= before
+    finally:
+        gc.enable()
+
+
+def _open_files() -> set[str]:
+    return {one.name for one in Path("/proc/self/fd").iterdir()}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Generic, Literal, TypeVar
 
-from numaudit.errors import ParseError, Unavailable
+from numaudit.errors import ParseError, Unavailable, to_keep
 from numaudit.intent import SourceName, SourceState
 from numaudit.kernel.host import explain
 from numaudit.kubelet.sources.patience import NoTimeLeft
@@ -49,7 +49,7 @@ class Polled(Generic[Value]):
             self.state = SourceState(self.name, "ok", reason, time())
             self._not_before = clock + self.every
         except (Unavailable, ParseError, OSError) as error:
-            self.error = error
+            self.error = to_keep(error)
             state: Literal["missing", "old"] = "missing" if self.value is None else "old"
             self.state = SourceState(self.name, state, explain(error), self.state.read_at)
             if not isinstance(error, NoTimeLeft):

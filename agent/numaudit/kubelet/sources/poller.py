@@ -14,7 +14,7 @@ from time import monotonic, time
 
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CheckpointKind
-from numaudit.errors import Absent, ParseError, Unavailable
+from numaudit.errors import Absent, ParseError, Unavailable, to_keep
 from numaudit.intent import KubeletConfig, SourceState
 from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.parsers import config as kubelet_config
@@ -125,7 +125,7 @@ class KubeletPoller:
             self._located = self._started_with()
             self._use(self._located)
         except Unavailable as error:
-            self._located = error
+            self._located = to_keep(error)
         return self.host
 
     def poll(self, containers: Sequence[Container]) -> KubeletReadings:
@@ -265,7 +265,7 @@ class KubeletPoller:
             in_force = kubelet_config.parse_configz(self.answers.configz())
             self._configz_error = None
         except (Unavailable, ParseError, OSError) as error:
-            self._configz_error = error
+            self._configz_error = to_keep(error)
             if settings is None:
                 raise Unavailable(f"{problem}; {explain(error)}") from None
             return settings, settings.reason
