@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from numaudit.ranks.told import DeviceKind, HeldDevice
+from numaudit.ranks.told import HeldDevice
 from numaudit.value import Value
 
-_IN_WORDS: Mapping[DeviceKind, str] = {
-    "gpu": "GPU",
-    "vfio": "VFIO device",
-    "infiniband": "InfiniBand adapter",
-    "network": "network adapter",
-    "storage": "storage device",
-    "other": "device",
-}
 HeldBy = Literal["descriptor", "network-namespace", "device-list"]
 
 
@@ -45,7 +37,7 @@ class ContainerDevice(HeldDevice, frozen=True):
     def title(self) -> str:
         """network adapter 0000:3b:02.1 (net1), for people."""
         names = f" ({', '.join(self.interfaces)})" if self.interfaces else ""
-        return f"{_IN_WORDS[self.kind]} {self.address}{names}"
+        return f"{self.in_words}{names}"
 
 
 class UnreadDevices(Value, frozen=True):

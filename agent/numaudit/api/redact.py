@@ -137,7 +137,7 @@ def _without_ranks_words(one: ContainerReport) -> ContainerReport:
 def _only_verdict(rank: Rank) -> Rank:
     problems = tuple(structs.replace(one, detail=one.cause) for one in rank.problems)
     detail = problems[0].cause if problems else rank.verdict
-    return structs.replace(rank, declarations=(), devices=(), problems=problems, detail=detail)
+    return structs.replace(rank, declarations=(), devices=(), devices_elsewhere=(), problems=problems, detail=detail)
 
 
 def hidden_name(name: str, key: bytes) -> str:

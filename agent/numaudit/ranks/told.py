@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from numaudit.ranks.declaration import Declaration
@@ -10,6 +11,14 @@ from numaudit.value import Value
 DeviceKind = Literal["gpu", "vfio", "infiniband", "network", "storage", "other"]
 """Kind of a PCI device: an accelerator, one that is passed through by VFIO, an adapter of InfiniBand or RoCE, another
 network adapter, a disk or its controller, or another one."""
+_IN_WORDS: Mapping[DeviceKind, str] = {
+    "gpu": "GPU",
+    "vfio": "VFIO device",
+    "infiniband": "InfiniBand adapter",
+    "network": "network adapter",
+    "storage": "storage device",
+    "other": "device",
+}
 
 
 class HeldDevice(Value, frozen=True):
@@ -21,6 +30,11 @@ class HeldDevice(Value, frozen=True):
     """PCI address."""
     numa_node: int | None
     """null = the firmware does not say."""
+
+    @property
+    def in_words(self) -> str:
+        """GPU 0000:3b:00.0, for people."""
+        return f"{_IN_WORDS[self.kind]} {self.address}"
 
 
 class ProcessTold(Value, frozen=True):

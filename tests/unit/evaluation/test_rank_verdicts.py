@@ -11,7 +11,7 @@ from numaudit.evaluation.ranks.judge import ranks_of, summary
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.process_placement import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
 from numaudit.ranks.declaration import Declaration
-from numaudit.ranks.told import ProcessTold
+from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -256,3 +256,45 @@ def test_a_rank_whose_memory_could_not_be_read_is_no_helper() -> None:
     unnumbered = replace_data(none, told={ID: {pid: ProcessTold(pid, None, (BIND_1,)) for pid in (100, 101)}})
     found = {one.pid: one for one in ranks_of(ID, unnumbered)}
     assert (found[101].verdict, found[101].counts) == ("unknown", True)
+
+
+def elsewhere(one: ProcessPlacement, *devices: HeldDevice, told: Declaration = BIND_1) -> tuple[HeldDevice, ...]:
+    found = snapshot(one, told=(told,))
+    held = replace(found.told[ID][one.pid], devices=devices)
+    (judged,) = ranks_of(ID, replace_snapshot(found, held))
+    return judged.devices_elsewhere
+
+
+def replace_snapshot(found: Snapshot, held: ProcessTold) -> Snapshot:
+    return replace_data(found, told={ID: {held.pid: held}})
+
+
+GPU_0, GPU_1 = HeldDevice("gpu", "0000:17:00.0", 0), HeldDevice("gpu", "0000:3b:00.0", 1)
+NIC_0 = HeldDevice("infiniband", "0000:18:00.0", 0)
+
+
+def test_a_device_on_another_node_than_the_ranks_is_noted_and_changes_no_verdict() -> None:
+    assert elsewhere(process(), GPU_0, NIC_0) == (GPU_0, NIC_0)
+    assert elsewhere(process(), GPU_1, NIC_0) == (NIC_0,)
+    found = snapshot(process())
+    (judged,) = ranks_of(ID, replace_snapshot(found, replace(found.told[ID][100], devices=(GPU_0,))))
+    assert cause(judged) == ("in-force", None)
+    said = (
+        "Its rank is where it was bound; rank 0: it has GPU 0000:17:00.0 (node 0) open, but is bound to another node."
+    )
+    assert summary((judged,)) == said
+
+
+def test_no_device_is_noted_where_one_of_its_kind_may_be_on_the_node_of_the_rank() -> None:
+    assert elsewhere(process(), GPU_0, GPU_1) == ()
+    assert elsewhere(process(), GPU_0, replace(GPU_1, numa_node=None)) == ()
+    assert elsewhere(process(), replace(GPU_0, numa_node=2)) == ()  # a node without CPUs
+    assert elsewhere(process(), HeldDevice("storage", "0000:19:00.0", 0)) == ()
+
+
+def test_no_device_is_noted_of_a_rank_that_spans_nodes_or_was_not_read() -> None:
+    assert elsewhere(process(groups=(group("bind:1", "0-7"),)), GPU_0) == ()
+    assert elsewhere(process("bind:0"), GPU_0) == ()  # it is elsewhere than declared, and the verdict says so
+    assert elsewhere(process(groups=()), GPU_0) == ()
+    memory_only = replace(BIND_1, memory_nodes=NodeSet.of(1, 2))
+    assert elsewhere(process("bind:1-2"), GPU_0, told=memory_only) == (GPU_0,)

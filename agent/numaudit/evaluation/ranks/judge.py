@@ -9,6 +9,7 @@ from msgspec import structs
 
 from numaudit.evaluation.ranks.context import RankContext, context_of
 from numaudit.evaluation.ranks.cpu_rules import affinity_problems, cpus_of, thread_problems
+from numaudit.evaluation.ranks.device_rules import devices_elsewhere
 from numaudit.evaluation.ranks.memory_rules import (
     NotRead,
     placement_problems,
@@ -63,7 +64,14 @@ def summary(ranks: Sequence[Rank]) -> str | None:
     ordered = sorted(wrong or unknown, key=lambda one: RANK_VERDICTS.index(one.verdict))
     named = "; ".join(f"{one.title}: {one.detail}" for one in ordered[:_NAMED])
     more = f"; and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-    return f"{text}{'; ' if named else ''}{named}{more}."
+    return f"{text}{'; ' if named else ''}{named}{more}{_of_devices(counted)}."
+
+
+def _of_devices(ranks: Sequence[Rank]) -> str:
+    """Ranks with a device on another node, of whatever verdict."""
+    noted = [one for one in ranks if one.devices_note is not None]
+    named = "".join(f"; {one.title}: {one.devices_note}" for one in noted[:_NAMED])
+    return named + (f"; and {len(noted) - _NAMED} more with such devices" if len(noted) > _NAMED else "")
 
 
 def _rank(pid: int, context: RankContext) -> Rank | None:
@@ -74,7 +82,7 @@ def _rank(pid: int, context: RankContext) -> Rank | None:
     if not declarations:
         return None
     found = _compare(declarations, process, context)
-    judged = process.judged
+    judged, devices = process.judged, () if told is None else told.devices
     memory_only = None if judged is None else sum(judged.get(node, 0) for node in context.memory_only)
     return Rank(
         pid=pid,
@@ -82,7 +90,8 @@ def _rank(pid: int, context: RankContext) -> Rank | None:
         rank=None if told is None else told.rank,
         counts=True,
         declarations=declarations,
-        devices=() if told is None else told.devices,
+        devices=devices,
+        devices_elsewhere=devices_elsewhere(declarations, devices, process, context),
         verdict=found.problems[0].name if found.problems else "unknown" if found.missing else "in-force",
         detail=found.detail,
         problems=tuple(found.problems),

@@ -18,6 +18,7 @@ RANK_VERDICTS: tuple[RankVerdict, ...] = (
     "in-force",
 )
 """In the order of severity, the worst first."""
+_NAMED = 2
 NOT_WHERE_BOUND: tuple[RankVerdict, ...] = RANK_VERDICTS[:3]
 
 RankCause = Literal[
@@ -71,6 +72,9 @@ class Rank(Value, frozen=True):
     """Declaration of its memory, of its CPUs, or of both."""
     devices: tuple[HeldDevice, ...]
     """Accelerators and network adapters that it has open."""
+    devices_elsewhere: tuple[HeldDevice, ...]
+    """Those of them that are on another node than the one to which it is bound. Of a kind of device of which one is on
+    its node, or on a node that is not known, there is none here: programs open all that they see."""
     verdict: RankVerdict
     """The worst of its problems; `unknown` where there is none and something could not be compared."""
     detail: str
@@ -91,3 +95,10 @@ class Rank(Value, frozen=True):
         if self.rank is not None:
             return f"rank {self.rank}"
         return f"process {self.pid}" if self.process is None else f"{self.process} ({self.pid})"
+
+    @property
+    def devices_note(self) -> str | None:
+        """Devices on other nodes, in words; None = there is none."""
+        found = " and ".join(f"{one.in_words} (node {one.numa_node})" for one in self.devices_elsewhere[:_NAMED])
+        more = f" and {len(self.devices_elsewhere) - _NAMED} more" if len(self.devices_elsewhere) > _NAMED else ""
+        return f"it has {found}{more} open, but is bound to another node" if found else None

@@ -65,7 +65,8 @@ def _devices(rank: Rank) -> str:
 
 
 def _why(rank: Rank) -> str:
-    return "" if rank.verdict == "in-force" else rank.detail
+    parts = (None if rank.verdict == "in-force" else rank.detail, rank.devices_note)
+    return "; ".join(filter(None, parts))
 
 
 _COLUMNS = (
