@@ -15,6 +15,7 @@ from numaudit.api import document
 from numaudit.capture import archive, devices, hardware
 from numaudit.capture.archive import MOST_LEVELS, SUFFIX
 from numaudit.capture.new_folder import NewFolder, filled, new_file
+from numaudit.capture.thread_files import Missing, ThreadFiles
 from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
@@ -144,6 +145,7 @@ def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> 
     for file in _files(host):
         _copy(host, file, tree, summary)
     _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
+    _copy_threads(host, tree, summary)
     for initiator in sorted(host.nodes.glob(_INITIATORS)):
         tree.make(_inside(host, initiator))
     for file in cdi_files.files(host):
@@ -188,6 +190,14 @@ def _files(host: Host) -> Iterator[Path]:
     yield from hardware.files(host)
     yield from devices.files(host)
     yield from (host.kubelet / name for name in _KUBELET)
+
+
+def _copy_threads(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
+    for one in ThreadFiles(host).read():
+        if isinstance(one, Missing):
+            summary.unread.append(Unread(host.name_of(one.path), one.reason))
+        else:
+            _write(_inside(host, one.path), one.content, tree, summary)
 
 
 def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:

@@ -111,6 +111,23 @@ def read_policy(host: Host, pid: int, thread: int) -> str | None:
         os.close(descriptor)
 
 
+def read_telling_lines(host: Host, pid: int, thread: int) -> bytes:
+    """The first lines of a thread's numa_maps, as far as `read_policy` needs them. Raises as it does."""
+    file = f"{host.proc}/{pid}/task/{thread}/numa_maps"
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    lines: list[str] = []
+    try:
+        for line in _little_by_little(descriptor):
+            lines.append(line)
+            if parse_line(line).kind == "file":
+                break
+    except ParseError as error:
+        raise ParseError(f"{file}: {error}") from None
+    finally:
+        os.close(descriptor)
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
 def _little_by_little(descriptor: int) -> Iterator[str]:
     """The first lines, no more of which are read than are asked for."""
     pending, seen = b"", 0

@@ -1,0 +1,85 @@
+"""Threads of the processes that a capture keeps: what `report NAME --processes` reads of each.
+
+A process with one thread has all of it in its own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import NamedTuple
+
+from numaudit.kernel import threads
+from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.memory import numa_maps
+
+MOST_OF_A_PROCESS = 4096
+MOST = 50_000
+_POLICY_SECONDS = 0.1
+"""Time for the memory policies of one process: each may walk the pages of a large mapping."""
+_FILES = ("stat", "status")
+_POLICY = "numa_maps"
+
+
+class Missing(NamedTuple):
+    """A file or folder of which something is missing, and why."""
+
+    path: Path
+    reason: str
+
+
+class Kept(NamedTuple):
+    """One file."""
+
+    path: Path
+    content: bytes
+
+
+@dataclass(slots=True)
+class ThreadFiles:
+    """Reads them; none of a thread that ends meanwhile."""
+
+    host: Host
+    most: int = MOST
+    """Threads of all processes together."""
+    clock: Callable[[], float] = monotonic
+
+    def read(self) -> Iterator[Kept | Missing]:
+        for process in sorted(self.host.proc.glob("[0-9]*")):
+            try:
+                pid = int(process.name)
+                ids = threads.ids(self.host, pid)
+            except (OSError, ValueError):  # it has ended, or is a capture's without threads
+                continue
+            if len(ids) > 1:
+                kept = ids[: min(MOST_OF_A_PROCESS, self.most)]
+                self.most -= len(kept)
+                yield from self._of_process(pid, kept)
+                if len(kept) < len(ids):
+                    yield Missing(process / "task", f"{len(ids) - len(kept)} of {len(ids)} threads were left out")
+
+    def _of_process(self, pid: int, ids: list[int]) -> Iterator[Kept | Missing]:
+        folder = self.host.proc / f"{pid}/task"
+        for thread in ids:
+            for name in _FILES:
+                try:
+                    yield Kept(folder / f"{thread}/{name}", read_bytes(folder / f"{thread}/{name}"))
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                except OSError as error:
+                    yield Missing(folder / f"{thread}/{name}", error.strerror or str(error))
+        until = self.clock() + _POLICY_SECONDS
+        for position, thread in enumerate(ids):
+            path = folder / f"{thread}/{_POLICY}"
+            if self.clock() > until:
+                yield Missing(path, f"the time for memory policies ran out, {len(ids) - position} threads have none")
+                return
+            try:
+                yield Kept(path, numa_maps.read_telling_lines(self.host, pid, thread))
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            except (OSError, ValueError) as error:  # so it is for all of them
+                yield Missing(path, getattr(error, "strerror", None) or str(error))
+                return
