@@ -33,7 +33,7 @@ test-beside-guests:
 	@$(MAKE) --no-print-directory -j2 --output-sync=line test-apart test-here
 
 # These mostly wait for browsers and servers of their own, and neither change this host nor measure it.
-APART := browser deploy image integration packaging
+APART := browser deploy integration packaging
 
 test-apart:
 	$(PYTHON) -m pytest $(APART:%=tests/%)

@@ -19,7 +19,9 @@ import pytest
 from made_up_plans import ALIGNMENT_FAULTS, PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
+from numaudit.pmu.choose import Plan
 from numaudit.probes.counters.accesses import AccessCounts
+from numaudit.probes.counters.plan_events import PlanEvents
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import PmuProbe, kind_of
 from numaudit.probes.probe import Probe
@@ -173,3 +175,21 @@ def _local(counts: AccessCounts, group: Path) -> int:
     """Page faults, for these stand in the place of local accesses."""
     row = counts.accesses[group.stat().st_ino]
     return sum(count for (_, locality), count in row.items() if locality == "local")
+
+
+def test_a_cgroup_that_ends_while_its_events_are_opened_is_no_failure(
+    new_group: NewGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, ended = new_group("kept"), new_group("ended")
+    inode, opened = ended.stat().st_ino, PlanEvents.open
+
+    def end_first(plan: Plan, cpu: int, folder: int | None = None) -> PlanEvents:
+        if folder is not None and os.fstat(folder).st_ino == inode and ended.exists():
+            ended.rmdir()
+        return opened(plan, cpu, folder)
+
+    monkeypatch.setattr(PlanEvents, "open", end_first)
+    with closing(PmuOfCgroups(Host(), faults_and_time())) as probe:
+        watched = probe.read().watched
+        assert watched is not None and kept.stat().st_ino in watched
+    assert not ended.exists()

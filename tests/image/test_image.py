@@ -25,7 +25,7 @@ from fixture_trees import unpack
 pytestmark = pytest.mark.usefixtures("root")
 CHECKOUT = Path(__file__).parents[2]
 LOCK = CHECKOUT / "deploy/image/requirements.txt"
-AT_MOST = 130e6
+AT_MOST = 145e6
 """Bytes of all files, uncompressed; docs/image.md has today's figure."""
 
 TOO_BIG = """
@@ -136,7 +136,11 @@ def test_it_is_not_one_hosts(root: Path) -> None:
 
 def test_it_holds_what_the_lock_file_says_and_numaudit(root: Path) -> None:
     pins = [Requirement(line.split(" \\")[0]) for line in LOCK.read_text().splitlines() if re.match(r"\w", line)]
-    locked: dict[str, str] = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
+    locked: dict[str, str] = {
+        canonicalize_name(pin.name): str(pin.specifier).removeprefix("==")
+        for pin in pins
+        if pin.marker is None or pin.marker.evaluate()
+    }
     assert _python_packages(root) == locked | {"numaudit": numaudit.__version__}
 
 

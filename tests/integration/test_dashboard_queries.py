@@ -67,6 +67,7 @@ _SAFE = {
 _REFUSALS = {"numaudit-fleet": ["Workloads refused most A"]}
 _NOWHERE = {
     "no processor here counts accesses": {"numaudit-container": ["Counted accesses A", "Waiting for remote memory A"]},
+    "the watch over ranks is off": {"numaudit-container": ["Ranks by verdict A"]},
     "nothing is pushed": {
         "numaudit-agent": ["OTLP batches A", *(f"Time since the last OTLP delivery {ref}" for ref in "ABC")]
     },

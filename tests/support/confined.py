@@ -20,6 +20,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,12 @@ def run_inside(pod: Pod, command: Sequence[str], timeout: float = PATIENCE) -> s
         return bundle.output.read_text()
 
 
+def _is_removed(group: Path) -> bool:
+    with contextlib.suppress(OSError):
+        group.rmdir()
+    return not group.exists()
+
+
 def cgroup_folders(path: str) -> list[Path]:
     """A cgroup in every hierarchy that has it."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
@@ -232,6 +239,8 @@ class _Bundle:
         process.kill()
         process.wait()
         _runc(self.folder, "delete", "--force", self.id)
+        for place in cgroup_folders(self.cgroup):  # runc stops trying when a process takes long on its way out
+            eventually(partial(_is_removed, place))
         for parent in list(Path(self.cgroup).parents)[:-1]:  # the pod's and those above, which the kubelet would remove
             for place in cgroup_folders(str(parent)):
                 with contextlib.suppress(OSError):  # another pod's, or a process is still on its way out

@@ -13,6 +13,7 @@ import os
 import resource
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 
 from numaudit.errors import Unavailable
 from numaudit.kernel import cgroup
@@ -122,8 +123,11 @@ class PmuOfCgroups:
                 try:
                     by_place[place] = PlanEvents.open(self.plan, place[1], folder)
                 except OSError as error:
-                    if error.errno != errno.ENODEV:  # gone offline this moment
-                        raise cannot_open(self.plan, error) from error
+                    if error.errno == errno.ENODEV:  # gone offline this moment
+                        continue
+                    if error.errno == errno.ENOENT and not Path(path).is_dir():  # it has just ended
+                        return
+                    raise cannot_open(self.plan, error) from error
         finally:
             os.close(folder)
 
