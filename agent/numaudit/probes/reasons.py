@@ -242,7 +242,7 @@ def _paranoid() -> int:
 
 
 def _own_status() -> str:
-    return Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
 
 
 def _first_error(log: str) -> str:
