@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from email.message import Message
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
 
 import msgspec
 
 from numaudit.errors import Unavailable, printable, without_password
+from numaudit.net.retry_after import retry_after
 
-LONGEST_WAIT = 3600.0
-"""Seconds that a server may ask to wait."""
 _MOST_WORDS = 400
 
 
@@ -101,7 +99,7 @@ def refused(what: str, code: int, headers: Message, body: bytes) -> ApiFailure:
     reason = _BY_STATUS.get(code, Reason.SERVER if code >= HTTPStatus.INTERNAL_SERVER_ERROR else Reason.BROKEN)
     if reason is Reason.NO_RESOURCE and status.details is not None and status.details.name:
         reason = Reason.NO_OBJECT
-    asked = _retry_after(headers.get("Retry-After") or "", time.time())
+    asked = retry_after(headers.get("Retry-After") or "", time.time())
     said = status.message or body[: 4 * _MOST_WORDS].decode("utf-8", "replace")
     words = f"{what}: the API server answered {code}{': ' if said.strip() else ''}{_words(said)}"
     remedy = _REMEDIES.get(reason)
@@ -113,19 +111,6 @@ def _status(body: bytes) -> _Status:
         return msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _Status()
-
-
-def _retry_after(text: str, now: float) -> float | None:
-    """Seconds to wait, given as such or as a date, whatever this host's clock says of it; None = it does not say."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        seconds = float(text[:10])
-    else:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - now
-        except (ValueError, OverflowError):
-            return None
-    return min(max(0.0, seconds), LONGEST_WAIT)
 
 
 def _words(text: str) -> str:

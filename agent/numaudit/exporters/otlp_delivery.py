@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 
@@ -25,10 +24,9 @@ from numaudit.errors import printable, without_password
 from numaudit.exporters.otel import PushPart
 from numaudit.exporters.otlp_http import target
 from numaudit.net.connection import MOST_OF_AN_ANSWER, Connection, HttpAnswer
+from numaudit.net.retry_after import retry_after
 from numaudit.net.target import Target
 
-LONGEST_WAIT = 3600.0
-"""Seconds that a receiver may ask to wait."""
 _SENT_AGAIN = frozenset((429, 502, 503, 504))
 _FIRST_WAIT = 1.0
 _PROTOBUF = "application/x-protobuf"
@@ -136,23 +134,10 @@ def _refusal(answer: HttpAnswer) -> _Refusal:
         where = without_password(_words(answer.headers.get("Location", "nowhere")))
         return _Refusal(f"{answer.status}: a redirect to {where}; it is not followed, set otlp.endpoint", again=False)
     again = answer.status in _SENT_AGAIN
-    wait = _retry_after(answer.headers.get("Retry-After", ""), time.time()) if again else None
+    wait = retry_after(answer.headers.get("Retry-After", ""), time.time()) if again else None
     asks = "" if wait is None else f"the receiver asks to wait {wait:.0f} s"
     words = ": ".join(filter(None, (asks, _words(_message(answer)))))
     return _Refusal(f"{answer.status}: {words}" if words else f"{answer.status} without a message", again, wait)
-
-
-def _retry_after(text: str, now: float) -> float | None:
-    """Seconds to wait, given as such or as a date; None = it does not say."""
-    text = text.strip()
-    if text.isascii() and text.isdigit():
-        seconds = float(text[:10])
-    else:
-        try:
-            seconds = parsedate_to_datetime(text).timestamp() - now
-        except (ValueError, OverflowError):
-            return None
-    return min(max(0.0, seconds), LONGEST_WAIT)
 
 
 def _message(answer: HttpAnswer) -> str:

@@ -18,11 +18,11 @@ from api_topologies import RESOURCE
 from numaudit.apiserver.client import ApiServer
 from numaudit.apiserver.counts import PublishCounts
 from numaudit.apiserver.credentials import find_access
-from numaudit.apiserver.failures import LONGEST_WAIT
 from numaudit.apiserver.pace import LEAST, LONGEST, Pace
 from numaudit.apiserver.publisher import NrtPublisher
 from numaudit.apiserver.publishing import Wanted
 from numaudit.errors import Unavailable
+from numaudit.net.retry_after import LONGEST_WAIT
 from topologies import NFD, discover, whole
 
 INTERVAL = 60.0

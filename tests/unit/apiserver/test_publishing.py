@@ -15,8 +15,9 @@ from api_topologies import MOST_ANNOTATION_BYTES, RESOURCE
 from certificates import Authority
 from numaudit.apiserver.client import ApiServer
 from numaudit.apiserver.credentials import find_access
-from numaudit.apiserver.failures import LONGEST_WAIT, ApiFailure, Reason
+from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.apiserver.publishing import MANAGER, MANAGER_OF_ZONES, Round, Wanted, node_of, publish
+from numaudit.net.retry_after import LONGEST_WAIT
 from topologies import NFD, discover, whole
 
 OURS = {"numaudit.io/groups": '{"version":1}', "numaudit.io/kubelet": '{"version":1,"policy":"Static"}'}

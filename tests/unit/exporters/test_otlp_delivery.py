@@ -17,8 +17,9 @@ from agent_process import PATIENCE
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.otel import PushPart, requests
 from numaudit.exporters.otel import points as to_send
-from numaudit.exporters.otlp_delivery import LONGEST_WAIT, Delivery, Receiver
+from numaudit.exporters.otlp_delivery import Delivery, Receiver
 from numaudit.exporters.otlp_push import OtlpPusher
+from numaudit.net.retry_after import LONGEST_WAIT
 from otlp_receiver import Answer, OtlpReceiver
 from reports import LIVE, NOW, STARTED, container, exposition, report
 
