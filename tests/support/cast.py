@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pages import TOP
 from tmux import PATIENCE, Terminal, terminal
 
-WIDTH, HEIGHT = 120, 48
+WIDTH, HEIGHT = 120, 52
 TITLE = "numaudit on a captured node: report, explain, fit and top"
 PROMPT = "$ "
 NODE = "tests/fixtures/misaligned-node.tar.xz"

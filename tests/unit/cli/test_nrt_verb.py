@@ -62,6 +62,13 @@ def test_a_missing_checkpoint_is_no_node_without_promises(capsys: Capture, tree:
     assert "its memory_manager_state under" in capsys.readouterr().err
 
 
+def test_a_time_that_is_none_is_refused_without_a_word_of_the_name_that_only_other_verbs_have(capsys: Capture) -> None:
+    assert call(["nrt", "--watch", "0s"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "Error: Invalid value for '--watch': '0s' is not more than 0 and at most 24 hours"
+    )
+
+
 def test_watch_and_a_capture_do_not_fit(capsys: Capture) -> None:
     assert call(["nrt", "--root", str(NODE), "--watch"]) == 2
     assert "a capture has none" in capsys.readouterr().err

@@ -26,3 +26,12 @@ def test_the_recorded_session_lasts_a_minute_and_shows_every_command() -> None:
     assert [time for time, *_ in events] == sorted(time for time, *_ in events)
     typed = "".join(text for *_, text in events if len(text) == 1)
     assert typed == "".join(step.command for step in cast.STEPS)
+
+
+def test_what_a_command_prints_is_on_the_screen_from_its_first_line_on() -> None:
+    """The terminal is high enough: a longer output would have scrolled its beginning away."""
+    _, *events = map(json.loads, (TOP / FILE).read_text(encoding="utf-8").splitlines())
+    screens = [text for *_, text in events if len(text) > 1]
+    for step in cast.STEPS:
+        if not step.keys:
+            assert [one for one in screens if f"H{cast.PROMPT}{step.command}\r\n" in one], step.command
