@@ -13,7 +13,7 @@ from msgspec import Struct
 from numaudit.container_devices import ContainerDevices
 from numaudit.containermanager.pod.spec import QosClass
 from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, Sampled
-from numaudit.intent import Intent
+from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.process_placement import ContainerProcesses, ProcessMappings, RankRound, WatchedProcesses
 from numaudit.ranks.told import ProcessTold

@@ -20,7 +20,9 @@ from numaudit.exporters.series import SeriesTracker
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample, read_vector
 from numaudit.fleet.scope import Scope
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, NodeRoom, Promise
+from numaudit.intent.kubelet import KubeletConfig
+from numaudit.intent.node import ContainerIntent, Intent, NodeRoom
+from numaudit.intent.promise import Promise
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import poll_once
 from numaudit.kubelet.intent.intent_of import intent_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
-from numaudit.intent import StartOutlook
+from numaudit.intent.sources import StartOutlook
 from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.questions.examination import examine, examine_absent
 from numaudit.kubelet.questions.kubelet_here import kubelet_here

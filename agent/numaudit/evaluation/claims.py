@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numaudit.intent import ClaimPromise, ContainerIntent
+from numaudit.intent.node import ContainerIntent
+from numaudit.intent.promise import ClaimPromise
 from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet

@@ -18,7 +18,7 @@ from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import VerdictName
 from numaudit.evaluation.window import ends_at
-from numaudit.intent import ContainerIntent, Intent
+from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -17,7 +17,10 @@ from numaudit.containermanager.topologymanager.admission_error import (
 )
 from numaudit.errors import InputError
 from numaudit.evaluation.workloads import workload_of
-from numaudit.intent import ContainerIntent, HintRecord, Intent, Promise, Rejection
+from numaudit.intent.hints import HintRecord
+from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.pods import Rejection
+from numaudit.intent.promise import Promise
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp, Value, timestamp

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
-from numaudit.intent import NodeRoom
+from numaudit.intent.node import NodeRoom
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
 

@@ -9,7 +9,7 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.room.headroom import unpromised_by_node
 from numaudit.evaluation.verdicts import severity
-from numaudit.intent import Intent
+from numaudit.intent.node import Intent
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, CountersOfTick
 from numaudit.report.kubelet import (

@@ -17,7 +17,7 @@ from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.evaluation.room.by_page_size import by_page_size
 from numaudit.evaluation.sources.by_process import ExpectedByProcess, expected_by_process
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.intent import ContainerIntent
+from numaudit.intent.node import ContainerIntent
 from numaudit.report.counters import CountersOfTick, tier_moves
 from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node

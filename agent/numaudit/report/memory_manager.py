@@ -13,7 +13,7 @@ from msgspec import field, structs
 from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import CPU, MEMORY
 from numaudit.evaluation.room.headroom import Unpromised
-from numaudit.intent import Intent, NodeRoom
+from numaudit.intent.node import Intent, NodeRoom
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import at_most
 from numaudit.value import Value

@@ -10,7 +10,8 @@ from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.intent import ContainerIntent, Intent, PodFacts
+from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.pods import PodFacts
 from numaudit.report.containers import ContainerReports
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Container, ContainerId, Snapshot

@@ -15,7 +15,9 @@ from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, M
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.changes import OF_CONTAINERS, OF_NO_CONTAINER, OF_THE_HOST, unchanged
 from numaudit.evaluation.thresholds import Thresholds
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
+from numaudit.intent.kubelet import KubeletConfig
+from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.promise import Promise
 from numaudit.pmu.stall import Bounds, Penalty
 from numaudit.report.build import build
 from numaudit.report.values import Report

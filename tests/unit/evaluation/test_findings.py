@@ -10,16 +10,10 @@ import pytest
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import RULES, Finding, find
-from numaudit.intent import (
-    CheckpointHealth,
-    ContainerIntent,
-    Intent,
-    KubeletConfig,
-    KubeletSeries,
-    Promise,
-    PromisedDevices,
-    StartOutlook,
-)
+from numaudit.intent.kubelet import KubeletConfig, KubeletSeries
+from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.promise import Promise, PromisedDevices
+from numaudit.intent.sources import CheckpointHealth, StartOutlook
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

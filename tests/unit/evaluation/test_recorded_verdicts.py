@@ -16,7 +16,8 @@ from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
-from numaudit.intent import Intent, KubeletSeries
+from numaudit.intent.kubelet import KubeletSeries
+from numaudit.intent.node import Intent
 from numaudit.kernel.host import Host
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.build import build

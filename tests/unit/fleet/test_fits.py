@@ -19,7 +19,7 @@ from numaudit.fleet.fits import Question
 from numaudit.fleet.forecast import ask_maps, forecast
 from numaudit.fleet.memory_map import node_there
 from numaudit.fleet.scope import Scope
-from numaudit.intent import NodeRoom
+from numaudit.intent.node import NodeRoom
 from numaudit.memorymanager.api import NodeState, admit, read_pod, reconcile
 from numaudit.scenario.simulation import ScenarioRun
 from numaudit.topology.quantity import Quantity

@@ -19,7 +19,8 @@ from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import Finding
 from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.metric import Columns, Values
-from numaudit.intent import ClaimPromise, ContainerIntent
+from numaudit.intent.node import ContainerIntent
+from numaudit.intent.promise import ClaimPromise
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources.podresources import ListAnswer, decode
 from numaudit.report.cells import why

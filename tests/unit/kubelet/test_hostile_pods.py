@@ -17,8 +17,8 @@ from numaudit.kubelet.parsers.pods import (
     MOST_VALUES,
     MOST_VALUES_OF_ONE,
     PodReader,
-    without_secrets,
 )
+from numaudit.kubelet.parsers.pods_without_secrets import without_secrets
 
 SIZE = 4 * MIB
 SMALL = 32 * MIB

@@ -16,7 +16,8 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
-from numaudit.intent import ContainerIntent, Intent, SourceName, SourceState
+from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.sources import SourceName, SourceState
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources import polled, poller
 from numaudit.kubelet.sources.client import RecordedKubelet

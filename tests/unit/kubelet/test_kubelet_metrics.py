@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from input_cost import MIB, MOST, costs
 from kubelet_steps import Step
-from numaudit.intent import KubeletSeries
+from numaudit.intent.kubelet import KubeletSeries
 from numaudit.kubelet.parsers.metrics import LONGEST_LINE, KubeletMetrics
 from numaudit.kubelet.parsers.metrics import parse as parse_bytes
 

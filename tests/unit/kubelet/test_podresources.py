@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from kubelet_steps import STEPS, Step
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent import Promise, PromisedDevices
+from numaudit.intent.promise import Promise, PromisedDevices
 from numaudit.kubelet.proto import podresources_pb2 as pb
 from numaudit.kubelet.sources.podresources import Client, ListAnswer, PodResources, decode
 from numaudit.topology.nodeset import CpuSet, NodeSet

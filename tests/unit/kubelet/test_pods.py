@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from kubelet_steps import STEPS, Step
 from numaudit.errors import ParseError
-from numaudit.intent import PodFacts
-from numaudit.kubelet.parsers.pods import PodReader, parse_pod, without_secrets
+from numaudit.intent.pods import PodFacts
+from numaudit.kubelet.parsers.pod import parse_pod
+from numaudit.kubelet.parsers.pods import PodReader
+from numaudit.kubelet.parsers.pods_without_secrets import without_secrets
 
 ID = "b" * 64
 RUNNING = "standalone-single-numa-node/1-running"

@@ -15,7 +15,7 @@ from kubelet_steps import RUNS, Step
 from numaudit.capture.tree import capture
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.errors import ParseError
-from numaudit.intent import Intent
+from numaudit.intent.node import Intent
 from numaudit.kernel.host import Host
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.sources import recording

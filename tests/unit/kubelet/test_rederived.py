@@ -9,7 +9,8 @@ import pytest
 
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.engine.observer import Observer
-from numaudit.intent import Intent, Rejection
+from numaudit.intent.node import Intent
+from numaudit.intent.pods import Rejection
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of

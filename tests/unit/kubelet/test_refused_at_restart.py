@@ -12,11 +12,13 @@ import pytest
 from cluster_history import HISTORY, TREE
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.evaluation.hint_outcomes import outcomes
-from numaudit.intent import Intent, KubeletSeries, Rejection
+from numaudit.intent.kubelet import KubeletSeries
+from numaudit.intent.node import Intent
+from numaudit.intent.pods import Rejection
 from numaudit.kernel.host import Host
 from numaudit.kubelet.intent.refused_at_restart import UNKNOWN, refused_at_restart
 from numaudit.kubelet.parsers.metrics import KubeletMetrics, parse
-from numaudit.kubelet.parsers.pods import parse_pod
+from numaudit.kubelet.parsers.pod import parse_pod
 
 STARTED = 1795373090.45
 

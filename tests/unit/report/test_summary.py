@@ -15,7 +15,9 @@ from numaudit.cli.main import call
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import Finding
-from numaudit.intent import ContainerIntent, Intent, KubeletConfig, Promise
+from numaudit.intent.kubelet import KubeletConfig
+from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.promise import Promise
 from numaudit.report.build import build
 from numaudit.report.summary import summarize
 from numaudit.report.sums.kinds import kinds_in_words

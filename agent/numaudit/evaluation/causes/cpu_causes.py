@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from numaudit.containermanager.pod.names import full_name
 from numaudit.evaluation.causes import remedies
-from numaudit.intent import ContainerIntent, Intent
+from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.topology.nodeset import CpuSet
 
 _MOST_OWNERS = 3

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
-from numaudit.intent import Intent
+from numaudit.intent.node import Intent
 from numaudit.snapshot import Container
 
 Owner = Literal["pod", "command", "other"]

@@ -15,7 +15,7 @@ from numaudit.evaluation.findings import (
     tiers,
 )
 from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
-from numaudit.intent import Intent
+from numaudit.intent.node import Intent
 from numaudit.snapshot import Snapshot
 
 __all__ = ["RULES", "Finding", "Severity", "find", "gravity"]

@@ -9,7 +9,7 @@ from numaudit.container_devices import ContainerDevice, ContainerDevices
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.promised import OF_CLAIMS
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
-from numaudit.intent import ContainerIntent
+from numaudit.intent.node import ContainerIntent
 from numaudit.snapshot import ContainerId
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet

@@ -9,7 +9,7 @@ from typing import Any
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
 from numaudit.evaluation.room.huge_pages import huge_pages_of
 from numaudit.evaluation.room.movable import available, movable_from
-from numaudit.intent import ContainerIntent
+from numaudit.intent.node import ContainerIntent
 from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
-from numaudit.intent import ContainerIntent, Intent
+from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
 

@@ -10,7 +10,7 @@ from msgspec import field
 
 from numaudit.evaluation.history import History
 from numaudit.evaluation.ranks.rank import Rank
-from numaudit.intent import ContainerIntent, Intent
+from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value

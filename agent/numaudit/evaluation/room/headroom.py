@@ -13,7 +13,7 @@ from numaudit.containermanager.memory.machine_state import table_of
 from numaudit.containermanager.memory.state import MemoryTable
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.errors import InputError
-from numaudit.intent import Intent
+from numaudit.intent.node import Intent
 from numaudit.snapshot import ContainerId, Snapshot
 
 _NOT_RECLAIMED = ("anon", "shmem")

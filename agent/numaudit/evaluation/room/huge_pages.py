@@ -9,7 +9,7 @@ from itertools import product
 from numaudit.containermanager.memory.machine_state import hugepages_name
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.containermanager.pod.names import full_name
-from numaudit.intent import ContainerIntent, Intent
+from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.memorymanager.huge_pages import HugePageRoom, HugePagesAtStart
 from numaudit.snapshot import BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import HugePages

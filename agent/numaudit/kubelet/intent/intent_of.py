@@ -14,7 +14,9 @@ from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.errors import InputError, Unavailable
-from numaudit.intent import HintRecord, Intent, NodeRoom, StartOutlook
+from numaudit.intent.hints import HintRecord
+from numaudit.intent.node import Intent, NodeRoom
+from numaudit.intent.sources import StartOutlook
 from numaudit.kubelet.intent import join
 from numaudit.kubelet.intent.claims import with_claims
 from numaudit.kubelet.intent.join import Joined

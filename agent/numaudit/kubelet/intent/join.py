@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from numaudit.intent import ContainerIntent, HintRecord, PodContainer, PodFacts, Promise, Rejection
+from numaudit.intent.hints import HintRecord
+from numaudit.intent.node import ContainerIntent
+from numaudit.intent.pods import PodContainer, PodFacts, Rejection
+from numaudit.intent.promise import Promise
 from numaudit.kubelet.intent import promises
 from numaudit.kubelet.intent.promises import Checkpoints, ContainerKey, OtherSources
 from numaudit.kubelet.parsers.pods import Pods

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from numaudit.intent import PodFacts, Rejection
+from numaudit.intent.pods import PodFacts, Rejection
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
 
 REJECTIONS = "kubelet_admission_rejections_total"

@@ -7,7 +7,7 @@ from collections.abc import Set
 from numaudit.containermanager.cpu.room import cpu_room
 from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
-from numaudit.intent import NodeRoom
+from numaudit.intent.node import NodeRoom
 from numaudit.kubelet.questions.kubelet_here import StartForecaster
 from numaudit.kubelet.questions.node_here import NodeHere, node_here, state_of
 from numaudit.kubelet.questions.starting import AskedKubelet

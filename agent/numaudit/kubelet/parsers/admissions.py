@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from numaudit.intent import HintRecord, Rejection
+from numaudit.intent.hints import HintRecord
+from numaudit.intent.pods import Rejection
 from numaudit.kubelet.parsers import log
 
 MOST_RECORDS = 4096

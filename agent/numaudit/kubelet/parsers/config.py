@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from numaudit import yaml_values
 from numaudit.containermanager.memory.reserved import parse_reserved_memory
 from numaudit.errors import InputError, ParseError
-from numaudit.intent import KubeletConfig
+from numaudit.intent.kubelet import KubeletConfig
 from numaudit.yaml_values import YamlLimits
 
 ConfigDocument = Mapping[str, object]

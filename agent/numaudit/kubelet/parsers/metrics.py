@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from numaudit.intent import KubeletSeries
+from numaudit.intent.kubelet import KubeletSeries
 
 NAMES = frozenset(
     {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from numaudit.intent import KubeletConfig
+from numaudit.intent.kubelet import KubeletConfig
 from numaudit.kubelet.questions.starting import AskedKubelet, Starting, starting
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.topology.machine import Machine

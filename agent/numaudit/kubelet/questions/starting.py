@@ -15,7 +15,7 @@ from numaudit.containermanager.versions import (
     parse_version,
 )
 from numaudit.errors import InputError
-from numaudit.intent import KubeletConfig
+from numaudit.intent.kubelet import KubeletConfig
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.topology.machine import Machine
 

@@ -20,7 +20,7 @@ from numaudit.checkpoints.formats.file import CheckpointKind
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.errors import Unavailable
-from numaudit.intent import CheckpointHealth
+from numaudit.intent.sources import CheckpointHealth
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import online_cpus
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, Problem, decode

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent import Promise, PromisedDevices, devices_by_nodes
+from numaudit.intent.promise import Promise, PromisedDevices, devices_by_nodes
 from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.sources.patience import time_left

@@ -15,7 +15,8 @@ from time import monotonic, time
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable, to_keep
-from numaudit.intent import KubeletConfig, SourceState
+from numaudit.intent.kubelet import KubeletConfig
+from numaudit.intent.sources import SourceState
 from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import klog

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent import KubeletConfig
+from numaudit.intent.kubelet import KubeletConfig
 from numaudit.kernel.host import Host, explain, may_exist, read_bytes, read_text
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers.config import ConfigDocument, KubeletFlags

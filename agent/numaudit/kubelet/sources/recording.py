@@ -11,7 +11,7 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, may_exist, read_bytes
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import log as kubelet_log
-from numaudit.kubelet.parsers import pods
+from numaudit.kubelet.parsers.pods_without_secrets import without_secrets
 from numaudit.kubelet.sources import podresources, presence
 from numaudit.kubelet.sources.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.sources.log_follow import LogSource, live_log
@@ -53,7 +53,7 @@ def ask(live: LiveKubelet, log: LogSource) -> Iterator[RecordedAnswer]:
 
 def _questions(live: LiveKubelet, log: LogSource) -> Mapping[str, Callable[[], bytes | None]]:
     return {
-        "pods.json": lambda: pods.without_secrets(live.pods()),
+        "pods.json": lambda: without_secrets(live.pods()),
         "configz.json": lambda: _configz(live.configz()),
         "kubelet-metrics.txt": live.metrics,
         "podresources-list.pb": lambda: _list(live.podresources()),

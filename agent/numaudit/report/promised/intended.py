@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.intent import ClaimPromise, ContainerIntent
+from numaudit.intent.node import ContainerIntent
+from numaudit.intent.promise import ClaimPromise
 from numaudit.report.values import Intended, PromiseOfSource
 from numaudit.topology.machine import Machine
 

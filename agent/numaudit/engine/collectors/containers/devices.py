@@ -13,7 +13,7 @@ from numaudit.container_devices import ContainerDevice, ContainerDevices, HeldBy
 from numaudit.engine.collectors.base import Collector, DeviceRequest, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.errors import ParseError, Unavailable, printable
-from numaudit.intent import Intent
+from numaudit.intent.node import Intent
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.kernel.devices import device_list, network
 from numaudit.kernel.devices.descriptors import HeldDevices
