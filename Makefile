@@ -30,13 +30,15 @@ endif
 # The guests take longest, so they begin first, and all that needs none runs meanwhile.
 test-beside-guests:
 	@$(MAKE) --no-print-directory check EXAMPLES=default
-	@$(MAKE) --no-print-directory -j2 --output-sync=line test-apart test-here
+	@$(MAKE) --no-print-directory -j2 test-apart test-here; status=$$?; cat $(APART_LOG); exit $$status
 
 # These mostly wait for browsers and servers of their own, and neither change this host nor measure it.
 APART := browser deploy integration packaging
+# Shown when both have ended, so that the lines of the other run appear as they come.
+APART_LOG := .cache/test-apart.log
 
 test-apart:
-	$(PYTHON) -m pytest $(APART:%=tests/%)
+	$(PYTHON) -m pytest $(APART:%=tests/%) > $(APART_LOG) 2>&1
 
 test-here:
 	$(PYTHON) -m pytest tests --ignore tests/unit $(APART:%=--ignore tests/%)
