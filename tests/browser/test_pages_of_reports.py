@@ -13,6 +13,8 @@ from playwright.sync_api import Page
 from browser_pages import DESKTOP, PHONE, Opened, OpenPage
 from hostile_names import HOSTILE
 from numaudit.api.redact import redact
+from numaudit.api.selection import narrow
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.kernel.host import Host
@@ -285,6 +287,54 @@ def test_an_arc_in_the_map_leads_to_its_container_without_script(open_page: Open
     words = arc.inner_text()
     arc.click()
     assert page.locator("main h2:visible").all_inner_texts() == [words]
+
+
+# Processes
+
+
+@cache
+def _page_with_processes(host: Host, name: str) -> str:
+    """As `report NAME --processes -o html` writes it."""
+    found = observe_whole(Observer.of(host), 60.0, None, processes_of=lambda _: None).report
+    return report_page(narrow(found, name))
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_processes_that_were_asked_for_are_in_view_before_anything_is_opened(
+    open_page: OpenPage, captured: CapturedHost, script: bool
+) -> None:
+    page = open_page(_page_with_processes(captured("ranks"), "vllm-0"), script=script).page
+    page.get_by_role("link", name="Processes", exact=True).click()
+    rows = page.get_by_role("table", name="Processes", exact=True).locator("tbody tr")
+    assert [row.locator("th, td").nth(1).inner_text() for row in rows.all()] == [
+        "VLLM::Worker_TP0", "VLLM::Worker_TP1", "VLLM::Worker_TP2", "1 thread: nccl-net", "VLLM::Worker_TP3",
+    ]  # fmt: skip
+    assert page.get_by_role("table", name="Ranks", exact=True).get_by_text("first-touch-before-bind").is_visible()
+    box = rows.first.bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] < 800
+
+
+def test_tables_of_processes_fit_every_window_and_keep_nobody_from_reading(
+    open_page: OpenPage, captured: CapturedHost
+) -> None:
+    opened = open_page(_page_with_processes(captured("ranks"), "vllm-0"))
+    assert opened.violations() == []
+    assert fits(opened)
+    assert opened.page.get_by_role("table", name="Processes", exact=True).is_visible()
+
+
+def test_a_name_above_processes_leads_to_its_own_page_which_has_them_too(
+    open_page: OpenPage, captured: CapturedHost
+) -> None:
+    page = open_page(_page_with_processes(captured("ranks"), "vllm-0")).page
+    page.locator("#processes ~ h3").get_by_role("link").press("Enter")
+    assert page.locator("main h2:visible").all_inner_texts() == ["ml/vllm-0/server"]
+    assert page.get_by_role("table", name="Processes", exact=True).count() == 1
+
+
+def test_a_report_that_was_not_asked_for_processes_has_no_section_for_them(open_page: OpenPage) -> None:
+    assert open_page(page_of(5)).page.locator("#processes").count() == 0
 
 
 # It filters

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from numaudit.api.selection import narrow
@@ -14,9 +15,12 @@ from numaudit.cli.main import call
 from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
+from numaudit.report.processes.values import ProcessesReport
 from numaudit.report.values import ContainerReport
 from numaudit.views.page.own_page import own_section
+from numaudit.views.page.report_page import report_page
 from numaudit.views.terminal.one_container import print_process_table
+from reports import report
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +48,19 @@ def test_a_containers_page_has_a_table_of_its_processes(server: ContainerReport)
     assert "VLLM::Worker_TP2" in text
     assert "1 thread: nccl-net" in text
     assert "the sum over its 4 processes" in text
+
+
+def test_a_selection_without_processes_says_so_on_the_page(server: ContainerReport) -> None:
+    none = ProcessesReport((), 0, None, "start", None, (), None)
+    text = report_page(replace(report(), containers=(replace(server, processes=none),)))
+    assert "No processes: what was asked for has none." in text
+
+
+def test_the_page_bounds_its_tables_and_says_how_many_it_left_out(server: ContainerReport) -> None:
+    many = tuple(replace(server, id=number) for number in range(1, 53))
+    text = report_page(replace(report(), containers=many))
+    assert text.split('id="processes"')[1].split("</section>")[0].count("<caption>Processes</caption>") == 50
+    assert "and 2 more containers with processes; -o json has all" in text
 
 
 def test_explain_has_the_processes_in_its_document_and_says_the_basis(

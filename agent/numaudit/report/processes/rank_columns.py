@@ -21,6 +21,11 @@ class RankColumn:
     """As `new_table` takes it: > = a number, ~ = it may go on in a second line."""
     text: Callable[[Rank], str]
 
+    @property
+    def name(self) -> str:
+        """The title without its mark."""
+        return self.title.lstrip(">~")
+
 
 def rank_rows(ranks: Sequence[Rank]) -> list[Rank]:
     """The worst first, and helpers last."""

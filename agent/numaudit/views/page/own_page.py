@@ -8,7 +8,6 @@ from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.cells import verdict
 from numaudit.report.names import display_name
-from numaudit.report.processes.columns import LEGEND, notes, process_columns, process_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import size
 from numaudit.views.account import parts
@@ -16,7 +15,7 @@ from numaudit.views.page.addresses import key
 from numaudit.views.page.drawings.flow import flow
 from numaudit.views.page.drawings.sparkline import sparkline
 from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.tables import table
+from numaudit.views.page.processes import process_tables
 from numaudit.views.trends import KEPT, Trends
 
 MOST = 50
@@ -48,20 +47,8 @@ def _content(
         yield _trend("Bytes outside", sparkline(trends.outside(one), KEPT, size))
         yield _trend("Measured remote share", sparkline(trends.remote_share(one), KEPT, "{}%".format, 100))
     yield element("dl", _account(said))
-    yield from _processes(one)
+    yield from process_tables(one)
     yield element("p", _admission(one), class_="facts")
-
-
-def _processes(one: ContainerReport) -> Iterator[Markup]:
-    """A table of its processes, where they were read."""
-    found = one.processes
-    if found is None or not found.alive:
-        return
-    columns = process_columns(found)
-    cells = ([column.text(row) for column in columns] for row in process_rows(found))
-    yield table("Processes", [column.title.capitalize() for column in columns], cells)
-    for note in (*notes(found, one.expected_remote_ratio, one.expected_basis), *LEGEND):
-        yield element("p", printable(note), class_="facts")
 
 
 def _trend(title: str, drawn: Markup | str) -> Markup | str:

@@ -18,6 +18,7 @@ from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
 from numaudit.views.page.own_page import MOST, own_section
 from numaudit.views.page.part import PageSection, links
+from numaudit.views.page.processes import processes_part
 from numaudit.views.page.tiles import tiles
 from numaudit.views.trends import Trends
 
@@ -72,6 +73,7 @@ def _parts(report: Report, addresses: Addresses) -> Iterator[PageSection | None]
     yield findings_part(report, addresses)
     yield nodes_part(report, addresses)
     yield containers_part(report, addresses)
+    yield processes_part(report, addresses)
     yield headroom_part(report.memory_manager)
     yield refused_part(report)
     yield state_part(report.checkpoints)

@@ -19,7 +19,7 @@ def box(child: Markup, **label: str) -> Markup:
 
 
 def table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """A plain table in a box that scrolls; the first cell of a row is its heading."""
+    """A plain table in a box that scrolls; the first cell of a row is its heading, where it has text."""
     lines = tuple(rows)
     kinds = ["n" if all(map(_FIGURE.fullmatch, cells)) else None for cells in zip(*lines, strict=True)]
     kinds = kinds or [None] * len(titles)
@@ -33,4 +33,5 @@ def table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) ->
 def _cells(line: Sequence[str], kinds: Sequence[str | None]) -> Iterator[Markup]:
     for number, (text, kind) in enumerate(zip(line, kinds, strict=True)):
         class_ = "long" if len(text) > _LONGEST_LINE else kind
-        yield element("td", text, class_=class_) if number else element("th", text, scope="row", class_=class_)
+        is_head = number == 0 and text
+        yield element("th", text, scope="row", class_=class_) if is_head else element("td", text, class_=class_)
