@@ -1,7 +1,7 @@
 """The boots of one test run: a process of its own, which leaves a file for each kernel whose guests have ended.
 
-A few guests run at once, each on one CPU of this host. When each kernel has had its guest, one whose tests still run
-gets a second one, and both share what is left (`shares.py`). A guest that dies fails the test that it was at; what it
+A few guests run at once, each on one CPU of this host. When each kernel has had its guest, the one with the most left
+gets another one, and they share what is left (`shares.py`). A guest that dies fails the test that it was at; what it
 had not come to runs in another boot.
 
 When all guests of a kernel have ended, the few tests that failed run once more in a fresh guest, where nothing of other
@@ -26,6 +26,7 @@ from threading import Lock
 
 import pytest
 
+import durations
 import machines
 import results
 from debian import CHECKOUT
@@ -37,8 +38,12 @@ from shares import CLAIMS_VARIABLE
 HERE = Path(__file__).parent
 TIMEOUT = 3600
 """Seconds for all tests of one boot; an idle host needs 300."""
-BOOTS = 4
-"""Of one kernel at most: two that share its tests, and two for what dead ones have left."""
+SHARING = 3
+"""Guests that share the tests of one kernel, at most."""
+BOOTS = SHARING + 2
+"""Of one kernel at most: two for what dead ones have left."""
+WORTH_A_BOOT = 60
+"""Seconds of tests that the guests under way leave to another; it takes half of that to boot and to collect them."""
 AGAIN_AT_MOST = 8
 """Tests that failed and run once more. When more fail, it is not the host."""
 AGAIN = "again"
@@ -178,9 +183,16 @@ class Kernel:
         self._boots += 1
         return self._boots
 
-    def _unclaimed(self) -> bool:
+    def for_another(self) -> int:
+        """Seconds of tests that another guest would find: each that runs claims one more module, the longest first."""
+        with self._lock:
+            if self._has_ended or self._boots >= SHARING:
+                return 0
+            return sum(sorted(map(durations.of_module, self._unclaimed()), reverse=True)[self._under_way :])
+
+    def _unclaimed(self) -> set[str]:
         claimed = {path.name for path in self.plan.claims.iterdir()}
-        return any(_module(test) not in claimed for test in self.plan.tests)
+        return {_module(test) for test in self.plan.tests} - claimed
 
     def _left(self) -> list[str]:
         """What has not even begun."""
@@ -224,6 +236,13 @@ class Kernel:
         self.endings.append(f"guest {self.plan.kernel} ({guest.kernel.release}), {boot}: {ending}\n{output}".rstrip())
 
 
+def share(kernels: Sequence[Kernel]) -> None:
+    """Another guest for the kernel that has the most for one, if that is worth it."""
+    slowest = max(kernels, key=Kernel.for_another)
+    if slowest.for_another() >= WORTH_A_BOOT:
+        slowest.boot()
+
+
 def _module(test: str) -> str:
     return test.partition(".py::")[0]
 
@@ -242,10 +261,10 @@ def main(file: Path) -> int:
     with ThreadPoolExecutor(at_once()) as pool:
         needs_image = any(_module(test) in NEEDS_IMAGE for plan in plans for test in plan.tests)
         building = pool.submit(image) if needs_image else None
-        of_kernels = [Kernel(plan, building) for plan in plans]
-        shared = [one for one in of_kernels if len({_module(test) for test in one.plan.tests}) > 1]
-        boots = [pool.submit(one.boot) for one in (*of_kernels, *shared)]
-        for boot in boots:
+        kernels = [Kernel(plan, building) for plan in plans]
+        first = [pool.submit(one.boot) for one in kernels]
+        more = [pool.submit(share, kernels) for _ in range((SHARING - 1) * len(kernels))]
+        for boot in (*first, *more):
             boot.result()  # raises what went wrong beside the guests
     return 0
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SECONDS: Mapping[str, int] = {
-    "test_access": 220,
-    "test_page_truth": 120,
-    "test_confined_guest": 110,
-    "test_assert_of_programs": 105,
+    "test_access": 330,
+    "test_page_truth": 140,
+    "test_confined_guest": 155,
+    "test_assert_of_programs": 100,
+    "test_ranks": 95,
     "test_remedies": 70,
     "test_agent": 65,
     "test_access_hooks": 65,
@@ -37,6 +38,8 @@ SECONDS: Mapping[str, int] = {
     "test_cpu_launchers": 10,
     "test_memory_launchers": 15,
     "test_slurm_ranks": 10,
+    "test_devices": 20,
+    "test_dra_claims": 10,
     "test_process_view": 15,
     "test_verdicts": 20,
     "test_a_fresh_root": 5,

@@ -105,6 +105,41 @@ def test_a_kernel_has_ended_when_its_last_guest_has(kernel: NewKernel) -> None:
     assert [ending.partition(":")[0][-6:] for ending in one.plan.endings()] == ["boot-2", "boot-1"]
 
 
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("durations.SECONDS", {"test_a": 200, "test_b": 50, "test_c": 40, "test_d": 35})
+
+
+@pytest.mark.usefixtures("seconds")
+def test_a_place_that_is_free_goes_to_the_kernel_that_leaves_the_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """6.1 has more that nobody has claimed, but the guest that runs will claim most of it."""
+    of = {"6.1": ["a", "b"], "6.12": ["b", "c", "d"]}
+    booted: list[str] = []
+    monkeypatch.setattr(Kernel, "boot", lambda kernel: booted.append(kernel.plan.kernel))
+    plans = [Plan(name, tmp_path / name, [f"test_{one}.py::test_x" for one in modules]) for name, modules in of.items()]
+    for plan in plans:
+        plan.claims.mkdir(parents=True)
+    under_way = [Kernel(plan, None, _boots=1, _under_way=1) for plan in plans]
+    boots.share(under_way)
+    assert booted == ["6.12"]
+    (plans[1].claims / "test_b").mkdir()
+    boots.share(under_way)
+    assert booted == ["6.12"]  # 50 seconds at most are left, by either
+
+
+@pytest.mark.usefixtures("seconds")
+def test_a_kernel_that_was_given_up_gets_no_other_guest(kernel: NewKernel) -> None:
+    def guest(_: Job) -> None:
+        raise GuestDied("the guest died before the command began")
+
+    one = kernel(guest)
+    assert one.for_another() == 290
+    one.boot()
+    assert one.for_another() == 0
+
+
 def test_a_guest_that_dies_fails_the_test_that_it_was_at_and_the_others_run_in_another(kernel: NewKernel) -> None:
     def guest(job: Job) -> None:
         if job.folder.name == "boot-1":
