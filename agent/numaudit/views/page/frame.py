@@ -8,7 +8,7 @@ from hashlib import sha256
 from importlib.resources import files
 
 from numaudit import __version__
-from numaudit.views.page.markup import Markup, element, join, raw
+from numaudit.views.page.markup import Child, element, nested, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Frame:
     policy: str
     """A browser that obeys it runs our script and style alone, whatever a name in the page may hold."""
 
-    def page(self, *content: Markup | str) -> str:
+    def page(self, *content: Child) -> str:
         """A whole page."""
         head = element(
             "head",
@@ -32,8 +32,8 @@ class Frame:
             element("title", "numaudit report"),
             element("style", raw(self.style)),
         )
-        body = element("body", join(content), element("script", raw(self.script)))
-        return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+        body = nested("body", *content, element("script", raw(self.script)))
+        return "".join(("<!doctype html>\n", *nested("html", head, body, lang="en"), "\n"))
 
 
 def frame(styles: tuple[str, ...], scripts: tuple[str, ...], *rules: str) -> Frame:

@@ -32,7 +32,7 @@ Child = str | Iterable[str]
 
 def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     """An element; `class_` is the attribute class, `aria_label` is aria-label."""
-    parts = ["<", name]
+    parts = [f"<{name}"]
     for key, value in attributes.items():
         if value is not None and value is not False:
             parts.append(_attribute(key, value))
@@ -42,7 +42,11 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
         parts.append("/>")
     else:
         parts.append(">")
-        _collect(children, parts)
+        for child in children:
+            if type(child) is Markup:
+                parts.append(child)
+            else:
+                _collect((child,), parts)
         parts.append(f"</{name}>")
     return Markup("".join(parts))
 
@@ -52,6 +56,14 @@ def join(children: Iterable[Child]) -> Markup:
     parts: list[str] = []
     _collect(children, parts)
     return Markup("".join(parts))
+
+
+def nested(name: str, /, *children: Child, **attributes: Attribute) -> list[Markup]:
+    """The parts of an element that holds much of a page, whose text would be copied for each level around it."""
+    end = f"</{name}>"
+    parts: list[str] = [Markup(element(name, **attributes).removesuffix(end))]
+    _collect(children, parts)
+    return [part if type(part) is Markup else Markup(part) for part in (*parts, end)]
 
 
 def _collect(children: Iterable[Child], parts: list[str]) -> None:

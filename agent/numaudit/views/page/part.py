@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from numaudit.views.page.markup import Markup, element
+from numaudit.views.page.markup import Markup, element, nested
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,8 @@ class PageSection:
     title: str
     content: Iterable[Markup | str]
 
-    def section(self) -> Markup:
-        return element("section", element("h2", self.title, id=self.id), self.content)
+    def section(self) -> list[Markup]:
+        return nested("section", element("h2", self.title, id=self.id), self.content)
 
 
 def links(parts: Iterable[PageSection]) -> Markup:

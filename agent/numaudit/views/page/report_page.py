@@ -13,7 +13,7 @@ from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.headroom import headroom_part
-from numaudit.views.page.markup import Markup, element, join
+from numaudit.views.page.markup import Markup, element, nested
 from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
 from numaudit.views.page.own_page import MOST, own_section
@@ -35,7 +35,7 @@ def _frame() -> Frame:
     return frame(("report.css", "drawings.css"), ("report.js",))
 
 
-def report_content(report: Report, *, is_alone: bool = True, trends: Trends | None = None) -> Markup:
+def report_content(report: Report, *, is_alone: bool = True, trends: Trends | None = None) -> list[Markup]:
     """All that a report says, for any page that shows one. `is_alone`: there is no agent that makes other pages."""
     rows = [one for one in report.containers if not is_small_remainder(one)][:MOST] if is_alone else []
     addresses = Addresses(frozenset(map(key, rows)) if is_alone else None)
@@ -50,14 +50,14 @@ def report_content(report: Report, *, is_alone: bool = True, trends: Trends | No
         links(parts),
     )
     own = (own_section(one, report.nodes, "#containers") for one in rows)
-    return join((header, element("main", (part.section() for part in parts), own)))
+    return [header, *nested("main", (piece for part in parts for piece in part.section()), own)]
 
 
-def container_content(report: Report, one: ContainerReport, trends: Trends | None = None) -> Markup:
+def container_content(report: Report, one: ContainerReport, trends: Trends | None = None) -> list[Markup]:
     """A page about one container alone."""
     facts = element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts")
     header = element("header", element("h1", "numaudit report"), facts)
-    return join((header, element("main", own_section(one, report.nodes, "./", trends))))
+    return [header, *nested("main", own_section(one, report.nodes, "./", trends))]
 
 
 def _tone(report: Report) -> str:

@@ -21,6 +21,7 @@ from numaudit.views.page.drawings.arcs import MOST, Arc, arcs_drawing, arcs_of
 from numaudit.views.page.drawings.cpu_owners import CpuOwners, CpuRun
 from numaudit.views.page.drawings.heat import heat_map
 from numaudit.views.page.drawings.node_map import MappedNode, node_map, places
+from numaudit.views.page.markup import join
 from numaudit.views.page.nodes import nodes_part
 from page_reports import hostile, many
 from page_text import parse, text_of
@@ -212,7 +213,7 @@ def test_an_arc_says_in_words_where_cpus_and_bytes_are() -> None:
 @pytest.mark.parametrize("nodes", [1, 8])
 def test_the_list_beside_the_map_names_each_arc_and_links_to_its_row(nodes: int) -> None:
     of = many(30, nodes=nodes)
-    page = parse(_page(nodes_part(of, Addresses(frozenset())).section()))
+    page = parse(_page(join(nodes_part(of, Addresses(frozenset())).section())))
     (listed,) = (one for one in page.iter("ol") if one.get("class") == "away")
     misaligned = [one for one in of.containers if one.verdict is not None and one.verdict.name in MISALIGNED]
     links = [one.attrib["href"] for one in listed.iter("a")]
@@ -221,7 +222,7 @@ def test_the_list_beside_the_map_names_each_arc_and_links_to_its_row(nodes: int)
 
 
 def test_a_plain_host_has_a_map_without_a_plan() -> None:
-    part = nodes_part(report(container()), Addresses()).section()
+    part = join(nodes_part(report(container()), Addresses()).section())
     for absent in ('"plan"', '"system"', "reserved", "exclusive", 'class="arcs"'):
         assert absent not in part
 
@@ -231,7 +232,7 @@ def test_a_hostile_name_in_the_map_is_text(name: str) -> None:
     def shape(of: Report) -> Sequence[tuple[str, list[str]]]:
         kubelet = replace(KUBELET, shared_cpus=CpuSet())
         part = nodes_part(replace(_with_own(of, "0-1"), kubelet=kubelet), Addresses()).section()
-        return [(str(one.tag), sorted(one.attrib)) for one in parse(_page(part)).iter()]
+        return [(str(one.tag), sorted(one.attrib)) for one in parse(_page(join(part))).iter()]
 
     assert shape(hostile(name)) == shape(hostile("plain"))
 

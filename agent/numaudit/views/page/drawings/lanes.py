@@ -23,18 +23,32 @@ _PROMISED, _CPUS, _BYTES = (1, 4), (8, 4), (15, 6)
 def lanes(container: ContainerReport, nodes: Sequence[int]) -> Markup:
     """The drawing; who cannot see it reads the other cells."""
     here = tuple(nodes)
-    wide, width = _node_width(len(here)), lanes_width(len(here))
     promised = promised_nodes(container)
     wrong = container.verdict is not None and container.verdict.name in MISALIGNED
     cpus = tuple(container.allowed_cpu_nodes or ())
     strays = tuple(node for node in cpus if wrong and promised and node not in promised)
+    return _drawn(here, promised, cpus, strays, _bytes(container, here, _node_width(len(here))))
+
+
+@lru_cache(4096)
+def _drawn(
+    here: tuple[int, ...],
+    promised: tuple[int, ...],
+    cpus: tuple[int, ...],
+    strays: tuple[int, ...],
+    resident: tuple[str, str],
+) -> Markup:
+    """Many containers look the same, for a node's bytes are drawn in whole pixels."""
+    width = lanes_width(len(here))
+    kept, stray = resident
     return element(
         "svg",
-        _grid(len(here), wide),
+        _grid(len(here), _node_width(len(here))),
         _set("promised", promised, here, _PROMISED),
         _set("cpus", tuple(node for node in cpus if node not in strays), here, _CPUS),
         _set("stray", strays, here, _CPUS),
-        *_bytes(container, here, wide),
+        _path("resident", (kept,)),
+        _path("stray", (stray,)),
         viewBox=f"0 0 {width} {HEIGHT}",
         width=width,
         height=HEIGHT,
@@ -59,9 +73,7 @@ def right_nodes(container: ContainerReport) -> Container[int] | None:
     return promised_nodes(container) or (None if cpus is None else tuple(cpus))
 
 
-@lru_cache(8)
 def _grid(nodes: int, wide: int) -> Markup | str:
-    """The same for each container of a page."""
     return _path("grid", (f"M{number * wide} 0V{HEIGHT}" for number in range(nodes + 1)))
 
 
@@ -69,28 +81,33 @@ def _node_width(nodes: int) -> int:
     return max(_NARROWEST, min(_WIDEST, _WHOLE // max(nodes, 1)))
 
 
-@lru_cache(1024)
 def _set(name: str, nodes: tuple[int, ...], of: tuple[int, ...], lane: tuple[int, int]) -> Markup | str:
-    """Nodes that a lane fills, of those of the page. Many containers have the same."""
+    """Nodes that a lane fills, of those of the page."""
     wide, (top, high) = _node_width(len(of)), lane
     places = (of.index(node) * wide for node in nodes if node in of)
     return _path(name, (f"M{place + 2} {top}h{wide - 4}v{high}h{4 - wide}z" for place in places))
 
 
-def _bytes(container: ContainerReport, nodes: tuple[int, ...], wide: int) -> Iterable[Markup | str]:
-    """Of each node its share of the container's judged bytes; at least one pixel where there are any."""
+def _bytes(container: ContainerReport, nodes: tuple[int, ...], wide: int) -> tuple[str, str]:
+    """Of each node its share of the container's judged bytes, as a path of those that are right and one of strays.
+
+    At least one pixel where there are any.
+    """
     whole = container.judged_bytes
     if not container.resident or not whole:
-        return ()
+        return "", ""
     right = right_nodes(container)
     top, high = _BYTES
-    drawn = {"resident": "", "stray": ""}
+    resident = stray = ""
     for row in container.resident:
         if row.judged and row.numa_node in nodes:
             part = max(1, round((wide - 4) * row.judged / whole))
-            kind = "resident" if right is None or row.numa_node in right else "stray"
-            drawn[kind] += f"M{nodes.index(row.numa_node) * wide + 2} {top}h{part}v{high}h-{part}z"
-    return [_path(kind, (path,)) for kind, path in drawn.items()]
+            field = f"M{nodes.index(row.numa_node) * wide + 2} {top}h{part}v{high}h-{part}z"
+            if right is None or row.numa_node in right:
+                resident += field
+            else:
+                stray += field
+    return resident, stray
 
 
 def _path(name: str, parts: Iterable[str]) -> Markup | str:
