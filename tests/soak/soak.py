@@ -45,6 +45,12 @@ class Sizes:
     maps: int
     cpu: float
 
+    def __str__(self) -> str:
+        return (
+            f"{self.at:6.0f} s  {self.rss:6.1f} MiB  {self.files:4} files  {self.threads:3} threads  {self.maps:4} maps"
+            f"  {self.cpu / max(self.at, 1) * 100:5.1f} % CPU"
+        )
+
 
 def main(arguments: Sequence[str]) -> int:
     seconds = float(arguments[0]) if arguments else 1200.0
@@ -78,12 +84,7 @@ def _watch(agent: Agent, receiver: OtlpReceiver, seconds: float) -> list[Sizes]:
         time.sleep(min(5.0, seconds / 60))
         sizes.append(sizes_of(process.pid, at))
         if len(sizes) % 12 == 1:
-            now = sizes[-1]
-            print(
-                f"{now.at:6.0f} s  {now.rss:6.1f} MiB  {now.files:4} files  {now.threads:3} threads  {now.maps:4} maps"
-                f"  {now.cpu / max(at, 1) * 100:5.1f} % CPU  {len(receiver.requests)} pushes",
-                flush=True,
-            )
+            print(f"{sizes[-1]}  {len(receiver.requests)} pushes", flush=True)
         del receiver.requests[:-1], receiver.headers[:-1]
     return sizes
 

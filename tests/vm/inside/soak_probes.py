@@ -19,6 +19,8 @@ from workload import CGROUPS, Cgroup, remove_cgroup
 PROBES = "page_alloc, cpu_time, hint_faults, migrations, first_touch"
 ALIVE, EVERY = 4, 0.5
 """Cgroups at a time; seconds until another one takes the place of the oldest."""
+_SHOWN_EVERY = 8
+"""Looks at the agent's sizes from one that is printed to the next."""
 WORK = """
 import time
 block = bytearray(4 << 20)
@@ -63,10 +65,13 @@ def _churn(agent: Agent, seconds: float) -> tuple[list[Sizes], int]:
         if turn % 4 == 0:
             agent.get("/metrics")
             sizes.append(sizes_of(agent.process.pid, time.monotonic() - begun))
+            if len(sizes) % _SHOWN_EVERY == 1:
+                print(sizes[-1], flush=True)
         turn += 1
         time.sleep(EVERY)
     for one in live:
         _end(*one)
+    print(sizes[-1], flush=True)
     return sizes, turn
 
 
