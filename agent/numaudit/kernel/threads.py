@@ -32,9 +32,13 @@ def ids(host: Host, pid: int) -> list[int]:
     return sorted(found, key=lambda one: (one != pid, one))
 
 
-def read_process(host: Host, pid: int) -> Thread:
-    """The main thread, with the CPU time of all. Raises OSError when it has ended, ParseError."""
-    return _read(f"{host.proc}/{pid}", pid)
+def read_main(host: Host, pid: int) -> Thread:
+    """The main thread; in a capture without threads, with the CPU time of all. Raises OSError when the process has
+    ended, ParseError."""
+    try:
+        return _read(f"{host.proc}/{pid}/task/{pid}", pid)
+    except FileNotFoundError:
+        return _read(f"{host.proc}/{pid}", pid)
 
 
 def read_main_task(host: Host, pid: int) -> Task:

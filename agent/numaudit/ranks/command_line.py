@@ -44,16 +44,15 @@ def _given(words: Sequence[str], programs: Sequence[Program]) -> Iterator[Given]
     while place < len(words):
         word = words[place]
         place += 1
-        named = (
-            [] if word.startswith("-") else [one for one in programs if one.named and one.named.fullmatch(_base(word))]
-        )
+        is_option = word.startswith("-")
+        named = [] if is_option else _named_so(programs, _base(word))
         if named:
             for program in named:
                 seen[program.kind] = seen.get(program.kind, -1) + 1
             current = [*((one, 0) for one in any_program), *((one, seen[one.kind]) for one in named)]
             fresh = {one.kind for one in named}
             continue
-        if not word.startswith("-"):
+        if not is_option:
             yield from _first(word, [pair for pair in current if pair[0].kind in fresh])
             fresh.clear()
             current = [pair for pair in current if not pair[0].is_getopt]
@@ -68,6 +67,10 @@ def _given(words: Sequence[str], programs: Sequence[Program]) -> Iterator[Given]
                     yield Given(program.kind, occurrence, option.name, kept)
             if program.is_getopt and used and _takes_next(program, word):
                 place += 1
+
+
+def _named_so(programs: Sequence[Program], base: str) -> list[Program]:
+    return [one for one in programs if one.named is not None and one.named.fullmatch(base)]
 
 
 def _first(word: str, programs: Sequence[tuple[Program, int]]) -> Iterator[Given]:
@@ -136,10 +139,6 @@ def _until_an_option(words: Sequence[str], place: int) -> Iterator[str]:
         if word.startswith("-"):
             return
         yield word
-
-
-def _is_named(program: Program, base: str) -> bool:
-    return program.named is not None and program.named.fullmatch(base) is not None
 
 
 def _base(word: str) -> str:

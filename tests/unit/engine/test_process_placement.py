@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.engine.collectors.containers.processes import ProcessReader
 from numaudit.errors import printable
+from numaudit.kernel import host as host_files
 from numaudit.kernel import threads
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
@@ -205,16 +207,31 @@ def test_what_time_did_not_suffice_for_is_counted(tree: Tree) -> None:
     assert (found.processes, found.alive, found.unread) == ((), 3, "the time budget of -1 s ran out")
 
 
+def test_stat_and_status_of_each_thread_are_read_once(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def read_bytes(path: Path | str) -> bytes:
+        opened.append(str(path))
+        return host_files.read_bytes(path)
+
+    monkeypatch.setattr(threads, "read_bytes", read_bytes)
+    tree.write(7, Process({7: Thread("0-3", 0), 8: Thread("0-3", 0)}))
+    assert only(tree.read()).threads == 2
+    task = tree.root / "proc/7/task"
+    assert sorted(opened) == [f"{task}/{thread}/{name}" for thread in (7, 8) for name in ("stat", "status")]
+
+
 def test_the_live_process_reads_itself() -> None:
     host = Host()
     assert numa_maps.read_policy(host, os.getpid(), os.getpid()) == "default"
-    assert threads.read_process(host, os.getpid()).placing.cpus == CpuSet.from_ids(os.sched_getaffinity(0))
+    assert threads.read_main(host, os.getpid()).placing.cpus == CpuSet.from_ids(os.sched_getaffinity(0))
 
 
 def test_a_process_of_which_a_capture_has_only_its_mappings_is_there(tree: Tree) -> None:
     tree.write(7, Process({7: Thread("0-3", 0)}, "7f00 bind:1 anon=1 N1=1 kernelpagesize_kB=4\n"))
     for name in ("stat", "status"):
         (tree.root / "proc/7" / name).unlink()
+    shutil.rmtree(tree.root / "proc/7/task")
     process = only(tree.read())
     assert (process.process, process.thread_groups, process.judged) == (None, (), {1: 4096})
     assert [one.what for one in process.unread] == ["status"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from time import monotonic
 from typing import Literal
 
@@ -126,7 +127,7 @@ class ProcessReader:
     def process(self, pid: int, mapped: Mappings | None) -> ProcessPlacement | None:
         """One process, and its threads until the deadline. Raises OSError, ParseError; None = it has ended."""
         try:
-            main = threads.read_process(self.host, pid)
+            main = threads.read_main(self.host, pid)
         except FileNotFoundError:
             if self.host.is_live or mapped is None or pid not in mapped.read:
                 raise
@@ -171,7 +172,8 @@ class ProcessReader:
                 more > 0
             )
         read = 0
-        for thread in threads.read(self.host, pid, ids[:_MOST_THREADS]):
+        others = threads.read(self.host, pid, [one for one in ids[:_MOST_THREADS] if one != pid])
+        for thread in chain((main,), others):
             groups.add(thread, reader.of(thread.id), self._since(thread))
             read += 1
             if self.clock() > self.deadline:
