@@ -130,6 +130,30 @@ class CountedAccesses:
     """False: it is not on the watch list now, so what it does is not counted."""
 
 
+class CountedOfProcess(NamedTuple):
+    """One process's memory accesses during the measurement. On which node it was when, the counters do not say."""
+
+    local: int
+    remote: int
+    enabled_ns: int
+    running_ns: int
+    """Both as in `CountedAccesses`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessAccesses:
+    """Memory accesses of the processes that were asked for, as the processor counts them."""
+
+    basis: CountBasis | None
+    """None = none are counted."""
+    counted: Mapping[int, CountedOfProcess]
+    """By process."""
+    uncounted: Mapping[int, str]
+    """Reasons, by process."""
+    refused: str | None = None
+    """Reason why none are counted."""
+
+
 class MigratedPages(NamedTuple):
     """Base pages that a container's tasks moved to another node, or could not move. They need not be its own."""
 

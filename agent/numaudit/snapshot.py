@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from numaudit.container_devices import ContainerDevices
 from numaudit.containermanager.pod.spec import QosClass
-from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, Sampled
+from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Sampled
 from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.process_placement import ContainerProcesses, ProcessMappings, RankRound, WatchedProcesses
@@ -281,6 +281,8 @@ class Snapshot:
     """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
     pmu: Mapping[ContainerId, CountedAccesses] | None = None
     """Counted memory accesses; None = not measured. A container that is not in it did not run."""
+    process_accesses: ProcessAccesses | None = None
+    """Counted memory accesses by process; None = nobody asked for processes and a measurement."""
     penalty: Penalty | None = None
     """The cost of a remote access on this machine; None = accesses are not counted."""
     hint_faults: Mapping[ContainerId, Sampled] | None = None

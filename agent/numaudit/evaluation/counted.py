@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from numaudit.counted import CountBasis, CountedAccesses
+from numaudit.counted import CountBasis, CountedAccesses, CountedOfProcess
 from numaudit.evaluation.rates import increase
 from numaudit.value import Value
 
@@ -13,6 +13,7 @@ LEAST_ACCESSES = 10_000
 """With fewer no share is made of them: they are those of a program that hardly uses memory."""
 _MOSTLY = 0.9
 """Counters that ran for less of the time were shared with others, and the rest of the count is made up for."""
+_HELD = "the counters never ran while it did: others hold them, such as the NMI watchdog or a profiler"
 
 
 class Counted(Value, frozen=True):
@@ -58,8 +59,14 @@ def counted_now(now: CountedAccesses, before: CountedAccesses | None) -> Counted
     if not now.is_watched:
         missing = "it is not on the watch list now, which keeps the probes within their budget"
     elif running == 0:
-        missing = "the counters never ran while it did: others hold them, such as the NMI watchdog or a profiler"
+        missing = _HELD
     return CountedNow(now.basis, accesses, running, missing)
+
+
+def counted_of_process(basis: CountBasis, counted: CountedOfProcess) -> CountedNow:
+    """Counts of one process; its node is not known, so they are not by node."""
+    running = counted.running_ns / counted.enabled_ns if counted.enabled_ns else None
+    return CountedNow(basis, {}, running, _HELD if running == 0 else None)
 
 
 def _times(counted: CountedAccesses) -> dict[str, int]:

@@ -12,7 +12,7 @@ from numaudit.evaluation.room.policies import policy_nodes
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.mappings import is_weighted
 from numaudit.report.values import ContainerReport
-from numaudit.report.words import UNKNOWN, node_list, percent, share, size
+from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, share, size
 from numaudit.topology.nodeset import NodeSet
 
 _LONGEST_WHY = 30
@@ -177,10 +177,9 @@ def cpu_off(one: ContainerReport) -> str:
 
 
 def counted_remote(one: ContainerReport) -> str:
-    """The share of the accesses that were counted; ~ where a part of the count is made up for."""
     for access in one.accesses:
         if access.counted is not None:
-            return f"{'~' if access.counted.multiplexed else ''}{percent(access.remote_ratio)}"
+            return counted_share(access)
     return "-"
 
 

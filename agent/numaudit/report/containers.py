@@ -135,7 +135,12 @@ class ContainerReports:
             None if mappings is None else self._elsewhere(mappings, intended, allowed),
             None
             if processes is None
-            else processes_report(processes, (snapshot.hint_faults or {}).get(id_), self.judgements.ranks.get(id_, ())),
+            else processes_report(
+                processes,
+                (snapshot.hint_faults or {}).get(id_),
+                snapshot.process_accesses,
+                self.judgements.ranks.get(id_, ()),
+            ),
             (
                 *_unknown(container, resident, allowed, mappings, snapshot.not_resident.get(id_, ()), verdict),
                 *_unknown_by_process(by_process),

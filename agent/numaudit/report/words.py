@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numaudit.evaluation.access import Access
 from numaudit.report.values import ContainerReport
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
@@ -35,6 +36,13 @@ def promised_nodes(container: ContainerReport) -> str:
 def node_list(nodes: NodeSet | None) -> str:
     """In the kernel's list format."""
     return UNKNOWN if nodes is None else str(nodes) or "none"
+
+
+def counted_share(access: Access) -> str:
+    """The remote share of counted accesses; ~ where a part of the count is made up for."""
+    shown = percent(access.remote_ratio)
+    is_made_up = access.remote_ratio is not None and access.counted is not None and access.counted.multiplexed
+    return f"~{shown}" if is_made_up else shown
 
 
 def percent(ratio: float | None) -> str:

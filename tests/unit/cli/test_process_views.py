@@ -51,7 +51,7 @@ def test_a_containers_page_has_a_table_of_its_processes(server: ContainerReport)
 
 
 def test_a_selection_without_processes_says_so_on_the_page(server: ContainerReport) -> None:
-    none = ProcessesReport((), 0, None, "start", None, (), None)
+    none = ProcessesReport((), 0, None, "start", None, None, (), None)
     text = report_page(replace(report(), containers=(replace(server, processes=none),)))
     assert "No processes: what was asked for has none." in text
 

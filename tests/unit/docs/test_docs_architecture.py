@@ -58,6 +58,7 @@ NAMES_A_PROBE = {
     "doctor/checks.py": "first_touch has no BPF program, and doctor shows it among the sources",
     "doctor/sources.py": "a source of access figures is tried on a known load of its own",
     "engine/collectors/probes/pages_used.py": "what scan passes say, beside what processes map",
+    "engine/collectors/probes/process_counters.py": "processes are counted with the events of the probe of containers",
     "engine/collectors/probes/scan_passes.py": "what is kept of scan passes from tick to tick",
     "evaluation/access.py": "what a source of accesses may say, and which comes first",
     "evaluation/sources/first_touch.py": "a source of accesses has its own arithmetic",

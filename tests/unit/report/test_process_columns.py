@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from numaudit.counted import PagesUsed, Sampled
+from numaudit.counted import CountBasis, CountedOfProcess, PagesUsed, ProcessAccesses, Sampled
 from numaudit.process_placement import (
     ContainerProcesses,
     MappedMemory,
@@ -35,7 +35,7 @@ def process(pid: int = 7, *groups: ThreadGroup, memory: tuple[MappedMemory, ...]
 
 
 def report(*processes: ProcessPlacement) -> ProcessesReport:
-    return processes_report(ContainerProcesses(processes, len(processes), None, "start"), None, ())
+    return processes_report(ContainerProcesses(processes, len(processes), None, "start"), None, None, ())
 
 
 def cells(row: ProcessRow) -> dict[str, str]:
@@ -103,7 +103,54 @@ def test_one_reason_of_many_processes_is_one_note() -> None:
 def test_a_process_has_the_pages_that_hint_faults_saw_it_use() -> None:
     used = {7: PagesUsed({(0, 1): 3 * MIB}, {1: MIB}, 0, 0.0, is_whole=True)}
     processes = ContainerProcesses((process(7), process(8)), 2, None, "measurement")
-    found = processes_report(processes, Sampled({}, by_process=used), ())
+    found = processes_report(processes, Sampled({}, by_process=used), None, ())
     assert [cells(row)["USED REMOTELY"] for row in process_rows(found)] == ["75.0%", "-"]
     assert found.pages_unused is None
     assert "USED REMOTELY" in [column.title for column in process_columns(found)]
+
+
+BASIS = CountBasis("made_up", "lines", includes_prefetch=False)
+SECOND = 10**9
+
+
+def counted_report(accesses: ProcessAccesses | None, *pids: int) -> ProcessesReport:
+    processes = ContainerProcesses(tuple(process(pid) for pid in pids), len(pids), None, "measurement")
+    return processes_report(processes, None, accesses, ())
+
+
+def test_a_process_has_the_remote_share_of_its_own_counted_accesses() -> None:
+    counted = {
+        7: CountedOfProcess(75_000, 25_000, SECOND, SECOND),
+        8: CountedOfProcess(0, 10_000, SECOND, SECOND // 2),  # others had the counters, too
+        9: CountedOfProcess(9_000, 999, SECOND, SECOND),
+        10: CountedOfProcess(0, 0, 0, 0),
+        11: CountedOfProcess(0, 0, SECOND, 0),
+    }
+    late = {12: "it began after the measurement did", 13: "it began after the measurement did"}
+    found = counted_report(ProcessAccesses(BASIS, counted, late), *counted, *late)
+    shown = [cells(row)["COUNTED REMOTE"] for row in process_rows(found)]
+    assert shown == ["25.0%", "~100.0%", "?", "-", "?", "?", "?"]
+    assert found.accesses_uncounted is None
+    assert "COUNTED REMOTE" in [column.title for column in process_columns(found)]
+    assert "accesses of 2 processes not counted: it began after the measurement did" in notes(found, None, None)
+    reasons = {one.pid: None if one.accesses is None else one.accesses.reason for one in found.items}
+    assert (reasons[7], reasons[10]) == (None, None)
+    assert "9999 counted accesses are too few" in (reasons[9] or "")
+    assert "the counters never ran" in (reasons[11] or "")
+
+
+def test_a_report_without_counted_accesses_has_no_column_and_the_reason() -> None:
+    refused = ProcessAccesses(None, {}, {}, "this machine shows no PMU of its cores")
+    late = ProcessAccesses(BASIS, {}, {7: "it began after the measurement did"})
+    idle = ProcessAccesses(BASIS, {7: CountedOfProcess(0, 0, 0, 0)}, {})
+    reasons = []
+    for accesses in (None, refused, late, idle):
+        found = counted_report(accesses, 7)
+        assert "COUNTED REMOTE" not in [column.title for column in process_columns(found)]
+        reasons.append(found.accesses_uncounted or "")
+    assert "--duration" in reasons[0]
+    assert reasons[1:] == [
+        "this machine shows no PMU of its cores",
+        "it began after the measurement did",
+        "none of its processes ran",
+    ]

@@ -45,7 +45,7 @@ def rank(
 
 
 def gate(*ranks: Rank, unread: str | None = None, asked: bool = True) -> tuple[str, str]:
-    found = ProcessesReport((), 0 if unread is None else 2, unread, "start", None, ranks, summary(ranks))
+    found = ProcessesReport((), 0 if unread is None else 2, unread, "start", None, None, ranks, summary(ranks))
     (alone,) = report(container()).containers
     (check,) = judge_gate(replace(alone, processes=found if asked else None), GateLimits(ranks=True))
     return check.state, check.evidence

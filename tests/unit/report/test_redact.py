@@ -61,7 +61,7 @@ _NEVER_NAMES = {
     "OverheadOfProbe": {"probe"},
     "ProbeAccount": {"probe"},
     "ProcessMapping": {"kind", "policy"},
-    "ProcessesReport": {"pagesUnused"},
+    "ProcessesReport": {"accessesUncounted", "pagesUnused"},
     "Rank": {"detail"},  # the cause alone in public reports
     "RankProblem": {"detail"},
     "RemoteStall": {"latencySource"},

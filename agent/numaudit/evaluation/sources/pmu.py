@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from numaudit.counted import ProcessAccesses
 from numaudit.evaluation.access import Access, Source
-from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now
+from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now, counted_of_process
 from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, SourceResult, remote_of
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
@@ -46,11 +47,29 @@ def _pairs(counted: CountedNow) -> Mapping[AccessPair, float]:
 
 def _share(window: Window[AccessPair], now: CountedNow) -> Access:
     total, remote = window.total, remote_of(window.amounts)
+    return _share_of(now, total, remote, window.age if total else None)
+
+
+def _share_of(now: CountedNow, total: float, remote: float, age: float | None) -> Access:
+    """The remote share of counted accesses, or why they say none. `now`: the newest of them."""
     basis = now.basis
     said = Counted(round(total), round(remote), basis.unit, basis.set, basis.includes_prefetch, now.is_multiplexed)
-    found = Access("pmu", "accesses", None, age=window.age if total else None, counted=said)
+    found = Access("pmu", "accesses", None, age=age, counted=said)
     if total >= LEAST_ACCESSES:
         ratio = remote / total
         return replace(found, remote_ratio=ratio, lower=ratio, upper=ratio)
     few = f"{int(total)} counted accesses are too few; at least {LEAST_ACCESSES} are needed"
     return replace(found, reason=now.missing or few)
+
+
+def share_of_process(accesses: ProcessAccesses | None, pid: int) -> Access | None:
+    """The remote share of a process's counted accesses, or why it is not known; None = it did not run, or nobody
+    counted."""
+    if accesses is None or accesses.basis is None:
+        return None
+    found = accesses.counted.get(pid)
+    if found is None:
+        reason = accesses.uncounted.get(pid)
+        return None if reason is None else Access("pmu", "accesses", None, reason=reason)
+    now = counted_of_process(accesses.basis, found)
+    return None if now.running is None else _share_of(now, found.local + found.remote, found.remote, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ _CLOEXEC = 1 << 3  # PERF_FLAG_FD_CLOEXEC
 _CGROUP = 1 << 2  # PERF_FLAG_PID_CGROUP
 _ENABLE, _SET_BPF = 0x2400, 0x40042408
 _LARGEST_READING = 64
-_TIMES_AND_GROUP = TIME_ENABLED | 1 << 1 | 1 << 3  # and PERF_FORMAT_TOTAL_TIME_RUNNING, _GROUP
+_TIMES = TIME_ENABLED | 1 << 1  # and PERF_FORMAT_TOTAL_TIME_RUNNING
+_TIMES_AND_GROUP = _TIMES | 1 << 3  # and PERF_FORMAT_GROUP
 _LARGEST_GROUP = 8 * (3 + 64)
 _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
 
@@ -52,10 +53,13 @@ class Event:
 
     is_pinned: bool = False
     """It has counters of the hardware always, or never."""
+    is_inherited: bool = False
+    """Threads that the thread starts later count with it (inherit_thread); processes that it forks do not."""
 
     def pack(self) -> bytearray:
         """struct perf_event_attr."""
         flags = (not self.is_on) | self.is_pinned << 2 | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
+        flags |= self.is_inherited << 1 | self.is_inherited << 35
         start = struct.pack(
             "=IIQQQQQ IIQQ",
             *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, self.sample_type, self.read_format, flags),
@@ -101,12 +105,27 @@ def open_group(events: Sequence[Event], *, cpu: int, cgroup: int | None = None) 
     The first one leads: `enable` switches it on and so all of them. They count all tasks, or those of a cgroup
     folder's descriptor. Raises OSError as `open_event` does: EINVAL also when the hardware can never count all at once.
     """
+    members = [replace(event, read_format=_TIMES_AND_GROUP) for event in events]
+    return _open_together(members, lambda event, leader: open_event(event, cpu=cpu, group=leader, cgroup=cgroup))
+
+
+def open_group_of_thread(events: Sequence[Event], thread: int) -> list[int]:
+    """The same for one thread and those that it starts later, on whatever CPU. `read_scalable` reads each of them.
+
+    The kernel refuses to read a whole group that is inherited. Raises OSError as `open_event` does: ESRCH when the
+    thread has ended, EINVAL also before Linux 5.13.
+    """
+    members = [replace(event, read_format=_TIMES, is_inherited=True) for event in events]
+    return _open_together(members, lambda event, leader: open_event(event, cpu=-1, pid=thread, group=leader))
+
+
+def _open_together(events: Sequence[Event], open_member: Callable[[Event, int], int]) -> list[int]:
+    """`open_member` opens one of them, beside the descriptor of their leader. Raises OSError, and leaves none open."""
     opened: list[int] = []
     try:
         for event in events:
             leader = opened[0] if opened else -1
-            member = replace(event, read_format=_TIMES_AND_GROUP, is_on=bool(opened))
-            opened.append(open_event(member, cpu=cpu, group=leader, cgroup=cgroup))
+            opened.append(open_member(replace(event, is_on=bool(opened)), leader))
     except OSError:
         for descriptor in opened:
             os.close(descriptor)
@@ -119,6 +138,15 @@ def read_group(leader: int) -> GroupCounts:
     words = os.read(leader, _LARGEST_GROUP)
     number, enabled, running, *counts = struct.unpack(f"={len(words) // 8}Q", words)
     return GroupCounts(enabled, running, tuple(counts[:number]))
+
+
+def read_scalable(descriptor: int) -> tuple[int, int, int]:
+    """Count of one event of `open_group_of_thread`, and the nanoseconds for which it was enabled and running.
+
+    Those of threads that were started since are in it, and all stays when a thread ends. Raises OSError.
+    """
+    count, enabled, running = struct.unpack("=3Q", os.read(descriptor, _LARGEST_READING))
+    return count, enabled, running
 
 
 def open_kprobe(host: Host, function: str, *, cpu: int) -> int:

@@ -84,7 +84,7 @@ class AccessSums:
             sums.used.pop(where, None)
         sums.seen[where] = words
         grown = _grown(words, seen)
-        enabled, running = max(zip(grown[1::WORDS], grown[2::WORDS], strict=True), key=_not_running)
+        enabled, running = times_of(grown)
         sums.times["enabled"] += enabled
         sums.times["running"] += running
         grown = _grown(words, sums.used.get(where))
@@ -113,6 +113,11 @@ class AccessSums:
 def accesses_of(plan: Plan, words: Words) -> Accesses | None:
     """Accesses computed from the counts of a plan's events; None = one of them did not run."""
     return plan.accesses([scaled(*words[at : at + WORDS]) for at in range(0, len(words), WORDS)])
+
+
+def times_of(words: Words) -> tuple[int, int]:
+    """Nanoseconds for which the event of a plan that ran least was enabled and running."""
+    return max(zip(words[1::WORDS], words[2::WORDS], strict=True), key=_not_running)
 
 
 def _not_running(times: tuple[int, int]) -> int:

@@ -5,12 +5,13 @@ A process has a row, and each of its thread groups that differs from its main th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from numaudit.process_placement import MappedMemory, ThreadGroup
 from numaudit.report.processes.values import ProcessesReport, ProcessReport
-from numaudit.report.words import UNKNOWN, node_list, percent, size
+from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, size
 from numaudit.topology.sizes import plural
 
 MOST = 40
@@ -167,6 +168,13 @@ def _used_remotely(row: ProcessRow) -> str:
     return _NONE if used is None or used.remote_ratio is None else percent(used.remote_ratio)
 
 
+def _counted_remote(row: ProcessRow) -> str:
+    if row.group is not None:
+        return ""
+    found = row.process.accesses
+    return _NONE if found is None else counted_share(found)
+
+
 COLUMNS = (
     ProcessColumn("PID", _pid, is_number=True),
     ProcessColumn("PROCESS", _name),
@@ -178,6 +186,9 @@ COLUMNS = (
     ProcessColumn("CPU TIME", _ran, folds=True, leaves=1),
     ProcessColumn("ELSEWHERE", _elsewhere, is_number=True, leaves=3),
     ProcessColumn("EXPECTED", _expected, is_number=True),
+    ProcessColumn(
+        "COUNTED REMOTE", _counted_remote, is_number=True, needs=lambda report: report.accesses_uncounted is None
+    ),
     ProcessColumn("USED REMOTELY", _used_remotely, is_number=True, needs=lambda report: report.pages_unused is None),
 )
 """From left to right."""
@@ -213,3 +224,8 @@ def notes(report: ProcessesReport, expected: float | None, basis: str | None) ->
             reasons[part.what, part.reason] = reasons.get((part.what, part.reason), 0) + 1
     for (what, reason), count in list(reasons.items())[:_MOST_REASONS]:
         yield f"{what} of {_processes(count)} not read: {reason}"
+    if report.accesses_uncounted is None:
+        found = [one.accesses for one in report.items if one.accesses is not None]
+        uncounted = Counter(one.reason for one in found if one.counted is None)
+        for text, count in uncounted.most_common(_MOST_REASONS):
+            yield f"accesses of {_processes(count)} not counted: {text}"

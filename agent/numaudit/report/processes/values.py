@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from numaudit.evaluation.access import Access
 from numaudit.evaluation.ranks.rank import Rank, RankVerdict
 from numaudit.process_placement import BytesByNode, ProcessPlacement
 from numaudit.value import Timestamp, Value
@@ -39,6 +40,8 @@ class ProcessReport(ProcessPlacement, frozen=True):
     did not run, or its memory is not known."""
     pages_used: ProcessPagesUsed | None
     """Measured; null = not measured, or the kernel saw it use nothing."""
+    accesses: Access | None
+    """Counted by the processor in the time of the measurement; null = it did not run, or none were counted."""
 
 
 class ProcessesReport(Value, frozen=True):
@@ -54,6 +57,8 @@ class ProcessesReport(Value, frozen=True):
     """Beginning of the CPU times: the start of each thread, or of the measurement."""
     pages_unused: str | None
     """Reason why no process has `pagesUsed`; null = some have."""
+    accesses_uncounted: str | None
+    """Reason why no process has counted `accesses`; null = some have."""
     ranks: tuple[Rank, ...]
     """Those of them that were told where to be, or have bound themselves to nodes."""
     ranks_summary: str | None

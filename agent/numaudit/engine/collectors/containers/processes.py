@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from time import monotonic
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from numaudit.counted import ProcessAccesses
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.engine.collectors.containers.thread_groups import ThreadGroups
@@ -24,6 +25,9 @@ from numaudit.process_placement import ContainerProcesses, ProcessMappings, Proc
 from numaudit.snapshot import Mappings, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.value import Timestamp
+
+if TYPE_CHECKING:
+    from numaudit.engine.collectors.probes.process_counters import ProcessCounters
 
 _MOST_THREADS = 4096
 """Threads of one process that are read."""
@@ -42,6 +46,8 @@ class ProcessesCollector(Collector):
     name = "processes"
     _times: dict[ThreadKey, int] | None = None
     """Clock ticks of CPU time of each thread in the last tick that asked; None = none has asked."""
+    _counters: ProcessCounters | str | None = None
+    """Of the measurement that goes on, or the reason why there are none; None = none goes on."""
 
     def is_due(self, tick: TickInputs) -> bool:
         return tick.with_processes
@@ -54,7 +60,9 @@ class ProcessesCollector(Collector):
         wanted = [id_ for id_ in tick.census.groups if tick.mappings_of is None or id_ in tick.mappings_of]
         processes = {id_: processes_of(tick.reader, tick.census.groups[id_], skipped) for id_ in wanted}
         if tick.mappings_budget is None:
-            self._times = _times(tick.host, [pid for pids in processes.values() for pid in pids if pid])
+            alive = [pid for pids in processes.values() for pid in pids if pid]
+            self._times = _times(tick.host, alive)
+            self._counters = _counters(tick, alive, self._counters)
             return snapshot
         before = None if tick.readings is None else self._times
         walk = ProcessReader(tick.host, tick.machine, monotonic() + tick.mappings_budget, before)
@@ -63,10 +71,34 @@ class ProcessesCollector(Collector):
             for id_, pids in processes.items()
         }
         self._times = walk.times
+        counters, self._counters = self._counters, None
         for one in found.values():
             if one.unread is not None:
                 skipped.lose(one.alive - len(one.processes), one.unread)
-        return replace(snapshot, processes=found)
+        read = [process.pid for one in found.values() for process in one.processes]
+        return replace(snapshot, processes=found, process_accesses=_accesses(tick.host, counters, read))
+
+
+def _counters(
+    tick: TickInputs, processes: Sequence[int], before: ProcessCounters | str | None
+) -> ProcessCounters | str | None:
+    """Events of these processes, in the place of those that are open."""
+    if tick.readings is None:
+        return None
+    from numaudit.engine.collectors.probes.process_counters import ProcessCounters  # noqa: PLC0415 (takes long)
+
+    if isinstance(before, ProcessCounters):
+        before.close()
+    return ProcessCounters.open(tick, processes)
+
+
+def _accesses(host: Host, counters: ProcessCounters | str | None, processes: Sequence[int]) -> ProcessAccesses | None:
+    """None = none were to be counted."""
+    if counters is None:
+        return None
+    if isinstance(counters, str):
+        return ProcessAccesses(None, {}, {}, counters)
+    return counters.take(host, processes)
 
 
 def _times(host: Host, processes: Sequence[int]) -> dict[ThreadKey, int]:
