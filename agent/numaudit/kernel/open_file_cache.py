@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from numaudit.kernel.host import read_bytes
@@ -30,9 +31,9 @@ class OpenFileCache:
     """Descriptor of each."""
     _read: set[str] = field(default_factory=set)
     """Those that this tick has read one by one."""
-    _read_many: list[tuple[Sequence[str], list[int]]] = field(default_factory=list)
-    """Lists of those that this tick has read together, with their descriptors."""
-    _before: list[tuple[Sequence[str], list[int]]] = field(default_factory=list)
+    _read_many: dict[int, tuple[Sequence[str], list[int]]] = field(default_factory=dict)
+    """Lists of those that this tick has read together, with their descriptors, by the list's `id`."""
+    _before: dict[int, tuple[Sequence[str], list[int]]] = field(default_factory=dict)
     """The same of the tick before."""
 
     def read(self, path: str) -> bytes:
@@ -54,28 +55,26 @@ class OpenFileCache:
 
         Fastest for the very list of the tick before, of which nothing is looked up. Nobody may change that list.
         """
-        for known, descriptors in self._before:
-            if known is paths:
-                try:
-                    contents = [os.pread(one, _SIZE, 0) for one in descriptors]
-                except OSError:
-                    break
+        known = self._before.get(id(paths))
+        if known is not None:
+            with suppress(OSError):
+                contents = [os.pread(one, _SIZE, 0) for one in known[1]]
                 if max(map(len, contents), default=0) < _SIZE:
-                    self._read_many.append((known, descriptors))
+                    self._read_many[id(paths)] = known
                     return [*contents]
         found = list(map(self._attempt, paths))
         if self._open.keys() >= {*paths} and all(isinstance(one, bytes) and len(one) < _SIZE for one in found):
-            self._read_many.append((paths, [self._open[path] for path in paths]))
+            self._read_many[id(paths)] = paths, [self._open[path] for path in paths]
         return found
 
     def end_tick(self) -> None:
         """Close what was not read since the last call."""
-        for path in self._open.keys() - self._read.union(*[paths for paths, _ in self._read_many]):
+        for path in self._open.keys() - self._read.union(*[paths for paths, _ in self._read_many.values()]):
             os.close(self._open.pop(path))
-        self._read, self._before, self._read_many = set(), self._read_many, []
+        self._read, self._before, self._read_many = set(), self._read_many, {}
 
     def close(self) -> None:
-        self._read, self._read_many = set(), []
+        self._read, self._read_many = set(), {}
         self.end_tick()
 
     def __del__(self) -> None:
@@ -102,7 +101,7 @@ class OpenFileCache:
     def _close(self, path: str) -> None:
         """No list of descriptors may have it from now on: its number may be another file's."""
         os.close(self._open.pop(path))
-        self._read.update(*[paths for paths, _ in self._read_many])
+        self._read.update(*[paths for paths, _ in self._read_many.values()])
         self._read_many.clear()
         self._before.clear()
 

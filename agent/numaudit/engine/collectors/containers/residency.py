@@ -14,6 +14,9 @@ from numaudit.errors import ParseError
 from numaudit.kernel.cgroup import Reader
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 
+_AT_ONCE = 128
+"""Groups of a block."""
+
 
 @dataclass(slots=True)
 class ResidencyCollector(Collector):
@@ -37,8 +40,19 @@ class ResidencyCollector(Collector):
 
 
 @dataclass(slots=True)
+class GroupBlock:
+    """Groups that are read at once: enough to be fast, and few enough that their texts take little memory."""
+
+    paths: Sequence[str]
+    files: Sequence[str]
+    """Of each of the paths."""
+    digests: Sequence[int]
+    """Of each of the files."""
+
+
+@dataclass(slots=True)
 class SameGroups:
-    """Reads the groups of the tick before once more, all at once, and looks at those alone whose text changed.
+    """Reads the groups of the tick before once more, many at once, and looks at those alone whose text changed.
 
     For hosts without huge pages, and as long as every group can be read.
     """
@@ -48,11 +62,7 @@ class SameGroups:
     found: ResidentMemory
     """Result of the newest tick."""
     cache: ResidencyCache
-    paths: list[str]
-    files: list[str]
-    """Of each of the paths."""
-    digests: list[int]
-    """Of each of the files."""
+    blocks: Sequence[GroupBlock]
     owners: Mapping[str, ContainerId]
     """By path."""
     above: Mapping[str, str]
@@ -71,41 +81,50 @@ class SameGroups:
         if len(digests) < len(paths):
             return None
         above = {child: path for path, children in census.children.items() for child in children}
-        return cls(census, reader.is_tiered, found, cache, paths, [one.file for one in read], digests, owners, above)
+        files = [one.file for one in read]
+        places = [slice(first, first + _AT_ONCE) for first in range(0, len(paths), _AT_ONCE)]
+        blocks = [GroupBlock(paths[one], files[one], digests[one]) for one in places]
+        return cls(census, reader.is_tiered, found, cache, blocks, owners, above)
 
     def read(self, tick: TickInputs, reader: Reader) -> ResidentMemory | None:
         """The memory of all containers now; None = each is to be read on its own."""
         is_known = tick.census is self.census and tick.walked is None and reader.is_tiered is self.is_tiered
         if reader.read_all is None or reader.huge_page_sizes or not is_known:
             return None
-        texts = reader.read_all(self.files)
-        digests = list(map(hash, texts))
-        changed = list(compress(range(len(digests)), map(ne, digests, self.digests)))
+        changed: list[str] = []
+        try:
+            for block in self.blocks:
+                changed += self._take_in(block, reader.read_all(block.files), reader)
+        except (OSError, ParseError):
+            return None
         if changed:
-            try:
-                self._take_in([(self.paths[place], texts[place]) for place in changed], reader)
-            except (OSError, ParseError):
-                return None
-            self.digests = digests
+            self.found = self._with(changed)
         return self.found
 
-    def _take_in(self, changed: Sequence[tuple[str, bytes | OSError]], reader: Reader) -> None:
-        """Raises OSError, ParseError."""
-        resident, parents, read = dict(self.found.resident), set[str](), self.cache.read
-        for path, text in changed:
+    def _take_in(self, block: GroupBlock, texts: Sequence[bytes | OSError], reader: Reader) -> list[str]:
+        """The paths of groups whose memory changed. Raises OSError, ParseError."""
+        digests, changed, read = list(map(hash, texts)), [], self.cache.read
+        for place in compress(range(len(digests)), map(ne, digests, block.digests)):
+            path, text = block.paths[place], texts[place]
             if isinstance(text, OSError):
                 raise text
             last = read[path]
             now = read[path] = reader.resident_in(text, last.file, last.huge_pages, last)
-            if now.resident is last.resident:
-                continue
+            if now.resident is not last.resident:
+                changed.append(path)
+        block.digests = digests
+        return changed
+
+    def _with(self, changed: Sequence[str]) -> ResidentMemory:
+        resident, parents = dict(self.found.resident), set[str]()
+        for path in changed:
             name = path or "/"
             if name in self.census.children:
                 parents.add(name)
             else:
-                resident[self.owners[name]] = now.resident
+                resident[self.owners[name]] = self.cache.read[path].resident
             parents.update(filter(None, [self.above.get(name)]))
-        self.found = ResidentMemory(resident, self._of_parents(parents, resident), {})
+        return ResidentMemory(resident, self._of_parents(parents, resident), {})
 
     def _of_parents(self, parents: Collection[str], resident: dict[ContainerId, Resident]) -> Resident | None:
         """Put in what these groups have themselves; what the root has is the result."""
