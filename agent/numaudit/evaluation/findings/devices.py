@@ -89,17 +89,18 @@ def placed_devices(one: ContainerIntent, held: ContainerDevices) -> Iterator[Pla
             yield PlacedDevice(name, NodeSet.of(device.numa_node), ("sysfs",))
 
 
-def _with_devices(evidence: TickEvidence) -> Iterator[tuple[ContainerIntent, ContainerDevices, Home | None]]:
-    """Each container that is here, with what its instance holds."""
+def _with_devices(evidence: TickEvidence) -> Iterator[tuple[ContainerIntent, ContainerDevices]]:
+    """Each container that is here and has devices, which few do, with those that its instance holds."""
     found = evidence.snapshot.devices
     for one in alive(evidence.intent):
         cgroup = one.cgroups[0] if len(one.cgroups) == 1 else None
         held = _NO_DEVICES if cgroup is None else found.get(ContainerId(cgroup), _NO_DEVICES)
-        yield one, held, home(one, evidence.snapshot.machine)
+        if held.items or one.promise.devices:
+            yield one, held
 
 
 def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one, held, _ in _with_devices(evidence):
+    for one, held in _with_devices(evidence):
         places = tuple(homes(one, evidence.snapshot.machine))
         for device in placed_devices(one, held) if places else ():
             away = [place for place in places if device.nodes.isdisjoint(place.nodes)]
@@ -111,7 +112,7 @@ def _device_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
 
 
 def _device_node_disagrees(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one, held, _ in _with_devices(evidence):
+    for one, held in _with_devices(evidence):
         for devices in one.promise.devices or ():
             for id_ in devices.ids:
                 known = held.promised.get(id_)
@@ -127,7 +128,8 @@ def _device_node_disagrees(evidence: TickEvidence) -> Iterator[RuleResult]:
 
 
 def _interrupts_remote(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one, held, place in _with_devices(evidence):
+    for one, held in _with_devices(evidence):
+        place = home(one, evidence.snapshot.machine)
         for device in held.items if place is not None else ():
             away = {} if place is None else fired_elsewhere(device, place.nodes)
             if place is not None and away:
