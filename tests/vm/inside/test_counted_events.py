@@ -13,6 +13,7 @@ import pytest
 
 from made_up_plans import ALIGNMENT_FAULTS, DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
 from numaudit.counted import Cost, Locality
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import judge
@@ -159,6 +160,28 @@ def test_the_report_has_the_counted_share_and_its_basis() -> None:
     assert access.remote_ratio == 0.5
     assert access.counted is not None and access.counted.basis == "made_up"
     assert {one.locality for one in shown.memory_accesses or ()} == {"local", "remote"}
+
+
+def test_the_report_has_the_counts_of_each_process(with_bpf: PmuProbe) -> None:
+    with cgroup("numaudit-lab/ranks") as group, worker(group, 16 * MIB) as many, worker(group, 16 * MIB) as few:
+        engine, of = (
+            Engine(Observer.of(Host()), Session({"pmu": with_bpf}), counts_from_load=True),
+            ContainerId(group.id),
+        )
+        engine.tick(numa_maps_of=frozenset({of}), with_processes=True)
+        for one in (many, few, many, many):
+            one.order("refill")
+        with worker(group, MIB) as late:
+            report = engine.tick(60.0, frozenset({of}), with_processes=True).report
+        (shown,) = [one.processes for one in report.containers if one.id == group.id]
+    assert shown is not None and shown.accesses_uncounted is None
+    found = {one.pid: one.accesses for one in shown.items}
+    for pid, times in ((many.pid, 3), (few.pid, 1)):
+        access = found[pid]
+        assert access is not None and access.counted is not None
+        assert times * PAGES <= access.counted.accesses - access.counted.remote_accesses < 1.05 * times * PAGES
+    began = found[late.pid]
+    assert began is not None and began.reason == "it began after the measurement did"
 
 
 def test_over_the_budget_some_are_watched_and_all_again_when_there_is_room() -> None:

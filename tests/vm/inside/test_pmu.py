@@ -22,6 +22,7 @@ from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event
 from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
+from numaudit.probes.counters.process_events import ProcessEvents
 from numaudit.probes.pmu import PMU, PmuProbe, kind_of
 from numaudit.probes.probe import Probe
 from numaudit.probes.reasons import ProbeRefusal, Reason
@@ -129,6 +130,44 @@ def test_counts_of_shared_counters_are_scaled_and_say_so(probe: Probe[AccessCoun
     assert counted.cycles == pytest.approx(2 * counted.instructions, rel=0.001)
     assert counted.cycles / 1e9 == pytest.approx(used, rel=0.05)
     assert counted.cycles == pytest.approx(times["enabled"], rel=0.01)
+
+
+@pytest.mark.parametrize("sets", [1, COUNTERS], ids=["alone", "taking turns"])
+def test_two_processes_of_one_cgroup_are_counted_apart(sets: int) -> None:
+    """Each with the threads that it has; the witness is its own clock. `sets`: times that all is counted at once."""
+    with ExitStack() as stack:
+        group = stack.enter_context(cgroup("numaudit-lab/ranks", cpus="1"))
+        workers = [stack.enter_context(worker(group, MIB, threads=threads)) for threads in (1, 3)]
+        events = [
+            [ProcessEvents.open(Host(), cycles_and_instructions(), one.pid, 10) for _ in range(sets)] for one in workers
+        ]
+        for opened in (*events[0], *events[1]):
+            stack.enter_context(closing(opened))
+        start = [one.cpu_seconds() for one in workers]
+        for one, seconds in zip(workers, (0.4, 0.8), strict=True):
+            one.order("spin")
+            _wait_for_use(group, seconds)
+            one.order("sleep")
+        used = [one.cpu_seconds() - before for one, before in zip(workers, start, strict=True)]
+        words = [own[0].read() for own in events]
+    for seconds, (cycles, enabled, running, *instructions) in zip(used, words, strict=True):
+        assert (running < 0.9 * enabled) == (sets > 1)
+        assert cycles == pytest.approx(2 * instructions[0], rel=0.001)
+        assert cycles * enabled / running / 1e9 == pytest.approx(seconds, rel=0.05)
+
+
+def test_a_process_gets_no_counts_while_others_hold_all_counters_of_its_cpu() -> None:
+    with ExitStack() as stack:
+        group = stack.enter_context(cgroup("numaudit-lab/held", cpus="1"))
+        running = stack.enter_context(worker(group, MIB))
+        stack.enter_context(_other_events(COUNTERS, cpu=1, pinned=True))
+        events = ProcessEvents.open(Host(), cycles_and_instructions(), running.pid, 10)
+        stack.enter_context(closing(events))
+        running.order("spin")
+        _wait_for_use(group, 0.3)
+        cycles, enabled, ran, *_ = events.read()
+    assert (cycles, ran) == (0, 0)
+    assert enabled > 0
 
 
 def test_a_group_that_the_pmu_can_never_count_at_once_is_refused() -> None:
