@@ -15,7 +15,10 @@ class Architecture:
     debian: str
     """Debian's name of it."""
     kernel_packages: Mapping[str, str]
-    """Series -> the package that depends on its newest build. Builds vanish from the archive, these stay."""
+    """Series -> the package that depends on its newest build. Builds vanish from the archive, these stay.
+
+    `16k-` before a series: with pages of 16 KiB.
+    """
     qemu: str
     """The program that emulates it."""
     qemu_package: str
@@ -53,7 +56,11 @@ X86_64 = Architecture(
 AARCH64 = Architecture(
     name="aarch64",
     debian="arm64",
-    kernel_packages={"6.1": "linux-image-cloud-arm64", "6.12": "linux-image-6.12-cloud-arm64"},
+    kernel_packages={
+        "6.1": "linux-image-cloud-arm64",
+        "6.12": "linux-image-6.12-cloud-arm64",
+        "16k-6.12": "linux-image-6.12-arm64-16k",
+    },
     qemu="qemu-system-aarch64",
     qemu_package="qemu-system-arm",
     # With icount the emulated PMU counts instructions, one in each 2 ns of the guest's time. `-cpu max` boots three

@@ -2,7 +2,8 @@
 
 The x86 guests have no PMU, so they run all but those marked `pmu`; only the newest of them runs those marked
 `one_kernel`. The arm64 guest is slow: it runs those marked `pmu` or `arm64`. With GUESTS=all every kernel runs
-all that it can (`make test-all`). Those marked with a shape (machines.py) run on machines of that shape alone.
+all that it can (`make test-all`), and the one with pages of 16 KiB those marked `page_size`. Those marked with a shape
+(machines.py) run on machines of that shape alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ INSIDE = "tests/vm/inside"
 PYTEST = (sys.executable, "-m", "pytest")
 NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """What other packages bring takes seconds to load in the guest, and nothing there needs it."""
-NEWEST, SLOW = "6.12", "arm64-6.12"
+NEWEST, SLOW, LARGE_PAGES = "6.12", "arm64-6.12", "arm64-16k-6.12"
 _SEPARATOR = "numaudit-marks:"
 
 
@@ -56,6 +57,8 @@ def _runs(kernel: str, marks: Collection[str], runs_all: bool) -> bool:
         return OTHERS[kernel].shape in marks
     if not SHAPES.keys().isdisjoint(marks):
         return False
+    if kernel == LARGE_PAGES:
+        return "page_size" in marks
     if kernel not in HOST_KERNELS:
         return runs_all or "pmu" in marks or "arm64" in marks
     return "pmu" not in marks and (runs_all or kernel == NEWEST or "one_kernel" not in marks)

@@ -23,7 +23,7 @@ KERNELS: Mapping[str, tuple[Architecture, str]] = {
     **{series: (X86_64, series) for series in X86_64.kernel_packages},
     **{f"arm64-{series}": (AARCH64, series) for series in AARCH64.kernel_packages},
 }
-"""Name -> architecture and series."""
+"""Name -> architecture, and series as its packages have it."""
 
 HOST_KERNELS = tuple(name for name, (architecture, _) in KERNELS.items() if not architecture.foreign)
 """The kernels of guests that share the host's programs."""
@@ -43,7 +43,7 @@ class Kernel:
 
     @property
     def series(self) -> str:
-        return KERNELS[self.name][1]
+        return KERNELS[self.name][1].rpartition("-")[2]
 
     @property
     def release(self) -> str:

@@ -30,6 +30,7 @@ MARKED = (
     Inside("test_pmu.py::test_x", frozenset({"pmu"})),
     Inside("test_run.py::test_x", frozenset({"one_kernel"})),
     Inside("test_doctor.py::test_x", frozenset({"arm64"})),
+    Inside("test_walk.py::test_x", frozenset({"page_size"})),
 )
 NewKernel = Callable[[Callable[[Job], None]], Kernel]
 
@@ -273,11 +274,12 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("everything", "name", "modules"),
     [
-        ("", "6.12", "every run doctor"),
-        ("", "6.1", "every doctor"),
+        ("", "6.12", "every run doctor walk"),
+        ("", "6.1", "every doctor walk"),
         ("", "arm64-6.12", "pmu doctor"),
-        ("all", "6.1", "every run doctor"),
-        ("all", "arm64-6.12", "every pmu run doctor"),
+        ("all", "6.1", "every run doctor walk"),
+        ("all", "arm64-6.12", "every pmu run doctor walk"),
+        ("all", "arm64-16k-6.12", "walk"),
     ],
 )
 def test_marks_say_which_kernel_runs_a_test(

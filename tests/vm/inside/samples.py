@@ -24,10 +24,10 @@ from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
-from workload import MIB, Cgroup, Worker, eventually
+from workload import MIB, PAGE, Cgroup, Worker, eventually
 
 SIZE = 8 * MIB
-PAGES = SIZE // 4096
+PAGES = SIZE // PAGE
 ENOUGH = 1200
 """Samples: fewer than one scan brings, and 1000 are needed for a share."""
 PATIENCE = 180.0

@@ -23,6 +23,8 @@ from numaudit.kernel.tracing.btf import Btf
 from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
 from workload import CGROUPS, MIB, Cgroup, cgroup, eventually, worker
 
+pytestmark = pytest.mark.page_size
+
 TOP = "numaudit-lab/walked"
 MANY = 20
 LEVELS = "/".join("abcdefghijklmnopqrstu")
@@ -72,21 +74,21 @@ def _walking(observer: Observer) -> Snapshot:
     """A tick that walked."""
 
     def walked() -> Snapshot:
-        snapshot = observer.observe()
+        snapshot = _observed(observer)
         found = _outcome(snapshot)
-        if found.state != "ok":
-            _wait_for_loading()
         assert found.state == "ok", found.reason
         return snapshot
 
     return eventually(walked)
 
 
-def _wait_for_loading() -> None:
-    """Looks by files meanwhile would take its CPU time in an emulated machine."""
-    for thread in threading.enumerate():
-        if thread.name == "cgroup walk":
-            thread.join()
+def _observed(observer: Observer) -> Snapshot:
+    """A tick while no walk is being loaded: looks by files meanwhile would take its CPU time in an emulated machine."""
+    snapshot = observer.observe()
+    loading = [thread for thread in threading.enumerate() if thread.name == "cgroup walk"]
+    for thread in loading:
+        thread.join()
+    return observer.observe() if loading else snapshot
 
 
 @contextlib.contextmanager
@@ -101,8 +103,9 @@ def _observer() -> Iterator[Observer]:
 
 @pytest.fixture(scope="module")
 def walking() -> Iterator[Observer]:
-    """Its walk is loaded once for all tests that need no other one."""
+    """Its walk is loaded once for all tests that need no other one, before anything else is going on."""
     with _observer() as observer:
+        _walking(observer)
         yield observer
 
 
@@ -259,7 +262,7 @@ def test_a_counter_in_another_place_is_found_out_and_files_are_read(monkeypatch:
     with cgroup(f"{TOP}/full") as full, _observer() as observer, worker(full, 40 * MIB):
 
         def refused() -> Snapshot:
-            snapshot = observer.observe()
+            snapshot = _observed(observer)
             assert _outcome(snapshot).state == "unavailable"
             return snapshot
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 CONTROLLERS = ("cpuset", "cpu", "memory", "hugetlb")
 TOUCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("touch.py")))
 """The command of a worker; its arguments follow."""
-PAGE = 4096
+PAGE = os.sysconf("SC_PAGE_SIZE")
 MIB = 1 << 20
 PATIENCE = 600.0
 """Seconds for anything that takes moments on an idle machine: the emulated arm64 guest needs minutes for some of it."""
