@@ -295,7 +295,7 @@ def test_an_arc_in_the_map_leads_to_its_container_without_script(open_page: Open
 @cache
 def _page_with_processes(host: Host, name: str) -> str:
     """As `report NAME --processes -o html` writes it."""
-    found = observe_whole(Observer.of(host), 60.0, None, processes_of=lambda _: None).report
+    found = observe_whole(Observer.of(host), 60.0, None, with_processes=True).report
     return report_page(narrow(found, name))
 
 

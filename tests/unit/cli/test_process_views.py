@@ -16,7 +16,8 @@ from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.processes.values import ProcessesReport
-from numaudit.report.values import ContainerReport
+from numaudit.report.values import ContainerReport, Report
+from numaudit.snapshot import ContainerId
 from numaudit.views.page.own_page import own_section
 from numaudit.views.page.report_page import report_page
 from numaudit.views.terminal.one_container import print_process_table
@@ -25,8 +26,19 @@ from reports import report
 
 @pytest.fixture(scope="module")
 def server(fixtures: Path) -> ContainerReport:
-    report = observe_whole(Observer.of(Host.under(fixtures / "ranks")), 60.0, None, processes_of=lambda _: None).report
+    report = observe_whole(Observer.of(Host.under(fixtures / "ranks")), 60.0, None, with_processes=True).report
     return next(one for one in narrow(report, "vllm-0").containers if one.kind == "container")
+
+
+def test_mappings_are_read_of_the_containers_alone_that_are_named(fixtures: Path) -> None:
+    def named(whole: Report) -> frozenset[ContainerId]:
+        return frozenset(ContainerId(one.id) for one in narrow(whole, "vllm-0").containers if one.id is not None)
+
+    found = observe_whole(Observer.of(Host.under(fixtures / "ranks")), 60.0, None, selected=named).report
+    read = {one.id for one in found.containers if one.mappings is not None}
+    assert read
+    assert read == {one.id for one in narrow(found, "vllm-0").containers}
+    assert len(found.containers) > len(read)
 
 
 @pytest.mark.parametrize(

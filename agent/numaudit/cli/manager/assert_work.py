@@ -98,7 +98,8 @@ def _observed(which: str | None, duration: float | None, limits: GateLimits) -> 
             observer,
             _PROCESSES_SECONDS if limits.ranks else None,
             duration or (_SECONDS if needs_time else None),
-            processes_of=selected if limits.ranks else None,
+            selected=selected,
+            with_processes=bool(limits.ranks),
         ).report,
         which,
     )

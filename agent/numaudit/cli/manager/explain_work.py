@@ -55,7 +55,7 @@ def placements(host: Host, which: str, duration: float | None) -> PlacementList:
     def wanted(report: Report) -> frozenset[ContainerId]:
         return _ids(report, which)
 
-    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration, processes_of=wanted, devices_of=wanted)
+    ticked = observe_whole(observer, MAPPINGS_BUDGET, duration, selected=wanted, with_processes=True)
     containers, refused = _named(ticked.report, which)
     admissions = PromiseAccounts.of(observer, ticked.snapshot)
     items = [admissions.of_container(one) for one in containers]

@@ -104,8 +104,8 @@ def run(
         kinds,
         interrupted,
         needs_access=require_access,
-        processes_of=view.containers if processes else None,
-        devices_of=view.containers if which or namespace else None,
+        selected=view.containers if which or namespace else None,
+        with_processes=processes,
     ).report
     report = view.subject(whole)
     shown = view.rows(report)
@@ -186,16 +186,15 @@ def observe_whole(
     interrupted: Event | None = None,
     *,
     needs_access: bool = False,
-    processes_of: Callable[[Report], frozenset[ContainerId] | None] | None = None,
-    devices_of: Callable[[Report], frozenset[ContainerId]] | None = None,
+    selected: Callable[[Report], frozenset[ContainerId]] | None = None,
+    with_processes: bool = False,
 ) -> Ticked:
     """One tick, or one at either end of a measurement; where nothing can be measured, one tick and the reason.
 
     `needs_access`: raise Unavailable with the reason instead. Ctrl-C ends a measurement early, where `interrupted` is
     there to say so. Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
-    `processes_of`: returns the containers of a report whose processes are read, and whose mappings alone; None = all.
-    What it raises ends this at the first tick. `devices_of`: the same for PCI devices; None = those of all containers
-    with a promise.
+    `selected`: the containers of a report whose mappings, devices and processes are read; None = those of all, and the
+    devices of those with a promise. What it raises ends this at the first tick.
     """
     engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
     if duration is not None:
@@ -206,12 +205,11 @@ def observe_whole(
                 if needs_access:
                     raise
                 click.echo(f"numaudit: {reason}; this is the report without a measurement", err=True)
-                return observe_whole(observer, numa_maps_budget, None, processes_of=processes_of, devices_of=devices_of)
+                return observe_whole(observer, numa_maps_budget, None, selected=selected, with_processes=with_processes)
             engine.session = session
             report = engine.tick().report
-            of = None if processes_of is None else processes_of(report)
-            devices = DeviceRequest(_DEVICES_SECONDS, None if devices_of is None else devices_of(report))
-            if processes_of is not None:
+            of = None if selected is None else selected(report)
+            if with_processes:
                 engine.tick(numa_maps_of=of, with_processes=True)
             try:
                 progress.wait(duration, "measuring")
@@ -220,15 +218,15 @@ def observe_whole(
                     raise
                 interrupted.set()
                 click.echo("numaudit: interrupted; this is what was measured until now", err=True)
-            return engine.tick(numa_maps_budget, of, with_processes=processes_of is not None, devices=devices)
-    first = None if processes_of is None and devices_of is None else engine.tick().report
-    of = None if processes_of is None or first is None else processes_of(first)
-    devices = DeviceRequest(_DEVICES_SECONDS, None if devices_of is None or first is None else devices_of(first))
-    ticked = engine.tick(numa_maps_budget, of, with_processes=processes_of is not None, devices=devices)
+            devices = DeviceRequest(_DEVICES_SECONDS, of)
+            return engine.tick(numa_maps_budget, of, with_processes=with_processes, devices=devices)
+    of = None if selected is None else selected(engine.tick().report)
+    devices = DeviceRequest(_DEVICES_SECONDS, of)
+    ticked = engine.tick(numa_maps_budget, of, with_processes=with_processes, devices=devices)
     if ticked.judgements.needs_another_tick:
         if observer.host.is_live:
             progress.wait(_SECOND_TICK, "measuring again, because memory is outside its promised nodes")
-        ticked = engine.tick(numa_maps_budget, of, with_processes=processes_of is not None)
+        ticked = engine.tick(numa_maps_budget, of, with_processes=with_processes)
     return ticked
 
 

@@ -141,7 +141,7 @@ class CapturedFeed:
 
     def _run(self, tell: Callable[[News], None]) -> None:
         try:
-            ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None, processes_of=lambda _: None)
+            ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None, with_processes=True)
             self._measured = _measured(self._view, ticked.report)
             self._accounts = _Accounts.of(self._observer, ticked.snapshot)
             tell(self._measured)

@@ -50,7 +50,7 @@ class RootNumaMapsCollector(Collector):
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Huge pages of the root cgroup's processes, where no hugetlb file shows them."""
         unattributed = snapshot.unattributed
-        if tick.mappings_of is not None or unattributed is None or unattributed.hugetlb is not None:
+        if unattributed is None or unattributed.hugetlb is not None:
             return snapshot
         hugetlb = {} if _no_huge_page_is_used(snapshot.nodes) else _of(tick).unattributed_hugetlb(skipped)
         return replace(snapshot, unattributed=msgspec.structs.replace(unattributed, hugetlb=hugetlb))
