@@ -180,11 +180,7 @@ def run(
     """
     trial, judgements = Trial(), Judgements()
     with contextlib.ExitStack() as stack:
-        group = stack.enter_context(cgroup("numaudit-lab/truth", cpus="0-3", mems=plan.mems))
-        stack.enter_context(_file(plan, group))
-        processes = [stack.enter_context(_started(one, group)) for one in plan.processes]
-        for process in processes:
-            _ask(process, "go")
+        group, processes = stack.enter_context(working(plan))
         key, before, begin = ContainerId(group.id), observer.observe(readings=ProbeReadings(session)), time.monotonic()
         healed = False
         while len(trial.ticks) < ticks:
@@ -193,7 +189,7 @@ def run(
                 healed = True
                 for process in processes:
                     _ask(process, "home")
-            truth = sum(_remote(one, process) for one, process in zip(plan.processes, processes, strict=True))
+            truth = sum(used_remotely(one, process) for one, process in zip(plan.processes, processes, strict=True))
             if plan.file is not None:
                 truth = _distinct(plan, processes)
             now = observer.observe(readings=ProbeReadings(session))
@@ -214,6 +210,18 @@ def run(
     return trial
 
 
+@contextlib.contextmanager
+def working(plan: Plan) -> Iterator[tuple[Cgroup, Sequence[subprocess.Popen[str]]]]:
+    """The cgroup and the plan's processes in it, which have begun."""
+    with contextlib.ExitStack() as stack:
+        group = stack.enter_context(cgroup("numaudit-lab/truth", cpus="0-3", mems=plan.mems))
+        stack.enter_context(_file(plan, group))
+        processes = [stack.enter_context(_started(one, group)) for one in plan.processes]
+        for process in processes:
+            _ask(process, "go")
+        yield group, processes
+
+
 def _false(access: Access, most: float, now: float, extra: float) -> Iterator[str]:
     """What it says of bytes that is not so. `most`: bytes used remotely lately; a pass may be some ticks old."""
     assert access.pages is not None
@@ -231,7 +239,7 @@ def _at_most(access: Access) -> float | None:
     return access.upper * access.pages.memory_bytes
 
 
-def _remote(plan: Process, process: subprocess.Popen[str]) -> float:
+def used_remotely(plan: Process, process: subprocess.Popen[str]) -> float:
     """Bytes that its threads use from other nodes, where they may be now."""
     pages = _ask(process, "pages") if plan.leads else None
     total = 0.0
