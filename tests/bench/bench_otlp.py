@@ -30,8 +30,8 @@ from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
+from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
-from numaudit.web.negotiation import negotiate
 from otlp_receiver import OtlpReceiver
 from short import pick, run
 

@@ -43,9 +43,9 @@ from numaudit.daemon.memory import collect_garbage_rarely
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
+from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import PassUse, ScanPass
-from numaudit.web.negotiation import negotiate
 from otlp_receiver import OtlpReceiver
 from short import pick, run
 

@@ -23,7 +23,7 @@ PACKAGES = (
     *("busybox-static", "kmod", "numactl", "openssl", "python3", "python3-bpfcc", "runc"),
 )
 """What the tests and the guest's init use."""
-PYTHON_PACKAGES = ("bcrypt", "jsonschema", "prometheus-client", "pytest")
+PYTHON_PACKAGES = ("bcrypt", "jsonschema", "pytest")
 """What the tests use beside numaudit's own dependencies."""
 
 _MOUNT_POINTS = ("dev", "proc", "root", "run", "sys", "tmp", "var/tmp")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import blake2s
 from typing import Any, TypeVar
 
 from msgspec import Struct, structs
@@ -141,8 +142,6 @@ def _only_verdict(rank: Rank) -> Rank:
 
 def hidden_name(name: str, key: bytes) -> str:
     """The word for a name."""
-    from hashlib import blake2s  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
-
     digest = blake2s(name.encode("utf-8", "surrogatepass"), key=key, digest_size=5)
     return f"x-{digest.hexdigest()}"
 

@@ -1,12 +1,11 @@
 """Prometheus' text format and OpenMetrics 1.0, rendered once per tick and served as bytes.
 
-prometheus-client's renderer would take several times as long (tests/bench/bench_render.py), since it formats every
-label of every sample again, and to import it takes 3 MiB.
+Escaping, content types and the choice of format are prometheus-client's; its own renderer would take
+several times as long (tests/bench/bench_render.py), since it formats every label of every sample again.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -15,6 +14,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
+
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.utils import floatToGoString
 
 from numaudit.exporters.blocks import SeriesBlock
 from numaudit.exporters.exposition import Exposition, MetricFamily
@@ -38,6 +40,22 @@ class ScrapeForm(NamedTuple):
 
     format: Format
     gzip: bool
+
+
+def negotiate(accept: str, accept_encoding: str) -> tuple[ScrapeForm, str]:
+    """The form for a request's headers, and its Content-Type."""
+    _, content_type = choose_encoder(accept)
+    format_: Format = "openmetrics" if content_type.startswith("application/openmetrics-text") else "text"
+    return ScrapeForm(format_, accepts_gzip(accept_encoding)), content_type
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Return True when the header's sender takes gzip."""
+    for part in accept_encoding.lower().split(","):
+        coding, _, weight = part.strip().partition(";")
+        if coding.strip() in ("gzip", "*"):
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
 
 
 def render(exposition: Exposition, format_: Format, created: bool = True, before: Rendered | None = None) -> bytes:
@@ -188,14 +206,8 @@ def _lines(metric: Metric[Any], has_identity: bool, labels: Sequence[Labels], ha
 def _go_float(number: float) -> bytes:
     if 0 <= number < _GO_EXPONENT:
         return b"%a" % float(number)
-    if not math.isfinite(number):
-        return b"NaN" if math.isnan(number) else b"+Inf" if number > 0 else b"-Inf"
-    text = repr(float(number))
-    if number < 0 or "e" in text:
-        return text.encode()
-    whole, _, rest = text.partition(".")
-    mantissa = f"{whole[0]}.{whole[1:]}{rest}".rstrip("0.")
-    return f"{mantissa}e+{len(whole) - 1:02d}".encode()
+    text: str = floatToGoString(number)
+    return text.encode()
 
 
 @lru_cache(maxsize=4096)

@@ -6,12 +6,9 @@ Whoever opens a pipe without a writer waits for ever, and a device may never end
 from __future__ import annotations
 
 import errno
+import ssl
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import ssl
 
 LARGEST = 16 << 20
 
@@ -37,8 +34,6 @@ def tls_context(authorities: Path | None) -> ssl.SSLContext:
 
     Raises OSError as `check_regular` does, and SSLError for a file without any.
     """
-    import ssl  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
-
     if authorities is not None:
         check_regular(authorities)
     return ssl.create_default_context(cafile=authorities)

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import base64
 import re
+import ssl
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, unquote
 
 from numaudit.errors import InputError
-
-if TYPE_CHECKING:
-    import ssl
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")

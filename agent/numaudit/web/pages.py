@@ -11,11 +11,10 @@ from functools import cache
 from http import HTTPStatus
 
 from numaudit.errors import NumauditError, printable
-from numaudit.exporters.prometheus import MetricPages
+from numaudit.exporters.prometheus import MetricPages, accepts_gzip, negotiate
 from numaudit.views.page.live_page import policy, waiting_page
 from numaudit.web.attempts import SECONDS_PER_ATTEMPT
 from numaudit.web.auth import AccessRules
-from numaudit.web.negotiation import accepts_gzip, negotiate
 from numaudit.web.passwords import PasswordCheck
 from numaudit.web.tick_document import TickDocument, TickDocuments
 
@@ -139,7 +138,7 @@ class AgentSite:
     def _page(self, request: Request) -> Response:
         newest = self.newest()
         if newest is None:
-            return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (_waiting_page(),), _page_headers())
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (_waiting_page(),), _PAGE_HEADERS)
         is_current, page = self.is_current(), newest.page
         if not is_current:
             page = newest.stale_page
@@ -149,9 +148,9 @@ class AgentSite:
                 return _NO_CONTAINER
             page = TickDocument(lambda: made)
         if is_current:
-            return _document(request, newest, page, _HTML, *_page_headers())
+            return _document(request, newest, page, _HTML, *_PAGE_HEADERS)
         body = page.get(gzip=False)
-        return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (body,), _page_headers())
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE, _HTML, (body,), _PAGE_HEADERS)
 
 
 def plain(status: HTTPStatus, text: str, *headers: tuple[str, str]) -> Response:
@@ -195,16 +194,13 @@ def _age(tick: TickDocuments) -> tuple[tuple[str, str], ...]:
     return (("Numaudit-Age", f"{tick.age:.2f}"), ("Numaudit-Interval", f"{tick.interval:g}"))
 
 
-def _page_headers() -> tuple[tuple[str, str], ...]:
-    return (("Content-Security-Policy", policy()), ("Referrer-Policy", "no-referrer"))
-
-
 @cache
 def _waiting_page() -> bytes:
     return waiting_page(LINKS).encode()
 
 
 _HTML = "text/html; charset=utf-8"
+_PAGE_HEADERS = (("Content-Security-Policy", policy()), ("Referrer-Policy", "no-referrer"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ can make; one password is hashed at a time, and wrong ones are counted against t
 
 from __future__ import annotations
 
-import os
+import hashlib
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -33,7 +34,7 @@ class Passwords:
 
     attempts: AttemptLimit = field(default_factory=AttemptLimit)
     hashing: PriorityLock = field(default_factory=PriorityLock)
-    _secret: bytes = field(default_factory=lambda: os.urandom(32))
+    _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _good: dict[bytes, None] = field(default_factory=dict)
     _wrong: dict[bytes, None] = field(default_factory=dict)
 
@@ -71,9 +72,7 @@ class Passwords:
         return hashes[int.from_bytes(self._digest(name.encode())[:8]) % len(hashes)]
 
     def _digest(self, *parts: bytes) -> bytes:
-        from hashlib import blake2b  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
-
-        digest = blake2b(key=self._secret, digest_size=32)
+        digest = hashlib.blake2b(key=self._secret, digest_size=32)
         for part in parts:
             digest.update(len(part).to_bytes(8))
             digest.update(part)

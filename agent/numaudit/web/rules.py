@@ -6,19 +6,28 @@ Keys that are not supported are an error: a security setting is never passed ove
 from __future__ import annotations
 
 import importlib
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
-
-if TYPE_CHECKING:
-    import ssl
+from numaudit.net.files import check_regular
 
 CheckPassword = Callable[[bytes, bytes], bool]
 
+_TLS_VERSIONS = {
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
+_CLIENT_AUTH = {
+    "": ssl.CERT_NONE,
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
 _HEADERS = (
     "Strict-Transport-Security",
     "X-Frame-Options",
@@ -58,7 +67,7 @@ class Rules:
     @property
     def lets_strangers_read(self) -> bool:
         """Neither a password nor a client's certificate is needed."""
-        return not self.users and (self.tls is None or self.tls.verify_mode.name != "CERT_REQUIRED")
+        return not self.users and (self.tls is None or self.tls.verify_mode is not ssl.CERT_REQUIRED)
 
     def protects(self, key: str) -> bool:
         """Return True when a key of the file restricts access."""
@@ -67,7 +76,7 @@ class Rules:
 
 _PROTECTIONS: tuple[tuple[str, Callable[[Rules], bool]], ...] = (
     ("tls_server_config", lambda rules: rules.tls is not None),
-    ("client_auth_type", lambda rules: rules.tls is not None and rules.tls.verify_mode.name != "CERT_NONE"),
+    ("client_auth_type", lambda rules: rules.tls is not None and rules.tls.verify_mode is not ssl.CERT_NONE),
     ("client_allowed_sans", lambda rules: bool(rules.allowed_names)),
     ("basic_auth_users", lambda rules: bool(rules.users)),
 )
@@ -100,8 +109,8 @@ def read_rules(path: Path) -> Rules:
     names = _names(path, tls)
     for key in _TLS_KEYS & tls.keys() - {"client_allowed_sans"}:
         tls[key] = _line(path, key, tls[key])
-    named = [path.parent / tls[key] for key in ("cert_file", "key_file", "client_ca_file") if tls.get(key)]
-    context = _tls_context(path, tls) if tls else None
+    named = [_beside(path, tls[key]) for key in ("cert_file", "key_file", "client_ca_file") if tls.get(key)]
+    context = _context(path, tls) if tls else None
     return Rules(
         tls=context,
         allowed_names=names,
@@ -153,10 +162,49 @@ def _names(path: Path, tls: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _tls_context(path: Path, tls: Mapping[str, Any]) -> ssl.SSLContext:
-    from numaudit.web.server_tls import context_of  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
+def _beside(path: Path, name: str) -> Path:
+    return path.parent / name
 
-    return context_of(path, tls)
+
+def _context(path: Path, tls: Mapping[str, Any]) -> ssl.SSLContext:
+    if not tls.get("cert_file") or not tls.get("key_file"):
+        raise InputError(f"{path}: tls_server_config needs cert_file and key_file")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["http/1.1"])
+    context.minimum_version = _version(path, tls, "min_version", ssl.TLSVersion.TLSv1_2)
+    context.maximum_version = _version(path, tls, "max_version", ssl.TLSVersion.MAXIMUM_SUPPORTED)
+    certificate, key = _beside(path, tls["cert_file"]), _beside(path, tls["key_file"])
+    try:
+        for file in (certificate, key):
+            check_regular(file)
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(f"{path}: cannot use {certificate} with {key}: {error.strerror or error}") from error
+    wanted = tls.get("client_auth_type") or ""
+    if wanted not in _CLIENT_AUTH:
+        raise InputError(f"{path}: client_auth_type {wanted!r}: choose one of {', '.join(filter(None, _CLIENT_AUTH))}")
+    authorities = tls.get("client_ca_file")
+    if _CLIENT_AUTH[wanted] is not ssl.CERT_NONE and not authorities:
+        raise InputError(f"{path}: client_auth_type {wanted} needs client_ca_file")
+    if tls.get("client_allowed_sans") and _CLIENT_AUTH[wanted] is not ssl.CERT_REQUIRED:
+        raise InputError(f"{path}: client_allowed_sans needs client_auth_type RequireAndVerifyClientCert")
+    if authorities:
+        try:
+            check_regular(_beside(path, authorities))
+            context.load_verify_locations(_beside(path, authorities))
+        except (OSError, ssl.SSLError) as error:
+            raise InputError(f"{path}: cannot use client_ca_file {authorities}: {error.strerror or error}") from error
+    context.verify_mode = _CLIENT_AUTH[wanted]
+    return context
+
+
+def _version(path: Path, tls: Mapping[str, Any], key: str, default: ssl.TLSVersion) -> ssl.TLSVersion:
+    name = tls.get(key)
+    if not name:
+        return default
+    if name not in _TLS_VERSIONS:
+        raise InputError(f"{path}: {key} {name!r}: choose one of {', '.join(_TLS_VERSIONS)}")
+    return _TLS_VERSIONS[name]
 
 
 def _users(path: Path, found: object) -> dict[str, bytes]:

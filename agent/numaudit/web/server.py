@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import ssl
 import threading
 import time
 from socketserver import TCPServer
@@ -139,5 +140,5 @@ class Server(TCPServer):
         self.connections.wrapped(connection, wrapped)
         wrapped.do_handshake()
         if not allows_certificate(rules, wrapped.getpeercert()):
-            raise PermissionError("the client's certificate has none of the allowed names")
+            raise ssl.SSLError("the client's certificate has none of the allowed names")
         connection.trust = Trust.HANDSHAKE

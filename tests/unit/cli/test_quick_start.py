@@ -99,11 +99,3 @@ def test_an_agent_imports_what_ticks_need_before_the_first_one(fixtures: Path) -
     imported = _imported(f"{program}assert call({arguments!r}) == 0\nsys.stderr.flush()\n")
     of_ticks = {f"numaudit.engine.collectors.probes.{one.name}" for one in KINDS}
     assert of_ticks | {"numaudit.kubelet.intent.intent_of", "numaudit.kubelet.sources.poller"} <= imported
-
-
-def test_an_agent_that_opens_no_tls_and_shows_no_page_loads_no_openssl() -> None:
-    """OpenSSL takes 5 MiB of its process, and what comes with http.client one."""
-    started = "import numaudit.daemon.start, numaudit.daemon.agent, numaudit.kubelet.intent.intent_of\n"
-    imported = _imported(f"{started}from numaudit.engine.collectors.table import of_probes\nof_probes()\n")
-    assert imported >= {"numaudit.web.pages", "numaudit.kubelet.sources.client", "numaudit.probes.cpu_time"}
-    assert imported.isdisjoint({"_hashlib", "_ssl", "http.client", "prometheus_client"})

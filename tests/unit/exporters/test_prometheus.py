@@ -21,7 +21,7 @@ from prometheus_client.utils import floatToGoString
 from numaudit.exporters.blocks import SeriesBlock
 from numaudit.exporters.catalogue import CONTAINER_METRICS, labels_of
 from numaudit.exporters.exposition import Exposition, MetricFamily, evaluate_live
-from numaudit.exporters.prometheus import Format, MetricPages, Rendered, ScrapeForm, end_of, render
+from numaudit.exporters.prometheus import Format, MetricPages, Rendered, ScrapeForm, end_of, negotiate, render
 from reports import LIVE, STARTED, container, exposition, report
 
 TWO = report(container(1), container(2, pod=None))
@@ -116,6 +116,27 @@ def test_a_percent_sign_in_a_label_is_a_percent_sign() -> None:
 def test_created_series_can_be_switched_off() -> None:
     assert b"_created" in render(exposition(TWO), "openmetrics")
     assert b"_created" not in render(exposition(TWO), "openmetrics", created=False)
+
+
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
+    "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "encoding", "form", "content_type"),
+    [
+        (PROMETHEUS_3, "gzip", ScrapeForm("openmetrics", True), "application/openmetrics-text; version=1.0.0"),
+        ("", "", ScrapeForm("text", False), "text/plain; version=0.0.4"),
+        ("*/*", "gzip;q=0, identity", ScrapeForm("text", False), "text/plain; version=0.0.4"),
+        ("text/html", "deflate, *;q=0.5", ScrapeForm("text", True), "text/plain; version=0.0.4"),
+    ],
+)
+def test_the_scraper_gets_the_form_it_asks_for(accept: str, encoding: str, form: ScrapeForm, content_type: str) -> None:
+    found, found_type = negotiate(accept, encoding)
+    assert found == form
+    assert found_type.startswith(content_type)
 
 
 @pytest.mark.parametrize("format_", ["text", "openmetrics"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import msgspec
 
@@ -70,8 +71,6 @@ class PodReader:
         `go_on` is called before each pod that is to be decoded. What it raises ends the reading, and the next one goes
         on from there. Raises ParseError when it is no such list, or has more than a node can have.
         """
-        from hashlib import blake2b  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
-
         items = pod_list(body).items or []
         digests = [blake2b(memoryview(one), digest_size=16).digest() for one in items]
         self._known = {one: self._known[one] for one in digests if one in self._known}

@@ -7,12 +7,14 @@ every container: it is not asked for.
 
 from __future__ import annotations
 
+import http.client
 import math
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from numaudit import __version__
@@ -24,12 +26,8 @@ from numaudit.kubelet.sources.podresources import IN_A_TICK as RESOURCES_IN_A_TI
 from numaudit.kubelet.sources.podresources import Client, ListAnswer
 from numaudit.kubelet.sources.podresources import socket as podresources_socket
 from numaudit.net import files
+from numaudit.net.connection import Connection
 from numaudit.net.target import target_of
-
-if TYPE_CHECKING:
-    import ssl
-
-    from numaudit.net.connection import Connection
 
 DEADLINE = 10.0
 """Seconds for one answer to a verb: the kubelet of a busy node takes some."""
@@ -202,29 +200,25 @@ class LiveKubelet:
         self._disconnect()
 
     def _get(self, path: str) -> bytes:
-        from http.client import HTTPException  # noqa: PLC0415 (with OpenSSL 6 MiB, so only who asks loads it)
-
         endpoint = endpoint_of(self)
         where = without_password(f"{endpoint.url}{path}")
         most = min(self.largest, _LARGEST[path])
         seconds = time_left(self.deadline, self.until)
         try:
             answer = self._connect(endpoint, seconds).get(path, _headers(endpoint), most)
-            if answer.status != 200:
+            if answer.status != http.client.OK:
                 error = NotPermitted if answer.status in (401, 403) else Unavailable
                 raise error(f"{where}: {_refusal(answer.status, path)}")
             return answer.unpacked(most)
         except TimeoutError:
             self._disconnect()
             raise Unavailable(f"{where}: no complete answer within {seconds:.2g} s") from None
-        except (OSError, HTTPException, InputError, ValueError) as error:
+        except (OSError, http.client.HTTPException, InputError, ValueError) as error:
             self._disconnect()
             raise Unavailable(f"{where}: {_words(error)}") from None
 
     def _connect(self, endpoint: Endpoint, seconds: float) -> Connection:
         """For one request. Raises OSError, HTTPException, and ValueError for a URL that is none."""
-        from numaudit.net.connection import Connection  # noqa: PLC0415 (as above)
-
         if self._connection is None or self._connected_to != endpoint:
             self._disconnect()
             url = urlsplit(endpoint.url)

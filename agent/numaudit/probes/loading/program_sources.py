@@ -5,6 +5,7 @@ Bytecode is stored with a digest of everything it was compiled from, and is not 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,9 +33,7 @@ class ProgramSource:
     @property
     def digest(self) -> str:
         """Of everything that is compiled."""
-        from hashlib import sha256  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
-
-        return sha256(json.dumps([self.whole, dict(self.defines)], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self.whole, dict(self.defines)], sort_keys=True).encode()).hexdigest()
 
     @property
     def file(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 
 from numaudit.report.values import ContainerReport
 
@@ -11,8 +12,6 @@ def key(one: ContainerReport) -> str:
     """Letters and digits: its cgroup's id; of a promised container that does not run, a hash of its names."""
     if one.id is not None:
         return str(one.id)
-    from hashlib import sha256  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
-
     name = "\0".join((one.pod_uid or "", one.namespace or "", one.pod or "", one.container or ""))
     return f"n{sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
 

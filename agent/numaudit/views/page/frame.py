@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import dataclass
-from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 
 from numaudit import __version__
@@ -17,21 +17,8 @@ class Frame:
 
     style: str
     script: str
-    rules: tuple[str, ...] = ()
-    """Further parts of the policy."""
-
-    @property
-    def policy(self) -> str:
-        """A browser that obeys it runs our script and style alone, whatever a name in the page may hold."""
-        parts = (
-            "default-src 'none'",
-            f"style-src '{_hash(self.style)}'",
-            f"script-src '{_hash(self.script)}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            *self.rules,
-        )
-        return "; ".join(parts)
+    policy: str
+    """A browser that obeys it runs our script and style alone, whatever a name in the page may hold."""
 
     def page(self, *content: Child) -> str:
         """A whole page."""
@@ -51,16 +38,22 @@ class Frame:
 
 def frame(styles: tuple[str, ...], scripts: tuple[str, ...], *rules: str) -> Frame:
     """Of files in this package; `rules` are what the policy says besides."""
-    return Frame(_joined(styles), _joined(scripts), rules)
+    style, script = _joined(styles), _joined(scripts)
+    policy = (
+        "default-src 'none'",
+        f"style-src '{_hash(style)}'",
+        f"script-src '{_hash(script)}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        *rules,
+    )
+    return Frame(style, script, "; ".join(policy))
 
 
 def _joined(names: tuple[str, ...]) -> str:
     return "".join(files(__package__).joinpath(name).read_text(encoding="utf-8") for name in names)
 
 
-@cache
 def _hash(text: str) -> str:
     """Return the source expression for a text in a Content-Security-Policy (CSP level 2)."""
-    from hashlib import sha256  # noqa: PLC0415 (OpenSSL takes 5 MiB, so only who needs it loads it)
-
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
