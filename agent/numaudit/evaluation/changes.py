@@ -10,7 +10,7 @@ from typing import Any
 from numaudit.snapshot import ContainerId, Snapshot
 
 _Rows = Mapping[ContainerId, Any] | None
-OF_THE_HOST = ("machine", "cgroup_mode", "is_whole_host", "intent", "penalty")
+OF_THE_HOST = ("machine", "cgroup_mode", "is_whole_host", "intent", "penalty", "process_accesses")
 """Fields that the conclusions on any container depend on."""
 OF_NO_CONTAINER = (
     "taken_at",
