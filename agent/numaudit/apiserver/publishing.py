@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from numaudit.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
 from numaudit.apiserver.failures import ApiFailure, Reason
-from numaudit.errors import cut, printable
+from numaudit.errors import cut, printable, to_keep
 from numaudit.nrt.annotations import PREFIX, annotations_of
 from numaudit.nrt.resource_topology import node_resource_topology
 from numaudit.nrt.topology import NodeTopology
@@ -86,7 +86,7 @@ def publish(server: ApiServer, node: str, describe: Describe) -> Round:
         except ApiFailure as failure:
             if failure.reason is not Reason.OWNED:
                 raise
-            refusal = failure
+            refusal = to_keep(failure)
     if seen is None:
         raise refusal or _no_object(node)
     _write_annotations(server, node, seen, wanted.annotations, written)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cycles import no_kept_errors
 from made_up_probes import made_up_session
 from node_tree import NodeTree
 from numaudit.engine.collectors import numa_balancing
@@ -104,6 +105,16 @@ def test_a_capture_without_the_kernels_counters_of_balancing_is_no_failure(fixtu
     (tree / "sys/fs/cgroup/memory.stat").unlink(missing_ok=True)
     states = {one.source: one.state for one in Observer.of(Host.under(tree)).observe().outcomes}
     assert states["numa_balancing"] == "ok"
+
+
+def test_a_container_that_ends_while_its_counters_are_read_keeps_no_tick_alive(tmp_path: Path) -> None:
+    tree = _balancing_node(tmp_path / "node", 8)
+    for ended in tree.containers()[:3]:
+        (tree.root / f"sys/fs/cgroup{ended}/memory.stat").unlink()
+    observer = Observer.of(Host.under(tree.root))
+    with no_kept_errors():
+        balancing = observer.observe().numa_balancing
+    assert balancing is not None and len(balancing.by_container) == 5
 
 
 def test_files_close_with_the_observer_although_the_kubelet_did_not_answer(fixtures: Path) -> None:

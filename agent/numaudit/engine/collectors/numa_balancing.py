@@ -28,7 +28,5 @@ class NumaBalancingCollector(Collector):
         by_container: Mapping[ContainerId, Mapping[str, int]] = {}
         if mode.flags and root_is_shown(tick.reader.hierarchies):
             most = None if tick.readings is None else AT_ONCE
-            by_container, errors = self._stats.read(tick.census, tick.reader.hierarchies, most)
-            for error in errors:
-                skipped.count(error)
+            by_container = self._stats.read(tick.census, tick.reader.hierarchies, most, skipped)
         return replace(snapshot, numa_balancing=Balancing(read_vmstat(tick.host), by_container))

@@ -106,10 +106,13 @@ def _socket_in(namespace_file: str) -> socket.socket:
     thread = Thread(target=enter, name="network namespace")
     thread.start()
     thread.join()
-    (result,) = made
-    if isinstance(result, socket.socket):
-        return result
-    raise result
+    result = made.pop()
+    try:
+        if isinstance(result, socket.socket):
+            return result
+        raise result
+    finally:
+        del result  # it would make a cycle of the error and its frames, which keep a whole tick
 
 
 def parse_links(data: bytes) -> tuple[list[Interface], bool]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cycles import no_kept_errors
 from hostile_names import HOSTILE
 from numaudit.kernel.devices.network import Interface, as_text, interfaces, namespace, parse, parse_links
 from numaudit.kernel.host import Host
@@ -76,6 +78,12 @@ def test_a_capture_has_the_interfaces_of_a_namespace(tmp_path: Path) -> None:
     (tmp_path / "numaudit").mkdir()
     (tmp_path / "numaudit/network-4026532000.txt").write_text(as_text((NIC,)))
     assert interfaces(Host(tmp_path), 10, 4026532000) == (NIC,)
+
+
+def test_a_namespace_that_is_gone_is_an_error_that_nothing_keeps() -> None:
+    with no_kept_errors(), suppress(OSError):
+        interfaces(Host(), 1 << 22, 1)
+        pytest.fail("there is no process of that number")
 
 
 def test_this_process_s_own_namespace_can_be_asked_where_that_is_allowed() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
-from numaudit.errors import ParseError
+from numaudit.errors import ParseError, to_keep
 from numaudit.kernel.cgroup import ReadAllowed, Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
@@ -145,9 +146,9 @@ class AllowedNodes:
                 without.append(above)
                 above = above.rpartition("/")[0]
             except (OSError, ParseError) as error:
-                self._above[above] = error
+                self._above[above] = to_keep(error)
         answer = self._above[above]
         self._above.update(dict.fromkeys(without, answer))
         if isinstance(answer, Exception):
-            raise answer.with_traceback(None)
+            raise copy(answer)
         return answer

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.base import SkippedItems
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.kernel.host import read_bytes
 from numaudit.kernel.memory.numa_balancing import parse
@@ -25,23 +26,22 @@ class MemoryStats:
     _ticks: int = 0
 
     def read(
-        self, census: Census, hierarchies: Hierarchies, most: int | None
-    ) -> tuple[dict[ContainerId, Mapping[str, int]], list[Exception]]:
-        """The counters of each whole container that was read by now, and the errors. `most` None = read all now."""
+        self, census: Census, hierarchies: Hierarchies, most: int | None, skipped: SkippedItems
+    ) -> dict[ContainerId, Mapping[str, int]]:
+        """The counters of each whole container that was read by now. `most` None = read all now."""
         self._ticks += 1
         containers = [one.id for one in census.containers if one.whole]
-        errors: list[Exception] = []
         for id_ in sorted(containers, key=lambda one: self._read_in.get(one, 0))[:most]:
             self._read_in[id_] = self._ticks
             try:
                 self._values[id_] = _read(hierarchies, census.folder(id_))
             except (OSError, ValueError) as error:
                 self._values.pop(id_, None)
-                errors.append(error)
+                skipped.count(error)
         here = set(containers)
         self._read_in = {id_: tick for id_, tick in self._read_in.items() if id_ in here}
         self._values = {id_: values for id_, values in self._values.items() if id_ in here}
-        return dict(self._values), errors
+        return dict(self._values)
 
 
 def root_is_shown(hierarchies: Hierarchies) -> bool:
