@@ -88,6 +88,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "otlp": ("peak before pushes", "peak memory", "OTLP push", "one tick"),
     "page": ("size", "made", "first paint", "sorted by number", "sorted by name", "filtered by name"),
     "pass": ("one tick", "first tick", "floor"),
+    "processes": (r"\d+ processes:", r"\d+ processes: .* each; peak"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
     "residency": (
         r"goal \| decoding of 1000 cgroups, none changed \|",
