@@ -11,7 +11,7 @@ from numaudit.errors import InputError
 from numaudit.kernel.host import read_bytes
 from numaudit.yaml_values import YamlLimits
 
-SETTINGS = YamlLimits(256 << 10, 4_000, 20)
+SETTINGS = YamlLimits(256 << 10, 3_500, 20)
 
 
 def read(path: Path, what: str) -> bytes:

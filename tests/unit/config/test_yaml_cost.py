@@ -88,10 +88,10 @@ def test_a_scenario_of_the_largest_size_is_refused_or_played_in_time(tmp_path: P
 def test_settings_of_too_many_values_are_refused_before_they_are_compared_with_names(tmp_path: Path) -> None:
     path = tmp_path / "agent.yaml"
     path.write_text("".join(f"k{number}: 1\n" for number in range(SETTINGS.values)))
-    with pytest.raises(InputError, match="there are more than 4000 keys and values"):
+    with pytest.raises(InputError, match="there are more than 3500 keys and values"):
         read_rules(path)
     (problem,) = check(path, {}, [])
-    assert "there are more than 4000 keys and values" in problem
+    assert "there are more than 3500 keys and values" in problem
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.floats(allow_nan=False) | st.dates()
