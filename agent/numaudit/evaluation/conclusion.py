@@ -201,7 +201,7 @@ def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet
             said if ran.share > limit else f"{said} (it was more than {limit:.0%}, and ends below {ends_at(limit):.1%})"
         )
     by_node = {node.id: len(node.cpus & cpus) for node in evidence.machine.nodes}
-    may = share_outside(by_node, frozenset(intended))
+    may = share_outside(by_node, intended)
     if may is None or may <= limit:
         return None
     seconds = evidence.history.cpu_seconds.total

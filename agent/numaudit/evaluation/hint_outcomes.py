@@ -79,8 +79,8 @@ def outcome_of_reason(reason: str, message: str) -> AdmissionOutcome:
 
 def _of_containers(intent: Intent) -> Iterator[HintOutcome]:
     refused = {one.pod_uid for one in intent.rejections}
-    for container in intent.containers:
-        if container.is_stale or container.has_ended or container.pod_uid in refused:
+    for container in intent.alive:
+        if container.pod_uid in refused:
             continue
         outcome = _of_container(container, intent)
         if outcome is not None:

@@ -99,7 +99,7 @@ class History(Struct, frozen=True):
             seconds = seconds.after(grown, taken_at, thresholds.window)
         ran, used = self.ran, self.used
         enough = grown is not None and seconds.total >= thresholds.cpu_seconds
-        outside = share_outside(seconds.amounts, frozenset(intended)) if enough else None
+        outside = share_outside(seconds.amounts, intended) if enough else None
         if outside is not None:
             was_past = ran is not None and ran.is_past
             ran = RanElsewhere(outside, is_past(thresholds.cpu_remote_share, outside, outside, was_past))

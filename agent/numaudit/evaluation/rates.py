@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from typing import TypeVar
 
 from numaudit.snapshot import BytesByNode, ContainerId, Snapshot
+from numaudit.topology.nodeset import NodeSet
 
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number", int, float)
@@ -71,9 +72,13 @@ def distance_ratio(
     return weighted / (total_bytes * total_time * _LOCAL)
 
 
-def share_outside(by_node: Mapping[int, Number], nodes: frozenset[int]) -> float | None:
+def share_outside(by_node: Mapping[int, Number], nodes: NodeSet) -> float | None:
     """The share of a sum that is on none of the nodes; None when there is nothing to share."""
     total = sum(by_node.values())
     if not total:
         return None
-    return sum(value for node, value in by_node.items() if node not in nodes) / total
+    inside, outside = nodes.mask, 0.0
+    for node, value in by_node.items():
+        if not inside >> node & 1:
+            outside += value
+    return outside / total

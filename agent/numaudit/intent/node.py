@@ -125,3 +125,13 @@ class Intent:
     def by_cgroup(self) -> Mapping[int, ContainerIntent]:
         """`ContainerId` -> intent."""
         return {cgroup: one for one in self.containers for cgroup in one.cgroups}
+
+    @cached_property
+    def alive(self) -> tuple[ContainerIntent, ...]:
+        """Containers that are here and have not ended."""
+        return tuple(one for one in self.containers if not one.is_stale and not one.has_ended)
+
+    @cached_property
+    def promises_devices(self) -> bool:
+        """Do device plugins' devices belong to any of them?"""
+        return any(one.promise.devices for one in self.containers)

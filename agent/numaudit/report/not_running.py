@@ -50,8 +50,8 @@ def not_running_reports(
 def _waiting(intent: Intent) -> Iterator[tuple[ContainerIntent, PodFacts, str]]:
     """Those that live, and the words of their status."""
     pods = intent.pods or {}
-    for one in intent.containers:
-        if one.cgroups or not one.promise.memory or one.is_stale or one.has_ended:
+    for one in intent.alive:
+        if one.cgroups or not one.promise.memory:
             continue
         pod = pods.get(one.pod_uid)
         if pod is None or pod.has_ended:

@@ -26,6 +26,7 @@ from numaudit.selftest import busy, sampling
 from numaudit.selftest.demotion import check_demotion
 from numaudit.selftest.near_and_far import MIB, Bench, Worker, near_and_far
 from numaudit.snapshot import Resident
+from numaudit.topology.nodeset import NodeSet
 
 _SLACK = 4 * MIB
 """Bytes that the kernel allocates beside those of the work."""
@@ -102,7 +103,7 @@ def _check_cpu_time(bench: Bench) -> SelfTestCheck:
     expected = f"near: {found.own_account:.2f} s"
     if bench.near.cpu_node is not None:
         expected += f" on node {bench.near.cpu_node}"
-        passed = passed and share_outside(found.seconds["near"], frozenset({bench.near.cpu_node})) == 0
+        passed = passed and share_outside(found.seconds["near"], NodeSet.of(bench.near.cpu_node)) == 0
     seen = "; ".join(f"{name}: {_in_seconds(row)}" for name, row in found.seconds.items())
     if found.uncounted:
         seen += f"; {found.uncounted} switches were not counted"

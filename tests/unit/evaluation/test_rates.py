@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from numaudit.evaluation.rates import distance_ratio, expected_remote_ratio, increase, share_outside
 from numaudit.snapshot import Resident
+from numaudit.topology.nodeset import NodeSet
 
 by_node = st.dictionaries(st.integers(0, 7), st.integers(0, 1 << 40), max_size=8)
 
@@ -21,9 +22,9 @@ def test_a_counter_that_stood_still_grew_by_nothing() -> None:
 
 
 def test_the_share_outside_is_that_of_all_other_nodes() -> None:
-    assert share_outside({0: 6, 1: 3, 2: 1}, frozenset({0, 3})) == 0.4
-    assert share_outside({0: 6}, frozenset({0})) == 0
-    assert share_outside({0: 0, 1: 0}, frozenset({0})) is None
+    assert share_outside({0: 6, 1: 3, 2: 1}, NodeSet.of(0, 3)) == 0.4
+    assert share_outside({0: 6}, NodeSet.of(0)) == 0
+    assert share_outside({0: 0, 1: 0}, NodeSet.of(0)) is None
 
 
 def test_everything_is_new_without_an_earlier_tick() -> None:
@@ -48,7 +49,7 @@ def test_page_cache_does_not_count() -> None:
 def test_nothing_resident_or_nothing_run_has_no_ratio() -> None:
     assert expected_remote_ratio({}, {0: 1.0}) is None
     assert expected_remote_ratio({0: 1}, {}) is None
-    assert share_outside({}, frozenset({0})) is None
+    assert share_outside({}, NodeSet.of(0)) is None
 
 
 @given(by_node, by_node)

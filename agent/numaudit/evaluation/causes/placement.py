@@ -9,8 +9,11 @@ from numaudit.topology.nodeset import NodeSet
 
 def bytes_outside(by_node: BytesByNode, nodes: NodeSet) -> int:
     """The bytes that are on none of the nodes."""
-    inside = nodes.mask
-    return sum([size for node, size in by_node.items() if size and not inside >> node & 1])
+    inside, outside = nodes.mask, 0
+    for node, size in by_node.items():
+        if size and not inside >> node & 1:
+            outside += size
+    return outside
 
 
 def unmapped_bytes_outside(resident: Resident, nodes: NodeSet) -> int:

@@ -52,8 +52,10 @@ def next_spill(
     """
     outside = bytes_outside(resident.judged, intended)
     sizes = tuple([one for one in huge_pages if one.misplaced_bytes])
-    if not _is_past(outside, sum(resident.judged.values()), thresholds) and not (
-        sizes and any(_is_past(one.misplaced_bytes or 0, one.held, thresholds) for one in sizes)
+    if outside <= thresholds.spilled_bytes and not sizes:
+        return None
+    if not _is_past(outside, sum(resident.judged.values()), thresholds) and not any(
+        _is_past(one.misplaced_bytes or 0, one.held, thresholds) for one in sizes
     ):
         return None
     outside = max(outside, sum(one.misplaced_bytes or 0 for one in sizes))

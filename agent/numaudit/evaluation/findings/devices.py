@@ -8,7 +8,7 @@ from typing import NamedTuple
 from numaudit.container_devices import ContainerDevice, ContainerDevices
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.promised import OF_CLAIMS
-from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about
 from numaudit.intent.node import ContainerIntent
 from numaudit.snapshot import ContainerId
 from numaudit.topology.machine import Machine
@@ -92,7 +92,9 @@ def placed_devices(one: ContainerIntent, held: ContainerDevices) -> Iterator[Pla
 def _with_devices(evidence: TickEvidence) -> Iterator[tuple[ContainerIntent, ContainerDevices]]:
     """Each container that is here and has devices, which few do, with those that its instance holds."""
     found = evidence.snapshot.devices
-    for one in alive(evidence.intent):
+    if not found and not evidence.intent.promises_devices:
+        return
+    for one in evidence.intent.alive:
         cgroup = one.cgroups[0] if len(one.cgroups) == 1 else None
         held = _NO_DEVICES if cgroup is None else found.get(ContainerId(cgroup), _NO_DEVICES)
         if held.items or one.promise.devices:

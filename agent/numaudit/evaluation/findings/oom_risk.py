@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about
 from numaudit.evaluation.room.huge_pages import huge_pages_of
 from numaudit.evaluation.room.movable import available, movable_from
 from numaudit.intent.node import ContainerIntent
@@ -71,7 +71,7 @@ def _outstanding(evidence: TickEvidence) -> list[tuple[ContainerIntent, NodeSet,
     """Each container with its nodes and the bytes of type memory that it may still ask of them."""
     found = []
     residency: Mapping[Any, Resident] = evidence.snapshot.residency
-    for one in alive(evidence.intent):
+    for one in evidence.intent.alive:
         nodes = one.promise.memory_nodes
         if nodes is None or not nodes.mask:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from numaudit.evaluation.causes import remedies
-from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about, alive
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units
@@ -35,7 +35,7 @@ def _stale(evidence: TickEvidence) -> Iterator[RuleResult]:
 
 
 def _cpu_memory_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one in alive(evidence.intent):
+    for one in evidence.intent.alive:
         if one.claims:
             yield from _disagreement_with_claims(evidence, one)
             continue
@@ -77,7 +77,7 @@ def _remedy(intent: Intent) -> str | None:
 
 
 def _claim_unknown(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one in alive(evidence.intent):
+    for one in evidence.intent.alive:
         for claim in one.claims:
             if claim.problem is not None:
                 yield about(one, f"what {claim.in_words} promises is unknown: {claim.problem}", NodeSet())

@@ -85,11 +85,6 @@ class Rule:
             yield Finding(self.name, self.severity, one.message, remedy, *one[1:5], one.namespace, one.pod)
 
 
-def alive(intent: Intent) -> Iterator[ContainerIntent]:
-    """Containers that are here and have not ended."""
-    return (one for one in intent.containers if not one.is_stale and not one.has_ended)
-
-
 def about(one: ContainerIntent, text: str, nodes: NodeSet | None = None) -> RuleResult:
     """A result about one container; `nodes` None = about those of its promised memory."""
     return RuleResult(

@@ -149,9 +149,7 @@ def held_on(resident: Resident | None, page_size: int, nodes: NodeSet) -> int | 
 
 
 def _claims(snapshot: Snapshot, intent: Intent, name: str, page_size: int) -> Iterator[Claim]:
-    for one in intent.containers:
-        if one.is_stale or one.has_ended:
-            continue
+    for one in intent.alive:
         blocks = [block for block in one.promise.memory or () if block.type == name]
         for nodes in dict.fromkeys(NodeSet.from_ids(block.numa_affinity or ()) for block in blocks):
             promised = sum(block.size for block in blocks if NodeSet.from_ids(block.numa_affinity or ()) == nodes)
