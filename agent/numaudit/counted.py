@@ -50,6 +50,11 @@ class HintFault(Struct, frozen=True, order=True, cache_hash=True, dict=True):
         return bool(self.flags & 1)
 
     @cached_property
+    def side(self) -> tuple[int, bool, bool]:
+        """The page's node, whether it is used from another one, and whether processes share it."""
+        return self.memory_node, self.stays_remote, self.is_shared
+
+    @cached_property
     def is_shared(self) -> bool:
         """The page is of a shared mapping and other processes map it, too."""
         return bool(self.flags & 4)

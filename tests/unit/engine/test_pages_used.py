@@ -40,9 +40,9 @@ class Node:
         text = f"RssAnon:\t{size >> 10} kB\nRssFile:\t0 kB\nRssShmem:\t0 kB\n"
         (self.tree.root / f"proc/{PID}/status").write_text(text)
 
-    def scan(self, number: int) -> None:
+    def scan(self, number: int, seen: dict[HintFault, int] = SEEN, process: int = PID) -> None:
         """Pass `number` goes on; the one before it is through."""
-        passes = {ScanPass(PID, one): PassUse(SEEN, 0) for one in (number - 1, number)}
+        passes = {ScanPass(process, one): PassUse(seen, 0) for one in (number - 1, number)}
         self._probes["hint_faults"].passes[self.id] = passes
 
     def end(self) -> None:
@@ -73,18 +73,60 @@ def test_processes_are_not_asked_while_no_pass_ends_and_their_memory_stays(node:
     assert node.tick() == 4 * MIB
 
 
-def test_processes_are_asked_when_a_pass_has_ended(node: Node) -> None:
+def test_processes_are_not_asked_when_a_pass_has_ended_that_saw_no_more_than_they_map(node: Node) -> None:
+    node.tick()
+    node.maps(5 * MIB)
+    node.scan(2)
+    assert node.tick() == 4 * MIB
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param({HintFault(0, 0, 8): 1100, HintFault(0, 1, 0): 100}, id="more-than-they-map"),
+        pytest.param({HintFault(0, 0, 8): 300, HintFault(0, 1, 4): 100}, id="more-that-is-shared"),
+    ],
+)
+def test_processes_are_asked_when_a_pass_has_ended_that_saw_more_than_they_map(
+    node: Node, seen: dict[HintFault, int]
+) -> None:
+    node.scan(1, seen)
+    node.tick()
+    node.maps(5 * MIB)
+    node.scan(2, seen)
+    assert node.tick() == 5 * MIB
+
+
+def test_processes_are_asked_when_a_pass_saw_more_on_a_node_than_they_can_have_there(node: Node) -> None:
+    node.tree.hold(node.path, (12 * MIB, 4096))
     node.tick()
     node.maps(5 * MIB)
     node.scan(2)
     assert node.tick() == 5 * MIB
 
 
-def test_processes_are_asked_when_their_containers_memory_has_changed(node: Node) -> None:
+def test_processes_are_asked_when_a_pass_of_a_new_one_has_begun(node: Node) -> None:
+    node.tick()
+    node.maps(5 * MIB)
+    node.scan(0, process=PID + 1)
+    assert node.tick() == 5 * MIB
+
+
+def test_processes_are_asked_when_much_of_their_containers_memory_has_come(node: Node) -> None:
     node.tick()
     node.maps(6 * MIB)
     node.tree.hold(node.path, (9 * MIB, 8 * MIB))
     assert node.tick() == 6 * MIB
+
+
+def test_processes_are_asked_when_much_of_their_memory_has_come_in_small_steps(node: Node) -> None:
+    node.tick()
+    node.maps(6 * MIB)
+    found = []
+    for step in range(1, 9):
+        node.tree.hold(node.path, (8 * MIB + step * MIB // 16, 8 * MIB))
+        found.append(node.tick())
+    assert found == [4 * MIB] * 4 + [6 * MIB] * 4
 
 
 def test_processes_are_asked_after_two_minutes_in_any_case(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,9 @@ def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | 
     sampled = _sampled(snapshot, container)
     earlier = None if before is None else _sampled(before, container)
     if sampled is not None and sampled.is_watched and (before is None or earlier is not None):
-        faults = increase(sampled.faults, None if earlier is None else earlier.faults)
+        # Few kinds of faults are any of these.
+        kinds = {fault: count for fault, count in sampled.faults.items() if fault.could_not_move or fault.has_moved}
+        faults = increase(kinds, None if earlier is None else earlier.faults)
         failed = sum([count for fault, count in faults.items() if fault.could_not_move])
         return failed, sum([count for fault, count in faults.items() if fault.has_moved])
     if snapshot.migrations is None or (before is not None and before.migrations is None):

@@ -56,16 +56,22 @@ def _why_unseen(sampled: Sampled) -> str:
 
 
 def _access(used: PagesUsed, evidence: AccessEvidence) -> Access:
-    remote = {pair: size for pair, size in used.remote.items() if size and _still_runs(pair[0], evidence.grown)}
+    grown, seen_in_all = evidence.grown, used.seen
+    if grown is not None and sum(grown.values()) >= RAN:  # else where it runs now is not known, or it hardly ran at all
+        remote = {pair: size for pair, size in used.remote.items() if size and grown.get(pair[0], 0.0) > 0.0}
+    else:
+        remote = {pair: size for pair, size in used.remote.items() if size}
     remote_bytes, local_bytes = sum(remote.values()), sum(used.local.values())
     memory = _memory(used, evidence)
+    if memory is not None:
+        memory = max(memory, seen_in_all)
     pages = SampledPages(
-        tuple(RemoteUse(*pair, size) for pair, size in sorted(remote.items(), key=lambda one: -one[1])),
+        tuple([RemoteUse(*pair, size) for pair, size in sorted(remote.items(), key=_most_first)]),
         remote_bytes,
         local_bytes,
         used.home,
         memory,
-        None if not memory else min(1.0, used.seen / memory),
+        None if not memory else min(1.0, seen_in_all / memory),
         used.is_whole,
     )
     seen = remote_bytes + local_bytes
@@ -79,19 +85,19 @@ def _access(used: PagesUsed, evidence: AccessEvidence) -> Access:
     return Access("hint_faults", "pages", ratio, lower, upper, reason=reason, age=used.age, pages=pages)
 
 
-def _still_runs(node: int, grown: Mapping[int, float] | None) -> bool:
-    """Does the container run on that node now? True where that is not known, or it hardly ran at all."""
-    return grown is None or sum(grown.values()) < RAN or grown.get(node, 0.0) > 0.0
+def _most_first(use: tuple[tuple[int, int], int]) -> tuple[int, tuple[int, int]]:
+    pair, size = use
+    return -size, pair
 
 
 def _memory(used: PagesUsed, evidence: AccessEvidence) -> int | None:
-    """Bytes that it may use, no less than these."""
+    """Bytes that it may use."""
     resident = evidence.snapshot.residency.get(evidence.container)
     if used.mapped is not None:
-        return max(used.mapped, used.seen)
+        return used.mapped
     if resident is None or resident.anon is None:
         return None
-    return max(sum(resident.sum_of(("anon", "shmem", "file", "hugetlb")).values()), used.seen)
+    return sum(resident.sum_of(("anon", "shmem", "file", "hugetlb")).values())
 
 
 def _users(used: PagesUsed, ran: Mapping[int, float]) -> set[int]:

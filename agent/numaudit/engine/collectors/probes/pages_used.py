@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from numaudit.counted import PagesUsed
 from numaudit.engine.collectors.base import TickInputs
-from numaudit.engine.collectors.probes.scan_passes import ScanPasses
+from numaudit.engine.collectors.probes.scan_passes import Begun, ScanPasses
 from numaudit.errors import ParseError
 from numaudit.kernel import process_status
 from numaudit.kernel.cgroup import Cgroup
@@ -25,6 +25,8 @@ _charged = attrgetter("anon", "file", "shmem", "hugetlb")
 _NOTHING: Mapping[int, int] = {}
 _ASK_AGAIN = 120.0
 """Seconds. Memory that belongs to other containers may come and go meanwhile, or a process may change its cgroup."""
+_MUCH = 1 / 64
+"""Share of a container's memory: as long as less than this has come or gone, what its processes map is as it was."""
 
 
 class _Mapped(NamedTuple):
@@ -32,18 +34,29 @@ class _Mapped(NamedTuple):
 
     asked_at: float
     """Seconds since the epoch."""
-    resident: Resident
+    resident: Resident | None
     """The container's own memory in that tick."""
     memory: list[process_status.ProcessMemory]
     """Of each process that can be read."""
+
+    def holds(self, resident: Resident | None, now: float) -> bool:
+        """Is it of the last two minutes, with about as much memory as now? A clock that was set back says nothing."""
+        then = self.resident
+        if then is None or resident is None or not 0 <= now - self.asked_at < _ASK_AGAIN:
+            return False
+        if then is resident:
+            return True
+        size = _mappable(then)
+        return abs(_mappable(resident) - size) <= _MUCH * size
 
 
 @dataclass(slots=True)
 class PagesUsedByContainer:
     """Remembers scan passes, and what processes map, from tick to tick.
 
-    A container's processes are asked after the end of a pass of theirs, when its own memory has changed, and every two
-    minutes: else each tick would read thousands of files and find the same.
+    A container's processes are asked when one of them is new, when much of the container's own memory has come or gone,
+    when a pass that is through saw more than they mapped, and every two minutes: else each tick would read thousands of
+    files and find the same.
     """
 
     _passes: ScanPasses = field(default_factory=ScanPasses)
@@ -52,7 +65,7 @@ class PagesUsedByContainer:
     def take(self, tick: TickInputs, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, PagesUsed]:
         """Pages that the newest scan passes saw used, by container, with `passes` from now on."""
         now, known = time.time(), self._passes
-        begun = set[int]() if passes is None else known.take(passes.by_cgroup, now)
+        begun = Begun(set(), set()) if passes is None else known.take(passes.by_cgroup, now)
         groups_of = tick.census.groups
         known.keep_cgroups({group.id for groups in groups_of.values() for group in groups})
         scanned, page_size = known.cgroups(), tick.machine.page_size
@@ -63,16 +76,19 @@ class PagesUsedByContainer:
             ids = [group.id for group in groups]
             if scanned.isdisjoint(ids):
                 continue
-            resident, last = snapshot.residency.get(owner), before.get(owner)
-            if last is not None and last.resident is resident and _is_recent(last, now) and begun.isdisjoint(ids):
-                self._mapped[owner], mapped = last, last.memory
-            else:
-                mapped = self._ask(tick, groups)
-                if resident is not None:
-                    self._mapped[owner] = _Mapped(now, resident, mapped)
+            resident, mapped = snapshot.residency.get(owner), before.get(owner)
+            if mapped is None or not mapped.holds(resident, now) or not begun.processes.isdisjoint(ids):
+                mapped = self._ask(tick, groups, resident, now)
             used = known.of(ids, page_size, now)
-            if used is not None:
-                found[owner] = limited(used, resident, mapped, shmem_on)
+            one = None if used is None else limited(used, resident, mapped.memory, shmem_on)
+            is_less = used is not None and one is not None and one.remote is not used.remote
+            if mapped.asked_at != now and not begun.passes.isdisjoint(ids) and (is_less or known.saw_too_much(ids)):
+                mapped = self._ask(tick, groups, resident, now)
+                used = known.of(ids, page_size, now)
+                one = None if used is None else limited(used, resident, mapped.memory, shmem_on)
+            self._mapped[owner] = mapped
+            if one is not None:
+                found[owner] = one
         return found
 
     def by_process(self, tick: TickInputs) -> dict[ContainerId, dict[int, PagesUsed]]:
@@ -86,19 +102,20 @@ class PagesUsedByContainer:
             if tick.mappings_of is None or owner in tick.mappings_of
         }
 
-    def _ask(self, tick: TickInputs, groups: Sequence[Cgroup]) -> list[process_status.ProcessMemory]:
+    def _ask(self, tick: TickInputs, groups: Sequence[Cgroup], resident: Resident | None, now: float) -> _Mapped:
         """Memory of each process that can be read. Passes of processes that have ended are forgotten."""
         mapped: list[process_status.ProcessMemory] = []
         for group in groups:
             processes = {pid: _memory_of(tick.host, pid) for pid in _processes(tick, group)}
             self._passes.keep_only(group.id, processes, tick.machine.page_size)
             mapped += filter(None, processes.values())
-        return mapped
+        return _Mapped(now, resident, mapped)
 
 
-def _is_recent(last: _Mapped, now: float) -> bool:
-    """Is it of the last two minutes? A clock that was set back says nothing."""
-    return 0 <= now - last.asked_at < _ASK_AGAIN
+def _mappable(resident: Resident) -> int:
+    """Bytes of it that processes map, or may map where the kernel does not say what they do."""
+    in_files = (resident.file, resident.shmem) if resident.mapped is None else (resident.mapped,)
+    return sum(map(_total, (resident.anon, resident.hugetlb, *in_files)))
 
 
 def limited(
@@ -126,11 +143,12 @@ def limited(
     if remote:
         limits: dict[int, int] = {}
         of_others = max(0, most.shmem - shmem)
-        for node in {node for _, node in remote}:
-            there = of_others
-            if of_others and node in shmem_on:
-                there = max(0, shmem_on[node] - (resident.shmem or _NOTHING).get(node, 0))
-            limits[node] = _sampled_at_most(resident, node) + min(of_others, there)
+        for _, node in remote:
+            if node not in limits:
+                there = of_others
+                if of_others and node in shmem_on:
+                    there = max(0, shmem_on[node] - (resident.shmem or _NOTHING).get(node, 0))
+                limits[node] = _sampled_at_most(resident, node) + min(of_others, there)
         remote = _within(remote, limits)
     known = used.mapped
     if mapped:
@@ -152,14 +170,14 @@ def _sampled_at_most(resident: Resident, node: int) -> int:
     return anon.get(node, 0) + in_use
 
 
-def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> dict[tuple[int, int], int]:
-    """No more on each node than its limit."""
+def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> Mapping[tuple[int, int], int]:
+    """No more on each node than its limit: the very same where it is no more."""
     sums: dict[int, int] = {}
     for (_, node), size in remote.items():
         sums[node] = sums.get(node, 0) + size
     if all(size <= limits[node] for node, size in sums.items()):
-        return {pair: size for pair, size in remote.items() if size}
-    return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items() if size}
+        return remote
+    return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items()}
 
 
 def _processes(tick: TickInputs, group: Cgroup) -> tuple[int, ...]:

@@ -17,6 +17,8 @@ def bytes_by_side(pages: Pages, page_size: int) -> tuple[dict[tuple[int, int], i
     home = 0
     for fault, count in pages.items():
         size = count * page_size
+        if not size:
+            continue
         if fault.has_moved:
             home += size
         elif fault.is_remote:
@@ -46,12 +48,24 @@ def together(newest: Pages, before: Pages) -> Pages:
     A side is the page's node, whether it is used from another one, and whether processes share it. A side that one of
     them left out is as the other saw it.
     """
+    if not before:
+        return newest
+    if newest.keys() == before.keys() and len({fault.side for fault in newest}) == len(newest):
+        # As in most passes. What an older pass brought home is used from there since.
+        return {
+            fault: count
+            if fault.has_moved
+            else max(count, before[fault])
+            if fault.stays_remote
+            else min(count, before[fault])
+            for fault, count in newest.items()
+        }
     sides: dict[tuple[int, bool, bool], tuple[dict[HintFault, int], dict[HintFault, int]]] = {}
     for place, pages in enumerate((newest, before)):
         for fault, count in pages.items():
             if place and fault.has_moved:  # what an older pass brought home is used from there since
                 continue
-            side = fault.memory_node, fault.stays_remote, fault.is_shared
+            side = fault.side
             if side in sides:
                 sides[side][place][fault] = count
             else:

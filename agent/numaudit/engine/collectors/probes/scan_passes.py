@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 from numaudit.counted import HintFault, PagesUsed
@@ -108,7 +107,7 @@ class _Process:
     def _begin(self, number: int, now: float) -> None:
         """A new pass: the one before it is through."""
         if self.current:
-            seen, known = total_of(self.current), total_of(self._known())
+            seen, known = total_of(self.current), self._known()[1]
             is_little, is_nothing = seen <= _SAW_THE_MEMORY * known, seen <= _SAW_NOTHING * known
             if is_nothing or (is_little and self.passed_over < _MOST_PASSED_OVER):
                 self.passed_over += not is_nothing
@@ -133,20 +132,27 @@ class _Process:
 
     def used(self, now: float) -> tuple[Pages, float, bool]:
         """Pages by kind, when they were seen, and whether all of a pass is in it."""
-        known = self._known()
-        if total_of(self.current) >= total_of(known):  # also where no pass is through yet
+        (known, size), current = self._known(), total_of(self.current)
+        if current >= size:  # also where no pass is through yet
             return self.current, now, False
-        if now - self.since > _LONG and self.scanned_to and total_of(self.current):
+        if now - self.since > _LONG and self.scanned_to and current:
             return self._limited(sum_of(self.current, self._rest()), self.current), now, False
         return without(known, self.home + brought_home(self.current)), self.seen_at, True
 
-    def _known(self) -> Pages:
-        """As far as there is room for it."""
+    @property
+    def saw_too_much(self) -> bool:
+        """More, or more that is shared, than the process mapped when it was asked last."""
         total, shared = self.sizes
-        is_over = (self.mapped is not None and total > self.mapped) or (
+        return (self.mapped is not None and total > self.mapped) or (
             self.shareable is not None and shared > self.shareable
         )
-        return self._limited(self.known, self.newest) if is_over else self.known
+
+    def _known(self) -> tuple[Pages, int]:
+        """As far as there is room for it, and how many pages these are."""
+        if not self.saw_too_much:
+            return self.known, self.sizes[0]
+        limited = self._limited(self.known, self.newest)
+        return limited, total_of(limited)
 
     def _limited(self, pages: Pages, newer: Pages) -> Pages:
         """Two passes joined, of which the newer one counts in full."""
@@ -168,6 +174,27 @@ class _Process:
 _NONE: Mapping[int, _Process] = {}
 
 
+def _of_all(processes: Iterable[Pages]) -> Pages:
+    """Private pages of each, and shared ones as the process saw them that used most of them."""
+    private: dict[HintFault, int] = {}
+    shared: list[Pages] = []
+    for pages in processes:
+        for fault, count in pages.items():
+            if not fault.is_shared:
+                private[fault] = private.get(fault, 0) + count
+        shared.append(shared_of(pages))
+    return sum_of(private, most_of_each(shared))
+
+
+class Begun(NamedTuple):
+    """Cgroups in which something has begun since the reading before."""
+
+    passes: set[int]
+    """A scan pass of some process, so that the one before it is through."""
+    processes: set[int]
+    """A process that was not known."""
+
+
 @dataclass(slots=True)
 class ScanPasses:
     """Remembers the passes of all processes from tick to tick."""
@@ -175,25 +202,33 @@ class ScanPasses:
     _processes: dict[int, dict[int, _Process]] = field(default_factory=dict)
     """By cgroup id, then by process id."""
 
-    def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> set[int]:
-        """Take over the passes in a reading; the cgroups in which one has begun. `now`: seconds since the epoch."""
-        begun: set[int] = set()
+    def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> Begun:
+        """Take over the passes in a reading. `now`: seconds since the epoch."""
+        begun = Begun(set(), set())
         for cgroup, passes in by_cgroup.items():
             by_process: dict[int, dict[int, PassUse]] = {}
             for (process, number), use in passes.items():
-                if process in by_process:
-                    by_process[process][number] = use
-                else:
+                own = by_process.get(process)
+                if own is None:
                     by_process[process] = {number: use}
-            processes = self._processes.setdefault(cgroup, {})
+                else:
+                    own[number] = use
+            processes = self._processes.get(cgroup)
+            if processes is None:
+                processes = self._processes[cgroup] = {}
             for process, own in by_process.items():
                 known = processes.get(process)
                 # Fewer passes than before: it executed another program, or is another process of this id.
                 if known is None or (known.number is not None and max(own) < known.number):
                     known = processes[process] = _Process()
+                    begun.processes.add(cgroup)
                 if known.take(own, now):
-                    begun.add(cgroup)
+                    begun.passes.add(cgroup)
         return begun
+
+    def saw_too_much(self, cgroups: Iterable[int]) -> bool:
+        """Did a pass of one of their processes see more than the process mapped when it was asked last?"""
+        return any(one.saw_too_much for id_ in cgroups for one in self._processes.get(id_, _NONE).values())
 
     def cgroups(self) -> set[int]:
         """Those of which something is known."""
@@ -220,21 +255,17 @@ class ScanPasses:
         Memory that several processes share is used by each of them, and counts once: as the process saw it that used
         most of it. Where only some of the memory is shared by some of them, that is less than all.
         """
-        private: dict[HintFault, int] = {}
-        shared: dict[int, dict[HintFault, int]] = {}
-        oldest, is_whole, found = now, True, False
-        for number, process in chain.from_iterable(self._processes.get(cgroup, _NONE).items() for cgroup in cgroups):
-            pages, seen_at, whole = process.used(now)
-            if not pages or now - seen_at > _OLDEST:
-                continue
-            found, oldest, is_whole = True, min(oldest, seen_at), is_whole and whole
-            for fault, count in pages.items():
-                target = shared.setdefault(number, {}) if fault.is_shared else private
-                target[fault] = target.get(fault, 0) + count
+        oldest, is_whole, found = now, True, list[Pages]()
+        for cgroup in cgroups:
+            for process in self._processes.get(cgroup, _NONE).values():
+                pages, seen_at, whole = process.used(now)
+                if not pages or now - seen_at > _OLDEST:
+                    continue
+                found.append(pages)
+                oldest, is_whole = min(oldest, seen_at), is_whole and whole
         if not found:
             return None
-        pages = sum_of(private, most_of_each(shared.values())) if shared else private
-        remote, local, home = bytes_by_side(pages, page_size)
+        remote, local, home = bytes_by_side(found[0] if len(found) == 1 else _of_all(found), page_size)
         return PagesUsed(remote, local, home, max(0.0, now - oldest), is_whole)
 
     def by_process(self, cgroups: Iterable[int], page_size: int, now: float) -> dict[int, PagesUsed]:
