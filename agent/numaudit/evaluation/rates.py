@@ -42,7 +42,7 @@ def expected_remote_ratio(by_node: BytesByNode, cpu_seconds: Mapping[int, float]
     total_bytes, total_time = sum(by_node.values()), sum(cpu_seconds.values())
     if not total_bytes or not total_time:
         return None
-    local = sum(seconds * by_node.get(node, 0) for node, seconds in cpu_seconds.items())
+    local = sum([seconds * by_node.get(node, 0) for node, seconds in cpu_seconds.items()])
     return 1 - local / (total_bytes * total_time)
 
 
@@ -61,9 +61,11 @@ def distance_ratio(
         return None
     weighted = 0.0
     for cpu_node, seconds in cpu_seconds.items():
+        if not seconds:
+            continue
         row = distances.get(cpu_node, {})
         for node, size in by_node.items():
-            if not size or not seconds:
+            if not size:
                 continue
             distance = row.get(node, _UNREACHABLE)
             if distance >= _UNREACHABLE:

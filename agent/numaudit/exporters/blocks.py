@@ -117,7 +117,8 @@ def _column(row: Metric[Any], column: Column, stale: Sequence[tuple[int, Series]
     if row.is_counter:
         now = [one.totals.get(name, NO_VALUES) for _, one in stale]
     else:
-        now = [Columns.of(values(one.report)) for _, one in stale]
+        of = Columns.of
+        now = [of(values(one.report)) for _, one in stale]
     places: list[SeriesBlock | None] | None = None
     points = column.points
     for (place, one), found in zip(stale, now, strict=True):

@@ -159,20 +159,20 @@ def _render_family(
     has_fractions, is_dated = family.metric.unit in _FRACTIONS, since != _Since()
     templates: dict[tuple[Labels, ...], bytes] = {}
     pieces = [_head(family, format_)]
-    template, of_labels = b"", None
+    template, of_labels, of_created = b"", None, None
     for block, text in zip(family.blocks, last, strict=True):
         if text is not None:
             pieces.append(text)
             continue
         key, labels = block.key, block.labels
         created = since.of_key(key) if is_dated else None
-        if labels is not of_labels:  # neighbours mostly have the same
-            of_labels = labels
+        if labels is not of_labels or created != of_created:  # neighbours mostly have the same
+            of_labels, of_created = labels, created
             template = templates.get(labels) or _lines(family.metric, key is not None, labels, created is not None)
             templates[labels] = template  # few differ
+            if created is not None:
+                template = template.replace(_CREATED, _time(created))
         lines = template
-        if created is not None:
-            lines = lines.replace(_CREATED, _time(created))
         if key is not None:
             lines = lines.replace(_IDENTITY, identities.get(key) or _labels_text(IDENTITY, key))
         numbers = tuple(map(_go_float, block.numbers)) if has_fractions else block.numbers

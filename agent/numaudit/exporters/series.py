@@ -211,7 +211,7 @@ class SeriesTracker:
                     continue
                 if any(map(lt, counts.numbers, before.numbers)):
                     _carry_what_fell(entry.carried, name, before, counts)
-                last[name] = Columns(before.labels, counts.numbers)
+                last[name] = counts if counts.labels is before.labels else Columns(before.labels, counts.numbers)
             elif counts.labels:
                 _carry_what_fell(entry.carried, name, before, counts)
                 last[name] = Columns.of({**dict(before), **dict(counts)}.items())

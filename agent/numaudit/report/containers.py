@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.evaluation.access import measured
+from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.causes.placement import bytes_outside, remote_bytes, wanted_nodes
 from numaudit.evaluation.causes.shared_memory import charged_to_others, used_bytes
@@ -83,7 +83,7 @@ class ContainerReports:
         cpu_nodes = None if allowed.cpus is None else snapshot.machine.nodes_of_cpus(allowed.cpus)
         intended = intended_nodes(intent)
         judged = None if resident is None else sum(resident.judged.values())
-        expected = next((one.remote_ratio for one in accesses if one.source == "expected"), None) if accesses else None
+        expected = _expected(accesses)
         remote = aligned = distance = None
         if resident is not None and judged is not None:
             remote = None if cpu_nodes is None else remote_bytes(resident, cpu_nodes)
@@ -156,6 +156,13 @@ class ContainerReports:
     ) -> tuple[ProcessMapping, ...] | None:
         wanted = wanted_nodes(intended, allowed, self.snapshot.machine)
         return None if wanted is None else elsewhere(mappings, wanted)
+
+
+def _expected(accesses: Sequence[Access]) -> float | None:
+    for one in accesses:
+        if one.source == "expected":
+            return one.remote_ratio
+    return None
 
 
 def names_by_container(findings: tuple[Finding, ...]) -> dict[int, tuple[str, ...]]:

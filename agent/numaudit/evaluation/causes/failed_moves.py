@@ -6,6 +6,8 @@ from numaudit.counted import Sampled
 from numaudit.evaluation.rates import increase
 from numaudit.snapshot import ContainerId, Snapshot
 
+_NO_SAMPLES = Sampled({})
+
 
 def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | None = None) -> tuple[int, int] | None:
     """Pages that NUMA balancing wanted to bring to the CPU's node: those it could not, and those it did.
@@ -30,7 +32,7 @@ def failed_moves(snapshot: Snapshot, container: ContainerId, before: Snapshot | 
 
 def _sampled(snapshot: Snapshot, container: ContainerId) -> Sampled | None:
     """A container that the running probe saw nothing of had no samples; None = the probe does not run."""
-    return None if snapshot.hint_faults is None else snapshot.hint_faults.get(container, Sampled({}))
+    return None if snapshot.hint_faults is None else snapshot.hint_faults.get(container, _NO_SAMPLES)
 
 
 def _misplaced(snapshot: Snapshot | None, container: ContainerId) -> dict[str, int]:

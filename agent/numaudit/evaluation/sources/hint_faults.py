@@ -104,12 +104,16 @@ def _users(used: PagesUsed, ran: Mapping[int, float]) -> set[int]:
     """The nodes that it runs on. With two or more, a page of one may be used from the other as well, unseen: a page
     faults once in a pass, for the thread that comes first.
     """
-    uses: dict[int, float] = dict(used.local)
-    for (cpu_node, _), size in used.remote.items():
-        uses[cpu_node] = uses.get(cpu_node, 0) + size
+    uses: Mapping[int, float] = used.local
+    if used.remote:
+        uses = by_user = {**uses}
+        for (cpu_node, _), size in used.remote.items():
+            by_user[cpu_node] = by_user.get(cpu_node, 0) + size
     return _more_than_stray(uses) | _more_than_stray(ran)
 
 
 def _more_than_stray(by_node: Mapping[int, float]) -> set[int]:
+    if len(by_node) == 1:
+        return {node for node, part in by_node.items() if part > 0}
     stray = STRAY_SHARE * sum(by_node.values())
     return {node for node, part in by_node.items() if part > stray}

@@ -38,13 +38,15 @@ def running_sources(snapshot: Snapshot) -> tuple[AccessSource, ...]:
 def evaluate_sources(sources: Sequence[AccessSource], evidence: AccessEvidence, past: Windows) -> EvaluatedSources:
     """Results of each source about a container."""
     found: list[Access] = []
-    windows = dict(past)
+    windows = past
     for source in sources:
-        said = source.say(evidence, past.get(source.name, EMPTY))
+        name = source.name
+        known = past.get(name, EMPTY)
+        said = source.say(evidence, known)
         if said.access is not None:
             found.append(said.access)
-        if said.window.amounts:
-            windows[source.name] = said.window
-        else:
-            windows.pop(source.name, None)
-    return EvaluatedSources(tuple(found), windows if windows or past else past)
+        if said.window is not known or (name in past and not known.amounts):
+            windows = {other: window for other, window in windows.items() if other != name}
+            if said.window.amounts:
+                windows[name] = said.window
+    return EvaluatedSources(tuple(found), windows)

@@ -228,7 +228,10 @@ def sampled_page_coverage(container: ContainerReport) -> float | None:
 
 def sampled_pages(container: ContainerReport) -> SampledPages | None:
     """Pages that the newest scan passes saw used."""
-    return next((access.pages for access in container.accesses if access.pages is not None), None)
+    for access in container.accesses:
+        if access.pages is not None:
+            return access.pages
+    return None
 
 
 def memory_accesses(container: ContainerReport) -> Values:

@@ -37,18 +37,20 @@ class HintFaultsCollector(Collector):
         skipped.not_counted(reading.all_lost, "hint faults")
         groups_of = tick.census.groups
         faults = tick.owners.add_up("hint_faults", reading.pages)
-        unscanned = {owner for owner, groups in groups_of.items() if any(one.id in reading.skipped for one in groups)}
+        skips = reading.skipped
+        unscanned = {owner for owner, groups in groups_of.items() if skips and any(one.id in skips for one in groups)}
         unwatched = tick.unwatched(reading.watched)
         used = self._used.take(tick, snapshot, reading.passes)
         by_process = self._used.by_process(tick)
+        knows_passes = reading.passes is not None
         sampled = {
             owner: Sampled(
                 faults.get(owner, {}),
                 used.get(owner),
-                knows_passes=reading.passes is not None,
-                is_scanned=owner not in unscanned,
-                is_watched=owner not in unwatched,
-                by_process=by_process.get(owner),
+                knows_passes,
+                owner not in unscanned,
+                owner not in unwatched,
+                by_process.get(owner),
             )
             for owner in {*faults, *used, *unscanned, *unwatched, *by_process}
         }

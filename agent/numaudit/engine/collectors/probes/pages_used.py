@@ -36,6 +36,8 @@ class _Mapped(NamedTuple):
     """Seconds since the epoch."""
     resident: Resident | None
     """The container's own memory in that tick."""
+    size: int
+    """Bytes of it that processes can map."""
     memory: list[process_status.ProcessMemory]
     """Of each process that can be read."""
 
@@ -46,8 +48,7 @@ class _Mapped(NamedTuple):
             return False
         if then is resident:
             return True
-        size = _mappable(then)
-        return abs(_mappable(resident) - size) <= _MUCH * size
+        return abs(_mappable(resident) - self.size) <= _MUCH * self.size
 
 
 @dataclass(slots=True)
@@ -109,13 +110,12 @@ class PagesUsedByContainer:
             processes = {pid: _memory_of(tick.host, pid) for pid in _processes(tick, group)}
             self._passes.keep_only(group.id, processes, tick.machine.page_size)
             mapped += filter(None, processes.values())
-        return _Mapped(now, resident, mapped)
+        return _Mapped(now, resident, 0 if resident is None else _mappable(resident), mapped)
 
 
 def _mappable(resident: Resident) -> int:
-    """Bytes of it that processes map, or may map where the kernel does not say what they do."""
-    in_files = (resident.file, resident.shmem) if resident.mapped is None else (resident.mapped,)
-    return sum(map(_total, (resident.anon, resident.hugetlb, *in_files)))
+    """Bytes of it that processes can map; of the page cache those that they do, where the kernel says so."""
+    return _total(resident.judged) + _total(resident.file if resident.mapped is None else resident.mapped)
 
 
 def limited(

@@ -123,8 +123,9 @@ class _Process:
     def _go_on(self, use: PassUse) -> None:
         """Counts of a pass rise; where the probe had to make room in its map, they begin at 0 once more."""
         if use.pages != self.current:
-            has_fallen = any(count > use.pages.get(kind, 0) for kind, count in self.current.items())
-            self.current = most_of_both(use.pages, self.current) if has_fallen else use.pages
+            before = self.current
+            has_fallen = before and any(count > use.pages.get(kind, 0) for kind, count in before.items())
+            self.current = most_of_both(use.pages, before) if has_fallen else use.pages
             self.positions.append(_Position(use.scanned_to, self.current))
             if len(self.positions) > _MOST_POSITIONS:
                 del self.positions[1::2]
@@ -255,7 +256,8 @@ class ScanPasses:
         Memory that several processes share is used by each of them, and counts once: as the process saw it that used
         most of it. Where only some of the memory is shared by some of them, that is less than all.
         """
-        oldest, is_whole, found = now, True, list[Pages]()
+        found: list[Pages] = []
+        oldest, is_whole = now, True
         for cgroup in cgroups:
             for process in self._processes.get(cgroup, _NONE).values():
                 pages, seen_at, whole = process.used(now)
