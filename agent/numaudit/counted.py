@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -109,8 +108,7 @@ class Sampled(Struct, frozen=True):
 Locality = Literal["local", "remote"]
 
 
-@dataclass(frozen=True, slots=True)
-class CountBasis:
+class CountBasis(Struct, frozen=True):
     """The unit of a counted access."""
 
     set: str
@@ -120,8 +118,7 @@ class CountBasis:
     """None = on some implementations."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountedAccesses:
+class CountedAccesses(Struct, frozen=True):
     """One container's memory accesses since the probe was loaded, as the processor counts them."""
 
     basis: CountBasis
@@ -145,8 +142,7 @@ class CountedOfProcess(NamedTuple):
     """Both as in `CountedAccesses`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessAccesses:
+class ProcessAccesses(Struct, frozen=True):
     """Memory accesses of the processes that were asked for, as the processor counts them."""
 
     basis: CountBasis | None
@@ -175,8 +171,7 @@ class TaskMove(NamedTuple):
     """None = no node was found for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Migrated:
+class Migrated(Struct, frozen=True):
     """Migrations that one container's tasks carried out since the probe was loaded."""
 
     pages: Mapping[str, MigratedPages]
@@ -190,8 +185,7 @@ class Migrated:
     """
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """The cost of one event of a probe."""
 
     ns: float

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NewType
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from numaudit.container_devices import ContainerDevices
 from numaudit.containermanager.pod.spec import QosClass
@@ -41,8 +40,7 @@ known shape."""
 Qos = QosClass
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """One owner of memory: a Kubernetes container, a systemd unit, or a plain cgroup."""
 
     id: ContainerId
@@ -62,8 +60,7 @@ class Container:
     """The container's name in its pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """The container's allowed nodes and CPUs: cpuset.mems and cpuset.cpus, effective."""
 
     nodes: NodeSet | None
@@ -151,8 +148,7 @@ class ProcessMapping(Value, frozen=True):
     """By node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mappings:
+class Mappings(Struct, frozen=True):
     """Kinds of mapping and memory policies from /proc/PID/numa_maps, in bytes by node.
 
     A page that several processes map counts once for each of them.
@@ -178,8 +174,7 @@ class Mappings:
     """Processes that live and were not read, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMemory:
+class NodeMemory(Struct, frozen=True):
     """One node's own counters, read independently of any cgroup."""
 
     node: int
@@ -196,8 +191,7 @@ class NodeMemory:
     """numa_hit, numa_miss, numa_foreign, interleave_hit, local_node, other_node in bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Swap:
+class Swap(Struct, frozen=True):
     """Swap of the host, in bytes."""
 
     total: int
@@ -207,8 +201,7 @@ class Swap:
     are. Empty where there is no swap, and on cgroup v1."""
 
 
-@dataclass(frozen=True, slots=True)
-class Balancing:
+class Balancing(Struct, frozen=True):
     """The kernel's own counters of NUMA balancing and migrations, without any BPF program."""
 
     host: Mapping[str, int]
@@ -236,8 +229,7 @@ class CollectorOutcome(Value, frozen=True):
     """The source does not answer now, and its last values are used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """All of one tick. Maps by container hold no key for a container that could not be read."""
 
     taken_at: float

@@ -9,11 +9,11 @@ by one: a file takes little more memory than its values do.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 
 from numaudit.errors import InputError, brief
 
@@ -26,8 +26,7 @@ _COLLECTIONS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _TEXT = "tag:yaml.org,2002:str"
 
 
-@dataclass(frozen=True, slots=True)
-class YamlLimits:
+class YamlLimits(Struct, frozen=True):
     """Limits of a kind of document."""
 
     size: int
@@ -93,8 +92,7 @@ def line_of(event: Event) -> int:
     return int(event.start_mark.line)
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A list or mapping whose end has not come."""
 
     value: list[object] | dict[object, object]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from goals import at_most, at_most_ms, least_ms
 from numaudit.containermanager.memory.state import Block, MachineState, MemoryTable, NUMANodeState

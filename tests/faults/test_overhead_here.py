@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from numaudit.containers.inventory import Inventory
 from numaudit.counted import Cost, Overhead

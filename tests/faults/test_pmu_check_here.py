@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agent_process import PATIENCE
 from made_up_cores import NO_SUCH_PMU, cpuinfo, host_of

@@ -12,10 +12,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from made_up_plans import ALIGNMENT_FAULTS, PAGE_FAULTS, faults_and_time, plan_of
 from numaudit.containers.inventory import Inventory

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from numaudit.containermanager.pod.spec import Pod, Resources
 from numaudit.kernel.host import Host

@@ -6,11 +6,12 @@ import json
 import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from numaudit.memorymanager.api import NodeState, admit, fresh_state, read_pod
 from numaudit.scenario.files import written

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
 from numaudit.pmu.choose import Plan

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import Any
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import Device, DeviceState
 from numaudit.containermanager.pod.manifest import read_pod

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from hashlib import blake2s
 from typing import Any, TypeVar
 
@@ -146,8 +145,7 @@ def hidden_name(name: str, key: bytes) -> str:
     return f"x-{digest.hexdigest()}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Hide:
+class _Hide(Struct, frozen=True):
     """Hides what it knows."""
 
     key: bytes

@@ -6,7 +6,6 @@ Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Self
 
 import httpx2
@@ -14,6 +13,7 @@ import lightkube
 import msgspec
 from lightkube.core.exceptions import ConfigError
 from lightkube.generic_resource import create_global_resource
+from msgspec import Struct, field
 
 from numaudit.apiserver.credentials import Access
 from numaudit.apiserver.failures import ApiFailure, Reason
@@ -42,8 +42,7 @@ class _Object(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(Struct, frozen=True):
     """An object as the API server has it."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)

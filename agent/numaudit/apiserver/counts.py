@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.exporters.facts import NrtCounts
 
 
-@dataclass(slots=True)
-class PublishCounts:
+class PublishCounts(Struct):
     """Written by the thread that publishes, read by others."""
 
     writes: int = 0

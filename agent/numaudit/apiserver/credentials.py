@@ -10,7 +10,6 @@ import os
 import ssl
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from lightkube.config import client_adapter
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
 from lightkube.config.models import Cluster, User, UserExec
 from lightkube.core.exceptions import ConfigError
+from msgspec import Struct
 
 from numaudit import yaml_values
 from numaudit.apiserver.failures import ApiFailure, Reason
@@ -31,8 +31,7 @@ _PLUGIN_SECONDS = 60.0
 _PLUGIN_VERSIONS = tuple(f"client.authentication.k8s.io/{one}" for one in ("v1", "v1beta1"))
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """An API server, and the credentials for it."""
 
     config: SingleConfig

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 LONGEST = 600.0
 """Seconds between two rounds while they fail, but for a server that asks for more."""
@@ -13,8 +14,7 @@ LEAST = 10.0
 _MOST_DOUBLINGS = 10
 
 
-@dataclass(slots=True)
-class Pace:
+class Pace(Struct):
     """Times of rounds, by the monotonic clock, so that no step of the host's clock matters."""
 
     interval: float

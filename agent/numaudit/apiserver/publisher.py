@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.apiserver.client import KIND, ApiServer
 from numaudit.apiserver.counts import PublishCounts
@@ -18,8 +19,7 @@ from numaudit.errors import InputError, Unavailable
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class NrtPublisher:
+class NrtPublisher(Struct):
     """A service. Only its thread, or who calls `step` instead, changes it."""
 
     connect: Callable[[], ApiServer]

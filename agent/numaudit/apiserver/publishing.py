@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
 from numaudit.apiserver.failures import ApiFailure, Reason
@@ -25,8 +26,7 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _LONGEST_NAME = 253
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """Values that the object should have."""
 
     annotations: Mapping[str, str]
@@ -47,8 +47,7 @@ Describe = Callable[[Mapping[str, str]], Wanted]
 """Our annotations as they were published -> what they should be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """Outcome of a round."""
 
     written: tuple[str, ...]

@@ -10,9 +10,10 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, cast
+
+from msgspec import Struct, field
 
 from numaudit.errors import InputError, Unavailable
 
@@ -112,8 +113,7 @@ def _cannot(error: OSError, archive: Path, folder: Path) -> Exception:
     return InputError(f"--root {archive}: {error.strerror}")
 
 
-@dataclass(slots=True)
-class _Unpacking:
+class _Unpacking(Struct):
     """One archive on its way to a folder. Links come last, so that nothing is ever written through one."""
 
     folder: Path

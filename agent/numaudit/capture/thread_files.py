@@ -6,10 +6,11 @@ A process with one thread has all of it in its own files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from numaudit.kernel import threads
 from numaudit.kernel.host import Host, read_bytes
@@ -37,8 +38,7 @@ class Kept(NamedTuple):
     content: bytes
 
 
-@dataclass(slots=True)
-class ThreadFiles:
+class ThreadFiles(Struct):
     """Reads them; none of a thread that ends meanwhile."""
 
     host: Host

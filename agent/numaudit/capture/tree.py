@@ -6,10 +6,11 @@ import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO
+
+from msgspec import Struct, field
 
 from numaudit.api import document
 from numaudit.capture import archive, devices, hardware
@@ -52,8 +53,7 @@ _KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet
     "dra_manager_state")  # fmt: skip
 
 
-@dataclass(slots=True)
-class CaptureSummary:
+class CaptureSummary(Struct):
     """The result of a capture: files copied, and files that could not be read."""
 
     files: int = 0
@@ -61,8 +61,7 @@ class CaptureSummary:
     unread: list[Unread] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A file by its path on the host (or a question to the kubelet), and why there is none of it."""
 
     what: str

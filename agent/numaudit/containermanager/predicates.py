@@ -10,8 +10,9 @@ k8s.io/component-helpers/resource/helpers.go (PodRequests).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Self
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY, Pod, is_memory, is_sidecar
 from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
@@ -26,8 +27,7 @@ Amounts = Mapping[str, int]
 """Resource -> thousandths of a CPU, bytes of memory, huge pages and storage, a number of all others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """A node's capacity for all its pods together."""
 
     allocatable: Amounts

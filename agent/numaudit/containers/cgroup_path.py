@@ -9,7 +9,8 @@ slurm[_NODE]/uid_U/job_N/step_S/task_T).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.snapshot import Kind, Qos
 
@@ -39,8 +40,7 @@ _SLURM_STEP = re.compile(r"step_(\d+(?:\+\d+)?|batch|extern|interactive)", re.AS
 _BARE_PARENTS = {"docker": "docker", "libpod_parent": "podman", "default": "containerd", "k8s.io": "containerd"}
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupOwner:
+class CgroupOwner(Struct, frozen=True):
     """The kind and owner of one cgroup, by its path alone. None = the path does not say."""
 
     kind: Kind
@@ -52,8 +52,7 @@ class CgroupOwner:
     """Of a job of Slurm, its id; of a step of it, both ids as Slurm writes them: 77.0, 77.batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(Struct, frozen=True):
     """A group's place, and what its name and those above it say of the groups below."""
 
     place: CgroupOwner = CgroupOwner("group")

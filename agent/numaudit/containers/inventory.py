@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.containers import cgroup_path, mountinfo
 from numaudit.containers.cgroup_path import CgroupOwner
@@ -24,8 +28,7 @@ _LONGEST_WAIT = 20
 _POD_LOGS = re.compile(r"([a-z0-9-]+)_([a-z0-9.-]+)_([0-9a-f-]{32,36})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(Struct, frozen=True):
     """Containers and the cgroups they consist of."""
 
     containers: tuple[Container, ...]
@@ -47,8 +50,7 @@ class Census:
         return {group.id: owner for owner, groups in self.groups.items() for group in groups}
 
 
-@dataclass(slots=True)
-class Inventory:
+class Inventory(Struct):
     """Takes the census. What did not change since the last one is not worked out again."""
 
     host: Host
@@ -124,8 +126,7 @@ def _has_names(container: Container) -> bool:
     return container.pod is not None and (container.name is not None or container.kind != "container")
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Struct):
     """Ticks at which a container's names are looked up: 0, 1, 3, 7, ... ticks after it was first seen."""
 
     next: int
@@ -221,7 +222,7 @@ class _PodFacts:
     host: Host
     reader: Reader
     _pods: dict[str, tuple[str, str]] | None = None
-    _runtime_names: RuntimeNames = field(init=False)
+    _runtime_names: RuntimeNames = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self._runtime_names = RuntimeNames(self.host)

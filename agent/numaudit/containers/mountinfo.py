@@ -7,7 +7,8 @@ runtimes mount /etc/hostname or /etc/resolv.conf from the folder of the pod's sa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.kernel.cgroup import unescape
 
@@ -16,8 +17,7 @@ _SANDBOX = re.compile(r"/(?:sandboxes|overlay-containers|containers)/([0-9a-f]{6
 _SANDBOX_FILES = ("/etc/hostname", "/etc/resolv.conf", "/etc/hosts")
 
 
-@dataclass(frozen=True, slots=True)
-class MountFacts:
+class MountFacts(Struct, frozen=True):
     """Facts that were found. None = nothing, or more than one answer: it stays unknown rather than guessed."""
 
     container_name: str | None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from dataclasses import dataclass
 from functools import partial
 from typing import Self
+
+from msgspec import Struct
 
 from numaudit import __version__
 from numaudit.apiserver.counts import PublishCounts
@@ -37,8 +38,7 @@ from numaudit.web.server import Server
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Agent:
+class Agent(Struct, frozen=True, eq=False):
     """Its services and its main loop."""
 
     server: Server

@@ -8,9 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import IO
+
+from msgspec import Struct, field
 
 from numaudit.config.settings import LogSettings, Settings
 from numaudit.errors import printable, without_password
@@ -107,8 +108,7 @@ def use(level: str, format_: str) -> None:
             handler.setFormatter(_Json() if format_ == "json" else _Text())
 
 
-@dataclass(slots=True)
-class Verbosity:
+class Verbosity(Struct):
     """The level and the format by the settings, and whether a signal has switched debug messages on."""
 
     settings: LogSettings
@@ -137,8 +137,7 @@ def _log_uncaught(what: threading.ExceptHookArgs) -> None:
         log.error("internal error: a thread has ended", exc_info=trace)
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """Remembers the state of many things, and says when one changes."""
 
     _states: dict[Hashable, object] = field(default_factory=dict)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Notifier:
+class Notifier(Struct, frozen=True):
     """Tells systemd. Without systemd it does nothing."""
 
     address: str | None = None

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from numaudit.config.loading import Loaded
 from numaudit.config.reloading import reloaded
 from numaudit.config.settings import Settings
@@ -60,8 +62,7 @@ class Reload:
         return outcome.loaded.settings
 
 
-@dataclass(slots=True)
-class Reloading:
+class Reloading(Struct):
     """Hands the settings to all that use them whenever they are read again. The main thread's alone."""
 
     settings: Settings

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
 
@@ -27,8 +28,7 @@ class Service(Protocol):
         """True when it was started and ended without being stopped. Asked by any thread."""
 
 
-@dataclass(slots=True)
-class Services:
+class Services(Struct):
     """Those that were started, in this order."""
 
     _started: list[Service] = field(default_factory=list)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import mmap
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.doctor.failed import failed
 from numaudit.doctor.hardware import check_bandwidth, check_data_sources, check_fabric
@@ -42,8 +43,7 @@ _TOUCHED = 64
 """Pages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """Context in which sources are tested."""
 
     host: Host
@@ -52,8 +52,7 @@ class Trial:
     """May a check make a load of its own, for some seconds?"""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceCheck:
+class SourceCheck(Struct, frozen=True):
     """One source. `check` says how it works here, or raises Unavailable with the reason when it does not."""
 
     source: Source | Hardware

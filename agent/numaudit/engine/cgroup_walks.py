@@ -12,7 +12,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.containers.inventory import Census
 from numaudit.errors import Absent, NumauditError, ParseError, Unavailable
@@ -67,8 +69,7 @@ class WalkedNow:
         return self._decode.residents.decode(self._walked, replace(self._how, hugetlb=hugetlb))
 
 
-@dataclass(slots=True)
-class _Decoders:
+class _Decoders(Struct):
     """Of the walks of one loading, from tick to tick."""
 
     residents: Residents = field(default_factory=Residents)
@@ -81,8 +82,7 @@ class _Decoders:
         return self._ids[1]
 
 
-@dataclass(slots=True)
-class CgroupWalks:
+class CgroupWalks(Struct):
     """The walks of one host with cgroup v2."""
 
     host: Host
@@ -310,8 +310,7 @@ class _TooLong(Unavailable):
     """Walks hold the mutex for too long."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Files:
+class _Files(Struct, frozen=True):
     """Contents of the files of a cgroup."""
 
     rows: Rows

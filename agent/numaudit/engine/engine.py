@@ -7,8 +7,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.observer import Observer
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ticked:
+class Ticked(Struct, frozen=True, eq=False):
     """All that one tick found."""
 
     snapshot: Snapshot
@@ -42,8 +43,7 @@ def as_observed(snapshot: Snapshot) -> Snapshot:
     return snapshot
 
 
-@dataclass(slots=True)
-class Engine:
+class Engine(Struct):
     """The ticks of one host. Each one is judged by the one before it."""
 
     observer: Observer

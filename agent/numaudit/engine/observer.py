@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.engine.collectors.base import CollectorRun, DeviceRequest, TickInputs
@@ -31,8 +33,7 @@ _LEAST_PAIRS = 4096
 """And at least this many pairs of a cgroup and a node: those that come and go within a tick have one or two each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observer:
+class Observer(Struct, frozen=True):
     """Observes one host. Built once; each `observe` is one tick."""
 
     host: Host

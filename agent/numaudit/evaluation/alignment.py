@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Measured, measured
@@ -32,8 +32,7 @@ from numaudit.value import timestamp
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True, slots=True)
-class Judgements:
+class Judgements(Struct, frozen=True):
     """Verdicts of one tick, and what the next tick needs of them."""
 
     verdicts: Mapping[ContainerId, Verdict] = field(default_factory=dict)
@@ -82,8 +81,7 @@ def judge(
     return judging.judgements()
 
 
-@dataclass(slots=True)
-class _Judging:
+class _Judging(Struct):
     """The judgement of one tick."""
 
     snapshot: Snapshot

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any
 
@@ -27,7 +26,7 @@ OF_NO_CONTAINER = (
 """Fields whose change leaves a container's conclusions as they are, but for causes: those read which nodes are full."""
 _SPECIAL = ("containers", "outcomes", "numa_balancing")
 OF_CONTAINERS = tuple(
-    one.name for one in fields(Snapshot) if one.name not in {*OF_THE_HOST, *OF_NO_CONTAINER, *_SPECIAL}
+    name for name in Snapshot.__struct_fields__ if name not in {*OF_THE_HOST, *OF_NO_CONTAINER, *_SPECIAL}
 )
 """All other fields have a row for each container, and only its own conclusions depend on it."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import add
 from typing import Any
+
+from msgspec import Struct, field
 
 from numaudit.exporters.blocks import NOTHING, Evaluated, SeriesBlock, evaluate
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
@@ -19,8 +20,7 @@ Point = tuple[ContainerName | None, Labels, Number]
 """The container (None = the series belongs to none), the values of the row's labels, the number."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricFamily:
+class MetricFamily(Struct, frozen=True):
     """One metric family with all its points; most come in blocks whose numbers alone differ from tick to tick."""
 
     metric: Metric[Any]
@@ -43,8 +43,7 @@ class MetricFamily:
         return self.size
 
 
-@dataclass(frozen=True, slots=True)
-class Exposition:
+class Exposition(Struct, frozen=True):
     """Families in the catalogue's order, and since when counters count."""
 
     families: tuple[MetricFamily, ...] = ()

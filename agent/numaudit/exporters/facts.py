@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
@@ -12,8 +13,7 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Struct, frozen=True):
     """One thing that this host lets the agent measure, or not."""
 
     name: str
@@ -28,8 +28,7 @@ class Feature:
         return cls(check.name.replace(" ", "_"), check.state != "missing", reason)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedTick:
+class ExportedTick(Struct, frozen=True):
     """One tick's result and what was found at start."""
 
     report: Report
@@ -54,8 +53,7 @@ class ExportedTick:
     """Pods that the kubelet refused since start."""
 
 
-@dataclass(frozen=True, slots=True)
-class OtlpCounts:
+class OtlpCounts(Struct, frozen=True):
     """Deliveries as the agent itself counted them."""
 
     batches: Mapping[str, int]
@@ -66,8 +64,7 @@ class OtlpCounts:
     """Time when every point was delivered last, in seconds since the epoch; None = not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class NrtCounts:
+class NrtCounts(Struct, frozen=True):
     """Result of publishing the node's NodeResourceTopology."""
 
     writes: int
@@ -77,8 +74,7 @@ class NrtCounts:
     """Time when the object last had all that it should, in seconds since the epoch; None = not yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(Struct, frozen=True):
     """Values that are true at the moment of asking, tick or no tick."""
 
     snapshot_age: float | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 _ROOM_FOR_NEW = 0.98
 """Share of the limit up to which containers are let in that were left out: else those at the edge come and go."""
@@ -19,8 +20,7 @@ class Omitted(NamedTuple):
     containers: int = 0
 
 
-@dataclass(slots=True)
-class SeriesLimit:
+class SeriesLimit(Struct):
     """Chooses the containers that are exported. Who was chosen stays, as long as there is room."""
 
     most: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct
@@ -47,8 +46,7 @@ _SUBJECTS = ("memory_manager",)
 """Subjects of more than one word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[Subject]):
+class Metric(Struct, Generic[Subject], frozen=True):
     """One family. `name` is without prefix and, for a counter, with its `_total`."""
 
     name: str
@@ -127,8 +125,7 @@ class Metric(Generic[Subject]):
         return f"numaudit.{subject}.{rest}" if rest else f"numaudit.{subject}"
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """One label, and the attribute that stands for it in OpenTelemetry."""
 
     attribute: str

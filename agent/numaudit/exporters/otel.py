@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, NumberDataPoint
@@ -40,8 +40,7 @@ _INSTANCES = uuid.UUID("4d63009a-8d0f-11ee-aad7-4c796ed8e320")
 """The namespace that the semantic conventions give for a service.instance.id of version 5."""
 
 
-@dataclass(frozen=True, slots=True)
-class PushPart:
+class PushPart(Struct, frozen=True):
     """One request of a push."""
 
     body: bytes

@@ -18,6 +18,7 @@ from pathlib import Path
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
 from isal import isal_zlib
+from msgspec import Struct
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
 from numaudit.errors import printable, without_password
@@ -35,8 +36,7 @@ _MOST_WORDS = 300
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(Struct):
     """Result of a push."""
 
     delivered: int = 0

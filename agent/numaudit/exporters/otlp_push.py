@@ -6,8 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from opentelemetry.sdk.resources import Resource
 
 from numaudit.exporters import otel
@@ -18,8 +18,7 @@ from numaudit.exporters.push_counts import PushCounts
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class OtlpPusher:
+class OtlpPusher(Struct):
     """Pushes from a thread of its own, and counts the outcomes."""
 
     receiver: Receiver

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import chain, groupby
 from typing import NamedTuple
 
 from isal import isal_zlib
+from msgspec import Struct, field
 
 _HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
 """No name, no time, packed fast, on any system."""
@@ -56,8 +56,7 @@ class _Part(NamedTuple):
         return self if self.crc is not None else self._replace(crc=isal_zlib.crc32(_joined(self.texts)))
 
 
-@dataclass(slots=True)
-class Packer:
+class Packer(Struct):
     """Packs the texts of tick after tick."""
 
     _known: dict[tuple[int, ...], _Part] = field(default_factory=dict)

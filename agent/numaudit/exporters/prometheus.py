@@ -10,11 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct, field
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
@@ -135,8 +135,7 @@ class _RenderedFamily(NamedTuple):
         ]
 
 
-@dataclass(slots=True)
-class Rendered:
+class Rendered(Struct):
     """Parts of a rendering that the next one takes over."""
 
     families: dict[str, _RenderedFamily] = field(default_factory=dict)
@@ -257,8 +256,7 @@ class _Page(NamedTuple):
         return (self.plain, tail) if self.packed is None else (self.packed.stream, self.packed.end(tail))
 
 
-@dataclass(slots=True)
-class MetricPages:
+class MetricPages(Struct):
     """The newest tick in every form that scrapers ask for. Safe to use from many threads."""
 
     live: Callable[[], Exposition]

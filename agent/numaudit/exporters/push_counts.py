@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.exporters.facts import OtlpCounts
 
 
-@dataclass(slots=True)
-class PushCounts:
+class PushCounts(Struct):
     """Written by the thread that pushes, read by others."""
 
     deliveries: int = 0

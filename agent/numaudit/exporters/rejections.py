@@ -4,8 +4,9 @@ it is seen."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.hint_outcomes import HintOutcome
@@ -51,8 +52,7 @@ MOST_WORKLOADS = 20
 _COUNTED_WORKLOADS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class RejectionCounts:
+class RejectionCounts(Struct, frozen=True):
     """Since the agent's start."""
 
     by_reason: Mapping[ReasonAndHint, int] = field(default_factory=dict)
@@ -60,8 +60,7 @@ class RejectionCounts:
     """Of the most refused workloads."""
 
 
-@dataclass(slots=True)
-class Rejections:
+class Rejections(Struct):
     """Counts since start; what was refused before is no increase."""
 
     started_at: float

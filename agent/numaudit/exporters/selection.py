@@ -8,10 +8,11 @@ A selector is one or more conditions with blanks between them, all of which must
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import compress
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from numaudit.report.values import ContainerReport
 
@@ -65,8 +66,7 @@ def show(selector: Selector) -> str:
     return " ".join(f"{one.subject}={one.pattern}" for one in selector) or "*"
 
 
-@dataclass(slots=True)
-class Selection:
+class Selection(Struct):
     """The containers to export. What was decided about one is remembered as long as nothing of it changes."""
 
     include: tuple[Selector, ...] = ()

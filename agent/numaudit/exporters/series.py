@@ -6,12 +6,13 @@ A container that ended is kept until the next two scrapes have seen its last val
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import attrgetter, lt
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.metric import Columns, Metric, Number, Values
@@ -49,8 +50,7 @@ class Series(Struct, frozen=True):
     ended: bool
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     created: float
     report: ContainerReport
     instances: dict[Instance, dict[str, Columns]] = field(default_factory=dict)
@@ -92,12 +92,14 @@ class SeriesTracker:
     began: float | None = None
     """Since when a container that is new counts, in seconds since the epoch: the agent's start, then the newest tick.
     None = with the tick that first saw it."""
-    _entries: dict[ContainerName, _Entry] = field(default_factory=dict)
-    _newest: dict[int, Series] = field(default_factory=dict)
+    _entries: dict[ContainerName, _Entry] = dataclasses.field(default_factory=dict)
+    _newest: dict[int, Series] = dataclasses.field(default_factory=dict)
     """Those of the newest tick that live and have one instance, by the `id` of its report."""
     _ticks: int = 0
-    _rows: Sequence[tuple[str, attrgetter[Any] | None, Callable[[ContainerReport], Values]]] = field(init=False)
-    _bounded: Sequence[tuple[Metric[ContainerReport], int]] = field(init=False)
+    _rows: Sequence[tuple[str, attrgetter[Any] | None, Callable[[ContainerReport], Values]]] = dataclasses.field(
+        init=False
+    )
+    _bounded: Sequence[tuple[Metric[ContainerReport], int]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self._rows = [(row.name, attrgetter(*row.reads) if row.reads else None, row.values) for row in self.counters]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.fleet.answers import Sample
@@ -18,8 +19,7 @@ AgentKey = tuple[str, ...]
 """The values of `Scope.by`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetAgent:
+class FleetAgent(Struct, frozen=True):
     """One agent."""
 
     key: AgentKey
@@ -32,8 +32,7 @@ class FleetAgent:
     """Seconds since what it reports was measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Agents:
+class Agents(Struct, frozen=True):
     """One for each node."""
 
     by_key: Mapping[AgentKey, FleetAgent]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from sys import intern
 from typing import Self
 
@@ -19,8 +18,7 @@ from numaudit.errors import Unavailable
 Labels = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One element of an instant vector."""
 
     names_and_values: tuple[str, ...]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.cpu.hints import CPUPolicy, cpu_pod
 from numaudit.containermanager.cpu.options import STRICT
@@ -26,8 +27,7 @@ FREE, EXCLUSIVE, RESERVED = "free", "exclusive", "system_reserved"
 """States of `numaudit_cpu_manager_cpus`."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpusThere:
+class CpusThere(Struct, frozen=True):
     """CPUs of made-up numbers, a core and a socket of a node each."""
 
     cpus: tuple[Cpu, ...]

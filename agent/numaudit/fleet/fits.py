@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.api.fleet_document import FitState, FleetFit
 from numaudit.containermanager.cpu.hints import cpu_pod
@@ -38,8 +40,7 @@ _CORES_DECIDE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ForecastAnswers:
+class ForecastAnswers(Struct, frozen=True):
     """Query results for one forecast."""
 
     agents: Agents
@@ -52,8 +53,7 @@ class ForecastAnswers:
     """Nodes in whose memory map containers hold something that are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A pod, and what is asked of each node about it."""
 
     pod: Pod
@@ -70,8 +70,7 @@ class Question:
         return min(self.count or MOST_PODS, MOST_PODS)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusingNode:
+class RefusingNode(Struct, frozen=True):
     """A node that refuses the first of the pods."""
 
     node: str
@@ -169,8 +168,7 @@ def _lack(shortage: NodeShortage) -> str:
     return f"{shortage.reason}: its pods leave {left} of {resource} unrequested, and this one requests {asked}."
 
 
-@dataclass(frozen=True, slots=True)
-class _Tried:
+class _Tried(Struct, frozen=True):
     admission: Admission
     is_decided: bool
     """By what is exported."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
@@ -37,8 +38,7 @@ class NotExported(Exception):
     """An agent exports too little to admit a pod; the message says what is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeThere:
+class NodeThere(Struct, frozen=True):
     """A kubelet somewhere else, as far as its agent tells; without devices."""
 
     setup: Setup

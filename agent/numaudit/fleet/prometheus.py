@@ -10,8 +10,10 @@ import math
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from urllib.parse import SplitResult, urlencode
+
+from msgspec import Struct, field
 
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
@@ -26,8 +28,7 @@ LARGEST_ANSWER = 64 << 20
 _PATH = "/api/v1/query"
 
 
-@dataclass(slots=True)
-class Prometheus:
+class Prometheus(Struct):
     """A server, asked for one moment of its own clock."""
 
     where: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import InputError
 from numaudit.exporters.catalogue.labels import LABELS
@@ -19,8 +20,7 @@ _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*,?\s*")
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The part of a Prometheus that is asked."""
 
     node_label: str = DEFAULT_NODE_LABEL

@@ -11,15 +11,15 @@ pkg/kubelet/checkpointmanager/checksum of Kubernetes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.gojson.fnv import fnv1a
 
 NIL = "<nil>"
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """Does the stored checksum fit what the file says?"""
 
     form: str | None

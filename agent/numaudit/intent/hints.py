@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     from numaudit.intent.pods import Rejection
 
 
-@dataclass(frozen=True, slots=True)
-class HintRecord:
+class HintRecord(Struct, frozen=True):
     """One admission of a container or a whole pod by the Topology Manager, from the kubelet's log."""
 
     namespace: str

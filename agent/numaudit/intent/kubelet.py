@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True, slots=True)
-class KubeletConfig:
+
+class KubeletConfig(Struct, frozen=True):
     """The kubelet's settings that decide about NUMA. Defaults are filled in only where the configuration was read."""
 
     version: str | None = None

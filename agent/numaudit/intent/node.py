@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from msgspec import Struct
+
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.promise import Promise
 from numaudit.topology.nodeset import CpuSet
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
     from numaudit.memorymanager.kubelet import Kubelet
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerIntent:
+class ContainerIntent(Struct, frozen=True):
     """Everything promised to one container, joined by pod UID and container name."""
 
     pod_uid: str
@@ -84,8 +85,7 @@ class NodeRoom:
     """The kubelet and its state, by which it decides on the next pod."""
 
 
-@dataclass(frozen=True)
-class Intent:
+class Intent(Struct, frozen=True, dict=True):
     """All that the kubelet intends on this node."""
 
     containers: tuple[ContainerIntent, ...] = ()

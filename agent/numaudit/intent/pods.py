@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from numaudit.containermanager.pod.spec import Pod, QosClass
@@ -16,8 +17,7 @@ ContainerKind = Literal["init", "sidecar", "app", "ephemeral"]
 RunState = Literal["waiting", "running", "terminated"]
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimReference:
+class ClaimReference(Struct, frozen=True):
     """A resource claim (DRA) that a container uses."""
 
     claim: str
@@ -26,8 +26,7 @@ class ClaimReference:
     """The only request of the claim that the container gets; None = all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodContainer:
+class PodContainer(Struct, frozen=True):
     """One container of a pod's spec, with its status."""
 
     name: str
@@ -43,8 +42,7 @@ class PodContainer:
     claims: tuple[ClaimReference, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A pod that the kubelet refused to admit."""
 
     pod_uid: str
@@ -60,8 +58,7 @@ class Rejection:
     """Neither the pod's status nor the log says so: the kubelet counted more refused pods than are known."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodFacts(Struct, frozen=True):
     """One pod of this node."""
 
     uid: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from numaudit.containermanager.memory.state import Block
 
 
-@dataclass(frozen=True, slots=True)
-class PromisedDevices:
+class PromisedDevices(Struct, frozen=True):
     """Devices of one resource that are on the same nodes."""
 
     resource: str
@@ -31,8 +31,7 @@ def devices_by_nodes(resource: str, nodes: Mapping[str, NodeSet | None]) -> tupl
     return tuple([PromisedDevices(resource, tuple(found), on) for on, found in ids.items()])
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(Struct, frozen=True, dict=True):
     """Memory, CPUs and devices that the kubelet's managers gave to one container, or to a pod as a whole."""
 
     memory: tuple[Block, ...] | None = None
@@ -66,8 +65,7 @@ class Promise:
         return NodeSet.from_ids(node for one in self.devices for node in one.nodes or ())
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimPromise:
+class ClaimPromise(Struct, frozen=True):
     """The promise of one DRA driver for one resource claim to one container."""
 
     namespace: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
@@ -24,8 +25,7 @@ SourceName = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceState:
+class SourceState(Struct, frozen=True):
     """The state of one of the kubelet's sources.
 
     `ok`: read now. `old`: could not be read now, its last good values are used. `missing`: nothing is known from it.
@@ -43,8 +43,7 @@ class SourceState:
     """Bytes of log that were passed over because there were too many, since the start."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartOutlook:
+class StartOutlook(Struct, frozen=True):
     """Would the kubelet start with a checkpoint on this machine, with the configuration that is known?"""
 
     valid: bool | None = None
@@ -58,8 +57,7 @@ class StartOutlook:
     """The whole comparison; None = there was nothing to compare."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointHealth:
+class CheckpointHealth(Struct, frozen=True):
     """One checkpoint file."""
 
     file: str

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -40,8 +39,7 @@ class Cgroup(NamedTuple):
         return self.path.rpartition("/")[0] or "/"
 
 
-@dataclass(frozen=True, slots=True)
-class Hierarchies:
+class Hierarchies(Struct, frozen=True):
     """Folder of each controller's groups. With cgroup v2 all are one folder."""
 
     mode: CgroupMode
@@ -124,8 +122,7 @@ class ReadAllowed(Struct, frozen=True):
     allowed: Allowed
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """Reads the files of single groups. Raises OSError when the group is gone, ParseError on foreign text."""
 
     hierarchies: Hierarchies

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import LEAF_LINKS, Cgroup, unescape
 from numaudit.kernel.host import TOO_MANY_FILES, Host, read_bytes
 
 
-@dataclass(slots=True)
-class CgroupTree:
+class CgroupTree(Struct):
     """The groups below one folder, walk after walk."""
 
     root: Path

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.kernel.host import read_text
@@ -18,8 +19,7 @@ _PATIENCE = 10.0
 """Seconds for killed processes to leave their cgroup."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCgroup:
+class OwnCgroup(Struct, frozen=True):
     """A cgroup that we made."""
 
     path: Path
@@ -49,8 +49,7 @@ class OwnCgroup:
         self.path.rmdir()
 
 
-@dataclass(slots=True)
-class OwnTree:
+class OwnTree(Struct):
     """A cgroup of ours with children. Only leaves may hold processes when controllers are handed down."""
 
     top: OwnCgroup

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
@@ -27,8 +28,7 @@ _CACHE_SIZE = re.compile(r"(\d{1,12})K", re.ASCII)
 _CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
 
 
-@dataclass(slots=True)
-class MachineNow:
+class MachineNow(Struct):
     """One host's machine, read whole only when CPUs or nodes have come or gone, or are in other memory tiers."""
 
     host: Host
@@ -51,8 +51,7 @@ class MachineNow:
         return self._machine
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCounters:
+class NodeCounters(Struct, frozen=True):
     """One node's own figures. None = the file was missing or unreadable."""
 
     node: int

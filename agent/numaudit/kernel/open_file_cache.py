@@ -6,7 +6,8 @@ import os
 import resource
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.kernel.host import read_bytes
 
@@ -16,8 +17,7 @@ _FOR_OTHERS = 512
 """Descriptors that connections, maps and everything else may take, or a tenth of all if that is more."""
 
 
-@dataclass(slots=True)
-class OpenFileCache:
+class OpenFileCache(Struct):
     """Reads files that the kernel gives as one record, such as memory.numa_stat: whole, from the start at each read.
 
     (Lists such as cgroup.procs come in pieces of a page, fs/seq_file.c; they are not for this.) An open

@@ -9,11 +9,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from numaudit.errors import Unavailable, printable
 from numaudit.kubectl.objects import Status
@@ -36,8 +36,7 @@ class NotFound(Unavailable):
     """The API server knows no such object."""
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(Struct, frozen=True):
     """The API server. Safe for threads: each request has a connection of its own."""
 
     socket: Path

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
+
+from msgspec import Struct, field
 
 from numaudit.errors import InputError, Unavailable, nearest
 from numaudit.kubectl.api import Api, Forbidden, NotFound
@@ -18,8 +19,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 _DEFAULT_PORT = 9746
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPod:
+class AgentPod(Struct, frozen=True):
     """The pod of one agent."""
 
     node: str
@@ -46,8 +46,7 @@ class AgentPod:
         return f"/api/v1/namespaces/{self.namespace}/pods/{scheme}{self.pod}:{self.port}/proxy"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentPods:
+class AgentPods(Struct, frozen=True):
     """One agent for each node that has any."""
 
     by_node: Mapping[str, AgentPod]
@@ -60,8 +59,7 @@ class AgentPods:
         return max(sorted(set(images)), key=images.count) if images else None
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPod:
+class FoundPod(Struct, frozen=True):
     """A pod with its node, and what of its name is left: the container."""
 
     pod: Pod

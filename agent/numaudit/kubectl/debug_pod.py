@@ -11,9 +11,10 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kubectl.api import Api, check
@@ -29,8 +30,7 @@ _LARGEST_LOG = 256 << 20
 _NO_START = ("ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError")
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """A command in the image, on a node."""
 
     node: str

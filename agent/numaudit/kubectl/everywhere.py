@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.errors import Unavailable
 from numaudit.kubectl import remote
@@ -30,8 +32,7 @@ Way = Literal["proxy", "exec"]
 State = Literal["reporting", "stale", "down", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReply:
+class NodeReply(Struct, frozen=True):
     """One node's answer, or the reason why there is none."""
 
     node: str
@@ -46,8 +47,7 @@ class NodeReply:
     """Whoever asks has no right to ask in this way."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replies:
+class Replies(Struct, frozen=True):
     """Of all nodes, by name."""
 
     by_node: tuple[NodeReply, ...]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import dataclass
 from typing import Self
 
 import msgspec
+from msgspec import Struct
 
 from numaudit.errors import InputError, Unavailable, printable
 
@@ -32,8 +32,7 @@ class _Config(msgspec.Struct, frozen=True):
     current: str = msgspec.field(default="", name="current-context")
 
 
-@dataclass(frozen=True, slots=True)
-class Kubectl:
+class Kubectl(Struct, frozen=True):
     """kubectl with the flags that choose a cluster."""
 
     path: str

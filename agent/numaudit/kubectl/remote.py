@@ -7,8 +7,9 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from typing import IO
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kubectl.api import Forbidden
@@ -22,8 +23,7 @@ _CONNECT_SECONDS = 30.0
 _MAY_EXEC = ("pods/exec", "create")
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteVerb:
+class RemoteVerb(Struct, frozen=True):
     """A verb, its arguments and its limits."""
 
     arguments: tuple[str, ...]
@@ -41,8 +41,7 @@ class RemoteVerb:
         return ["timeout", *foreground, f"--kill-after={_GRACE}", limit, "numaudit", *self.arguments]
 
 
-@dataclass(frozen=True, slots=True)
-class EndedVerb:
+class EndedVerb(Struct, frozen=True):
     """A verb that ran to its end."""
 
     exit_code: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats import file as checkpoint_files
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY

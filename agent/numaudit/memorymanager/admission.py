@@ -9,7 +9,9 @@ order of its admission handlers).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.cpu import hints as cpu_hints
@@ -51,8 +53,7 @@ _REFUSALS = {
 """By scope for pods that are managed at pod level, None for all others."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """State of a kubelet and its managers. Hints and reusable amounts are lost at a restart."""
 
     memory: MemoryPolicy
@@ -69,8 +70,7 @@ class NodeState:
     """Capacity of the node for all its pods together. None = that, or a pod, is not known: nothing is added up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """Result of an admission, and the node's state afterwards: nothing is rolled back when it was refused."""
 
     pod: Pod
@@ -134,8 +134,7 @@ def as_next_admission_finds(state: NodeState, *, version: KubernetesVersion = LA
     )
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """One admission under way."""
 
     kubelet: Kubelet

@@ -6,7 +6,8 @@ What commands hold is kept in the kubelet's own formats. A pod's UID is then wha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -42,8 +43,7 @@ _KEPT_SHARE = 20
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRequest:
+class CommandRequest(Struct, frozen=True):
     """Memory and CPUs that a command asks for."""
 
     memory: int

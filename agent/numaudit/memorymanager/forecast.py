@@ -10,9 +10,9 @@ Source: pkg/kubelet/kubelet.go (HandlePodAdditions), pkg/kubelet/cm/container_ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.checkpoints.start.findings import StartAnswer
@@ -44,13 +44,15 @@ class Obstacle(Value, frozen=True):
     """Description of the problem."""
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletStart:
+class KubeletStart(Struct, frozen=True):
     """Does the kubelet start with its files? The answer of `restart.outlook` for all of them together."""
 
     answer: StartAnswer = "yes"
     refusal: str | None = None
     obstacles: tuple[Obstacle, ...] = ()
+
+
+_ANY_START = KubeletStart()
 
 
 class PodForecast(Value, frozen=True):
@@ -118,7 +120,7 @@ def forecast(
     pods: Sequence[Pod],
     *,
     reboot: bool,
-    start: KubeletStart = KubeletStart(),
+    start: KubeletStart = _ANY_START,
     is_whole: bool = True,
     huge_pages: HugePagesAtStart | None = None,
 ) -> Forecast:

@@ -7,7 +7,8 @@ the kubelet admits the pod, and the pod's mmap(2) fails (ENOMEM), or its first t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.memory.headroom import admissible
 from numaudit.containermanager.memory.machine_state import table_of
@@ -18,8 +19,7 @@ from numaudit.topology.sizes import in_units
 from numaudit.value import Value
 
 
-@dataclass(frozen=True, slots=True)
-class HugePageRoom:
+class HugePageRoom(Struct, frozen=True):
     """Huge pages of one size that the kernel has free, in bytes."""
 
     page_size: int
@@ -77,8 +77,7 @@ class HugePageShortage(Value, frozen=True):
     """Pages that are left for a new container."""
 
 
-@dataclass(frozen=True, slots=True)
-class HugePagesAtStart:
+class HugePagesAtStart(Struct, frozen=True):
     """Huge pages that the kernel has when a kubelet starts, in bytes; None = not known."""
 
     free: Mapping[str, Mapping[int, int | None]]

@@ -6,9 +6,10 @@ Source: pkg/kubelet/apis/config/types.go, pkg/kubelet/cm/container_manager_linux
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.start import create_cpu_manager
@@ -51,8 +52,7 @@ MemoryManagerPolicy = Literal["None", "Static"]
 DEFAULT_EVICTION = {"memory.available": "100Mi", "nodefs.available": "10%"}
 
 
-@dataclass(frozen=True)
-class Kubelet:
+class Kubelet(Struct, frozen=True, dict=True):
     """A kubelet that started on a machine."""
 
     machine: Machine
@@ -175,8 +175,7 @@ def _reserved_cpus(config: Mapping[str, object]) -> CpuSet:
         raise InputError(f"reservedSystemCPUs: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _CPUManagerConfig:
+class _CPUManagerConfig(Struct, frozen=True):
     policy: str
     options: Mapping[str, str]
     reserved_cpus: CpuSet

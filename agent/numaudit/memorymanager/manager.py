@@ -9,7 +9,9 @@ Source: pkg/kubelet/cm/container_manager_linux.go, pkg/kubelet/cm/internal_conta
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.cpu import start as cpu_start
@@ -35,8 +37,7 @@ class StartRefused(NumauditError):
         """Mismatch that the Memory Manager found; None = the CPU Manager refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pins:
+class Pins(Struct, frozen=True):
     """CPUs and nodes that the container runtime gets when it creates a container; empty = not pinned."""
 
     cpuset_cpus: str

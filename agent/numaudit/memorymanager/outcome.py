@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from numaudit.containermanager.memory.candidates import JudgedCandidate, judge_candidates
 from numaudit.containermanager.memory.state import Block
@@ -74,8 +75,7 @@ class ProviderAnswer(Value, frozen=True):
     """Resource -> its hints. null = it has no preference at all; a resource's null = none for it; [] = impossible."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """One merge: of a container, or of the whole pod in pod scope."""
 
     container: str | None
@@ -99,8 +99,7 @@ class Decision:
         return judge_candidates(machine, self.memory_requests, reusable.get(pod_uid))
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Resources of one container of an admitted pod."""
 
     container: str
@@ -117,8 +116,7 @@ class Placement:
         return NodeSet.from_ids(id_ for one in self.memory for id_ in one.numa_affinity or ()) or None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
+class Rejection(Struct, frozen=True):
     """A refusal of a pod, as its status gives it."""
 
     reason: str

@@ -12,10 +12,11 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from email.message import Message
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
 
 from numaudit.net.target import Target
 
@@ -40,8 +41,7 @@ class TooLarge(NotUnderstood):
     """An answer that is larger than the limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(Struct, frozen=True):
     """Answer of a server."""
 
     status: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import fields, replace
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.state import CPUState
@@ -94,7 +95,7 @@ def _kubelet(kubelet: Kubelet) -> KubeletPart:
 
 def _on(policy: CPUPolicy) -> tuple[str, ...]:
     return tuple(
-        one.name.replace("_", "-") for one in fields(policy.options) if getattr(policy.options, one.name) is True
+        name.replace("_", "-") for name in policy.options.__struct_fields__ if getattr(policy.options, name) is True
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.device.hints import DeviceState, container_requests
 from numaudit.containermanager.memory.static_policy import is_managed
@@ -26,8 +27,7 @@ _PARTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FilterAnswer:
+class FilterAnswer(Struct, frozen=True):
     """Yes, no, or cannot tell."""
 
     admits: bool | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+
+from msgspec import Struct
 
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
@@ -38,8 +39,7 @@ _HOLDER = Pod("", "", "", ())
 _MOST_DEVICES = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
+class Rebuilt(Struct, frozen=True):
     """A node by its annotations."""
 
     kubelet: Kubelet
@@ -105,7 +105,7 @@ def _check_words(part: KubeletPart) -> None:
         ("topology_manager", POLICIES),
         ("topology_scope", (NONE, CONTAINER_SCOPE, POD_SCOPE)),
         ("topology_options", (PREFER_CLOSEST,)),
-        ("cpu_options", tuple(one.name.replace("_", "-") for one in fields(CPUOptions))),
+        ("cpu_options", tuple(name.replace("_", "-") for name in CPUOptions.__struct_fields__)),
         ("feature_gates", tuple(GATES.values())),
     ):
         found = getattr(part, field)
@@ -122,7 +122,7 @@ def _features(part: KubeletPart) -> KubeletFeatures:
 
 
 def _cpu_policy(part: KubeletPart, cpus: CpuPart) -> CPUPolicy:
-    options = {one.name: one.name.replace("_", "-") in part.cpu_options for one in fields(CPUOptions)}
+    options = {name: name.replace("_", "-") in part.cpu_options for name in CPUOptions.__struct_fields__}
     node, socket, cache = (
         {cpu: id_ for id_, members in by_id.items() for cpu in members}
         for by_id in (cpus.nodes, cpus.sockets, cpus.caches)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -158,8 +157,7 @@ class PodPart(Part, frozen=True):
     """NUMA node -> its placement vector; the busiest node has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneResource:
+class ZoneResource(Struct, frozen=True):
     """One resource of a zone: CPUs, bytes or devices."""
 
     name: str
@@ -168,8 +166,7 @@ class ZoneResource:
     available: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTopology:
+class NodeTopology(Struct, frozen=True):
     """All that a scheduler should know of a node. None = not known, or there is no such manager."""
 
     name: str

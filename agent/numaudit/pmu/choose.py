@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.pmu.families import CpuFamily, Encoding, EventSet, family_of
@@ -46,8 +47,7 @@ class CannotCount(Unavailable):
         self.word = word
 
 
-@dataclass(frozen=True, slots=True)
-class CorePmu:
+class CorePmu(Struct, frozen=True):
     """A PMU of the cores, as /sys/bus/event_source/devices has it."""
 
     name: str
@@ -58,8 +58,7 @@ class CorePmu:
     """The names in its folder `events`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cores:
+class Cores(Struct, frozen=True):
     """Facts about a machine before an event is opened."""
 
     cpus: tuple[CpuIdentity, ...]
@@ -92,8 +91,7 @@ class Accesses(NamedTuple):
     remote: float
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Events to open on every CPU, and what their counts mean."""
 
     family: CpuFamily

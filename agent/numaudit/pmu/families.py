@@ -7,10 +7,11 @@ table is first asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from numaudit.pmu.identity import CpuIdentity
 
@@ -18,8 +19,7 @@ Unit = Literal["lines", "loads"]
 FarCluster = Literal["remote", "socket_minus_local"]
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
+class Encoding(Struct, frozen=True):
     """One event, in the words of struct perf_event_attr."""
 
     name: str
@@ -28,8 +28,7 @@ class Encoding:
     errata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EventSet:
+class EventSet(Struct, frozen=True):
     """A pair on one basis, so that remote / (local + remote) is a share of something. Each side's events are added."""
 
     id: str
@@ -54,8 +53,7 @@ class EventSet:
     """Further events on the same basis, by what they count."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """Conditions on a CPU; it has to meet all that are given. Ranges include both ends."""
 
     arch: str
@@ -82,8 +80,7 @@ def _within(value: int | None, ranges: Iterable[tuple[int, int]]) -> bool:
     return value is not None and any(first <= value <= last for first, last in ranges)
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedLatency:
+class PublishedLatency(Struct, frozen=True):
     """A load's published latency, by where its data came from."""
 
     unit: Literal["ns", "cycles"]
@@ -93,8 +90,7 @@ class PublishedLatency:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class CpuFamily:
+class CpuFamily(Struct, frozen=True):
     """One kind of CPU as far as its memory events go."""
 
     id: str

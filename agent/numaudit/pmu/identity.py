@@ -7,14 +7,14 @@ Sources: the kernel's arch/x86/kernel/cpu/proc.c, arch/arm64/kernel/cpuinfo.c, a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _PVR = re.compile(r"\(pvr ([0-9a-f]{1,4}) [0-9a-f]{1,4}\)", re.ASCII)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]{1,16}|[0-9]{1,9}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class CpuIdentity:
+class CpuIdentity(Struct, frozen=True):
     """One kind of CPU; None = of another architecture, or not told."""
 
     arch: str

@@ -7,13 +7,12 @@ documentation of CPU features; VMware's of virtualized CPU performance counters;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 _PHYSICAL_WORD = "metal"
 
 
-@dataclass(frozen=True, slots=True)
-class VirtualKind:
+class VirtualKind(Struct, frozen=True):
     """Virtual machines of one maker."""
 
     title: str
@@ -52,8 +51,7 @@ VIRTUAL_KINDS = (
 _ANY_HINT = "switch its virtual PMU on, or use the host itself"
 
 
-@dataclass(frozen=True, slots=True)
-class MachineKind:
+class MachineKind(Struct, frozen=True):
     """Kind of machine by its firmware; None = it does not say."""
 
     vendor: str | None = None

@@ -7,8 +7,9 @@ are never used.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from numaudit.pmu.families import PublishedLatency
@@ -25,8 +26,7 @@ LatencyOrigin = Literal["calibrated", "published", "ratio"]
 _NONE: Mapping[int, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The least and the most that something is."""
 
     low: float
@@ -42,8 +42,7 @@ class Bounds:
         return Bounds(min(self.low, limit), min(self.high, limit))
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyTable:
+class LatencyTable(Struct, frozen=True):
     """Time that a load takes, measured on this machine."""
 
     ns: Mapping[CpuAndMemoryNode, float]
@@ -52,8 +51,7 @@ class LatencyTable:
     """Time and method of the measurement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Penalty:
+class Penalty(Struct, frozen=True):
     """By how many ns a remote access takes longer than a local one."""
 
     by_cpu_node: Mapping[int, Bounds]
@@ -64,8 +62,7 @@ class Penalty:
     """Likewise, for a line from a cache of another socket; None = not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(Struct, frozen=True):
     """An estimate, and an upper bound at both ends: for the nearest node and for the farthest."""
 
     rate: Bounds

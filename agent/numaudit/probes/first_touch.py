@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import memory_blocks
@@ -64,8 +66,7 @@ def request(_host: Host, _cgroups: int, _nodes: int) -> ProbeRequest:
     return ProbeRequest(_NAME, programs=(), maps=())
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(Struct):
     """One CPU's event and its ring."""
 
     event: int

@@ -16,13 +16,16 @@ Source: kernel/sched/fair.c (task_numa_fault, task_numa_work), include/linux/sch
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from numaudit.counted import HintFault
 from numaudit.kernel.host import Host
@@ -76,8 +79,7 @@ class PassUse(NamedTuple):
     """Address that the scan had reached at the newest of the faults; 0 = the pass was through."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passes:
+class Passes(Struct, frozen=True):
     """Cgroup id -> its processes' newest passes. Two readings have no difference: each has the whole of a pass."""
 
     by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]] = field(default_factory=dict)
@@ -87,14 +89,14 @@ class Passes:
 class HintFaultCounts(Reading):
     """Hint faults of the tasks in each cgroup since load."""
 
-    faults: Mapping[int, Mapping[HintFault, int]] = field(default_factory=dict)
-    pages: Mapping[int, Mapping[HintFault, int]] = field(default_factory=dict)
+    faults: Mapping[int, Mapping[HintFault, int]] = dataclasses.field(default_factory=dict)
+    pages: Mapping[int, Mapping[HintFault, int]] = dataclasses.field(default_factory=dict)
     """The base pages of these faults: a huge page faults once and has 512 of them."""
-    skipped: Mapping[int, int] = field(default_factory=dict)
+    skipped: Mapping[int, int] = dataclasses.field(default_factory=dict)
     """Scans that the kernel left out because cpuset.mems is one node: such a cgroup has no samples."""
     forgotten: int = 0
     """Counters deleted: their cgroup ended, or belongs to no container."""
-    passes: Passes | None = field(default=None, compare=False)
+    passes: Passes | None = dataclasses.field(default=None, compare=False)
     """The newest passes; None = this kernel does not say in which pass a page faulted."""
 
     @property

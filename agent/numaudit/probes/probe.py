@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar
 
+from msgspec import Struct
+
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
@@ -115,8 +117,7 @@ class Probe(Protocol[R_co]):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeKind(Generic[R]):
+class ProbeKind(Struct, Generic[R], frozen=True):
     """One kind of probe. It is the key of its readings, and carries their type."""
 
     name: str

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
+
+from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
 from numaudit.kernel import cgroup
@@ -34,8 +35,7 @@ _NOT_FOR_BPF = (Reason.NO_PMU, Reason.COUNTS_NOTHING)
 _NOT_ASKED_FOR = ProbeRefusal(Reason.SWITCHED_OFF, "it was not asked for")
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """Each probe that was asked for, or why it does not run.
 
     Programs run until `close`, or until this process ends in any way.
@@ -142,8 +142,7 @@ class Session:
         self.close()
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeReadings:
+class ProbeReadings(Struct, frozen=True):
     """The readings of one tick: each probe is read when it is first asked for, and once."""
 
     session: Session

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Value
@@ -50,8 +51,7 @@ class Declaration(Value, frozen=True):
         return self.cpus is not None or self.one_node
 
 
-@dataclass(frozen=True, slots=True)
-class Placeable:
+class Placeable(Struct, frozen=True):
     """Nodes and CPUs that a process may be placed on: its container's, where these are known."""
 
     nodes: NodeSet
@@ -71,8 +71,7 @@ class Placeable:
         return NodeSet.from_ids(node for node, own in self.cpus_of.items() if not own.isdisjoint(cpus))
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Struct, frozen=True):
     """One option of a command line that the table knows. Nothing else of a command line is kept."""
 
     program: str
@@ -84,8 +83,7 @@ class Given:
     """Of the option's own form; empty for a switch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """The parts of command lines and of an environment that the table knows."""
 
     own: tuple[Given, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError
 from numaudit.ranks.declaration import Declaration, Placeable, Told
@@ -20,8 +21,7 @@ def form(pattern: str, longest: int = 512) -> Keep:
     return lambda text: text if len(text) <= longest and compiled.fullmatch(text) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option of a program that is kept of its command line."""
 
     name: str
@@ -33,8 +33,7 @@ class Option:
     """It takes all words up to the next option."""
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A kind of program, known by the name of its file, and its options that are kept."""
 
     kind: str
@@ -47,8 +46,7 @@ class Program:
     """Its first word that is no option, as the list of `taskset -c 0-3`; without getopt only right after its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
+class Launcher(Struct, frozen=True):
     """All that holds for one way of declaring a placement."""
 
     name: str

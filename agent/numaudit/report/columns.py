@@ -7,9 +7,10 @@ report is in `cells`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import severity
@@ -23,8 +24,7 @@ Row = TypeVar("Row")
 ViewName = Literal["table", "top", "page"]
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnPlaces:
+class ColumnPlaces(Struct, frozen=True):
     """Position of a column in a view."""
 
     at: int
@@ -39,8 +39,7 @@ class ColumnPlaces:
     """Title of the column in the view; None = by its title."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
+class Column(Struct, Generic[Row], frozen=True):
     """One figure of every container, or of every node."""
 
     title: str

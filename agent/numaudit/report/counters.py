@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
 
 from numaudit.counted import CountedAccesses, Locality, Migrated, MigratedPages, Sampled
 from numaudit.snapshot import ContainerId, Resident, Snapshot
@@ -138,8 +139,7 @@ class Counters(Value, frozen=True, kw_only=True):
     """The kernel's own counters (numa_* of memory.stat) since the cgroup was made; null = it shows none."""
 
 
-@dataclass(frozen=True, slots=True)
-class CountedField(Generic[Counts]):
+class CountedField(Struct, Generic[Counts], frozen=True):
     """Derivation of one field of Counters from the counts of a snapshot."""
 
     field: str
@@ -242,8 +242,7 @@ def tier_moves(resident: Resident | None) -> tuple[TierMoves, ...] | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CountersOfTick:
+class CountersOfTick(Struct, frozen=True):
     """The counters that one snapshot has."""
 
     machine: Machine

@@ -6,7 +6,8 @@ Views lay them out, and compute nothing. A new column is one entry of NODE_COLUM
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import Column, ColumnPlaces
@@ -17,8 +18,7 @@ _BAR = 20
 """Characters between the brackets."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(Struct, frozen=True):
     """One node, beside what other parts of the report say of it."""
 
     node: NodeReport

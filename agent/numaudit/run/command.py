@@ -14,9 +14,10 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
+
+from msgspec import Struct
 
 from numaudit.errors import NumauditError, Unavailable
 
@@ -62,8 +63,7 @@ def raise_if_signalled() -> None:
         raise KeyboardInterrupt
 
 
-@dataclass(frozen=True, slots=True)
-class RunningCommand:
+class RunningCommand(Struct, frozen=True):
     """A command that was started."""
 
     pid: int

@@ -8,8 +8,9 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from numaudit.kernel import process_stat
 from numaudit.kernel.host import Host, read_bytes, read_text
@@ -25,8 +26,7 @@ _CGROUP = re.compile(rf"{CGROUP_PREFIX}(\d{{1,10}})-(\d{{1,20}})", re.ASCII)
 _NAME = re.compile(r"(\d{1,10})-(\d{1,20})-([0-9a-f-]{36})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class RunHolder:
+class RunHolder(Struct, frozen=True):
     """One `numaudit run`; its text is the pod UID in the state files."""
 
     pid: int

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+from msgspec import Struct
 
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.cgroup_writer import OwnCgroup
@@ -38,8 +39,7 @@ class NotAdmitted(Unavailable):
     """The memory manager does not admit the command now."""
 
 
-@dataclass(frozen=True)
-class RunCgroups:
+class RunCgroups(Struct, frozen=True, dict=True):
     """The cgroups in which commands run and their memory is accounted for."""
 
     host: Host
@@ -56,8 +56,7 @@ class RunCgroups:
         return read_configuration(self.configuration, read_machine(self.host))
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     """Memory and CPUs that a command was given."""
 
     placement: Placement

@@ -14,8 +14,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
@@ -34,8 +35,7 @@ _PATIENCE = 60.0
 _PAUSE = 0.005
 
 
-@dataclass(frozen=True, slots=True)
-class StateFolder:
+class StateFolder(Struct, frozen=True):
     """A locked folder. Nobody else reads or writes its files meanwhile."""
 
     folder: Path

@@ -7,10 +7,11 @@ has another policy, or another version.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import combinations
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containermanager.memory.static_policy import remove_stale_state
 from numaudit.containermanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
@@ -60,8 +61,7 @@ def find_admitting_changes(setup: Setup, state: NodeState, admission: Admission)
     return tuple(_Search(setup, state, admission).ways())
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     setup: Setup
     state: NodeState
     refused: Admission

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.plain import read_mapping
 from numaudit.errors import InputError, nearest
@@ -18,8 +19,7 @@ def _no_line(_path: str) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One file that was read, or a part of one."""
 
     name: str

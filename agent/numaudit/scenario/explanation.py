@@ -4,7 +4,9 @@ twice."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containermanager.memory.candidates import JudgedCandidate
 from numaudit.containermanager.pod.spec import Pod
@@ -23,8 +25,7 @@ SLOW_COMBINATIONS = 500_000_000
 _PER_SECOND = 255**4 / 258
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedDecision:
+class ExplainedDecision(Struct, frozen=True):
     """One merge with what went in: of a container, or of the whole pod in pod scope."""
 
     decision: Decision
@@ -39,8 +40,7 @@ class ExplainedDecision:
         return combinations / _PER_SECOND if combinations >= SLOW_COMBINATIONS else None
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionExplanation:
+class AdmissionExplanation(Struct, frozen=True):
     """A pod's admission, accounted for."""
 
     admission: Admission
@@ -70,8 +70,7 @@ def depends_on(kubelet: Kubelet, state: NodeState, admission: Admission, uids: C
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(Struct, frozen=True):
     """Explanation why a step of a scenario refused a pod, or put it on nodes that are not preferred."""
 
     pod: Pod

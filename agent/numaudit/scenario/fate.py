@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from numaudit.memorymanager.admission import Admission, NodeState
 
@@ -22,8 +23,7 @@ class Fate(StrEnum):
     """It is not admitted, so its containers are killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Readmission:
+class Readmission(Struct, frozen=True):
     """One pod's admission after a restart."""
 
     admission: Admission

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
@@ -33,8 +35,7 @@ STATE = ("memory", "cpu", "devices")
 _KINDS = {"memory": checkpoints.MEMORY, "cpu": checkpoints.CPU, "devices": checkpoints.DEVICES}
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(Struct, frozen=True):
     """The three state files of a kubelet, as it reads or wrote them. None = there is no such file."""
 
     memory: bytes | None = None

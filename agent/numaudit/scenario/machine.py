@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import Device
 from numaudit.containermanager.plain import read_mapping, read_quantity, shown

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, islice
 from typing import Self
 
 import msgspec
+from msgspec import Struct, field
 
 from numaudit.containermanager.memory import static_policy
 from numaudit.containermanager.pod.requests import pod_requests
@@ -94,8 +94,7 @@ def make_room(
     return search.answer((), exact=True, ruled_out=0) if admit(kubelet, state, pod).admitted else search.room()
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     kubelet: Kubelet
     state: NodeState
     pod: Pod

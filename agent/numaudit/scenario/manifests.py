@@ -8,7 +8,8 @@ Source: k8s.io/api/core/v1/types.go, k8s.io/apimachinery/pkg/apis/meta/v1/types.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod
@@ -57,8 +58,7 @@ def _check_fields(manifest: Document) -> None:
             container.fields(_CONTAINER)
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """A pod of a file."""
 
     pod: Pod

@@ -6,7 +6,8 @@ until the next admission, as in a kubelet. In a scenario that starts no containe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.memory.static_policy import remove_container
@@ -25,8 +26,7 @@ _SAME_UID = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
+class Played(Struct, frozen=True):
     """One step and what came of it."""
 
     step: Step
@@ -58,8 +58,7 @@ class Played:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioRun:
+class ScenarioRun(Struct, frozen=True):
     """A scenario that was played to its end."""
 
     scenario: Scenario

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.containermanager.plain import given
@@ -20,8 +21,7 @@ from numaudit.topology.quantity import ZERO, Quantity
 _RESERVATIONS = ("systemReserved", "kubeReserved", "evictionHard")
 
 
-@dataclass(frozen=True)
-class Setup:
+class Setup(Struct, frozen=True, dict=True):
     """A kubelet that is to start, and its machine."""
 
     machine: Machine
@@ -62,15 +62,13 @@ class Setup:
         return {name: str(quantity) for name, quantity in sums.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(Struct, frozen=True):
     """A pod comes to the node."""
 
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """A container of a pod starts."""
 
     pod: str
@@ -78,8 +76,7 @@ class Start:
     container: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Struct, frozen=True):
     """A pod ends, or one of its containers (None = the pod)."""
 
     pod: str
@@ -87,8 +84,7 @@ class Remove:
     container: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """The kubelet restarts, maybe as another one or on another machine."""
 
     setup: Setup
@@ -97,8 +93,7 @@ class Restart:
 Step = Admit | Start | Remove | Restart
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """All that is needed to play it."""
 
     setup: Setup

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import read_text
@@ -19,8 +20,7 @@ _SETTLED = 0.1
 _NANOSECONDS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(Struct, frozen=True):
     """CPU time while one of them worked."""
 
     seconds: Mapping[str, Mapping[int, float]]

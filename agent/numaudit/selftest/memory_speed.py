@@ -6,12 +6,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.topology.nodeset import CpuSet
@@ -76,8 +76,7 @@ def built() -> Iterator[Path]:
         yield program
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedProgram:
+class SpeedProgram(Struct, frozen=True):
     """The program with its memory in place."""
 
     process: subprocess.Popen[str]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
@@ -26,8 +27,7 @@ _LOADING_WITHIN = 300.0
 _NEAR_BYTES, _FAR_BYTES = 32 * MIB, 16 * MIB
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """One of the two cgroups, and the process in it."""
 
     name: str
@@ -38,8 +38,7 @@ class Worker:
     memory_node: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Bench:
+class Bench(Struct, frozen=True):
     """Both workers, and what observes them."""
 
     host: Host

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.counted import HintFault
 from numaudit.kernel.memory.numa_balancing import read_vmstat
@@ -27,8 +28,7 @@ _WITHIN = 60.0
 """Seconds on the clock after which a machine that has not given that CPU time is too busy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Samples:
+class Samples(Struct, frozen=True):
     """Counts until each worker had enough, or the time was up."""
 
     faults: Mapping[str, Mapping[HintFault, int]]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
+
+from msgspec import Struct, field
 
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, MemoryTiers, TopologyTier
@@ -12,8 +13,7 @@ from numaudit.topology.tiers import MemorySpeed, MemoryTiers, TopologyTier
 _REMEMBERED_SETS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class HugePages:
+class HugePages(Struct, frozen=True):
     """The huge pages of one size on one node, in pages."""
 
     page_size: int
@@ -25,8 +25,7 @@ class HugePages:
     """Of the total, pages that the kernel made beyond nr_hugepages; it gives them back when they are freed."""
 
 
-@dataclass(frozen=True, slots=True)
-class HugePagePool:
+class HugePagePool(Struct, frozen=True):
     """The huge pages of one size on the whole machine, in pages; None = the kernel does not say.
 
     The kernel keeps these two for no single node.
@@ -40,8 +39,7 @@ class HugePagePool:
     """Surplus pages that the kernel may make at most, where it finds memory for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One NUMA node that is online. A node may have no CPUs (CXL, HBM) or no memory."""
 
     id: int
@@ -56,8 +54,7 @@ class Node:
     """None when the firmware gives none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cpu:
+class Cpu(Struct, frozen=True):
     """One online logical CPU. None = the kernel does not say."""
 
     id: int
@@ -71,8 +68,7 @@ class Cpu:
     """Id of the last-level (L3) cache instance."""
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Struct, frozen=True, dict=True):
     """The whole machine. Only online nodes are in `nodes`, ascending by id."""
 
     nodes: tuple[Node, ...]

@@ -8,7 +8,8 @@ Documentation/admin-guide/sysctl/kernel.rst (numa_balancing).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
@@ -16,8 +17,7 @@ from numaudit.value import Value
 _NORMAL, _TIERING = 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTier:
+class MemoryTier(Struct, frozen=True):
     """Nodes whose memory is equally fast."""
 
     id: int
@@ -40,8 +40,7 @@ class MemorySpeed(Value, frozen=True):
     """Bandwidth of writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTiers:
+class MemoryTiers(Struct, frozen=True):
     """All tiers, the fastest first."""
 
     tiers: tuple[MemoryTier, ...]
@@ -103,8 +102,7 @@ class TieringReport(Value, frozen=True):
     or there is one tier."""
 
 
-@dataclass(frozen=True, slots=True)
-class TierSettings:
+class TierSettings(Struct, frozen=True):
     """Switches of this kernel. None = it has none, or does not say."""
 
     demotion: bool | None = None

@@ -12,8 +12,9 @@ import threading
 import time
 from bisect import insort
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count
+
+from msgspec import Struct, field
 
 ATTEMPTS = 10
 SECONDS_PER_ATTEMPT = 6.0
@@ -25,8 +26,7 @@ _ROUNDING = 1e-6
 """Of attempts: sums of seconds are not exact."""
 
 
-@dataclass(slots=True)
-class AttemptLimit:
+class AttemptLimit(Struct):
     """Attempts that each address has left. An address that is not listed has all."""
 
     now: Callable[[], float] = time.monotonic
@@ -70,8 +70,7 @@ def network_of(client: str) -> str:
     return str(ipaddress.ip_network((int(address), 64), strict=False).network_address)
 
 
-@dataclass(slots=True)
-class PriorityLock:
+class PriorityLock(Struct):
     """One at a time, those with the fewest attempts in use first. Whoever would wait too long, or as one of too many,
     is sent away."""
 

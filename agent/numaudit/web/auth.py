@@ -11,9 +11,10 @@ import binascii
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from numaudit.errors import InputError
 from numaudit.kernel.file_state import state_of
@@ -23,8 +24,7 @@ from numaudit.web.rules import Rules, read_next_rules, read_rules
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class AccessRules:
+class AccessRules(Struct):
     """The rules in force, kept up to date with the file. Without a file everybody may read. Safe for many threads."""
 
     path: Path | None = None

@@ -11,8 +11,9 @@ import contextlib
 import socket
 import threading
 import time
-from dataclasses import dataclass, field
 from enum import IntEnum
+
+from msgspec import Struct, field
 
 RESERVED_SHARE = 1 / 16
 """Of all slots, and at least one: never taken by requests that are being answered, but for urgent ones."""
@@ -35,8 +36,7 @@ class Trust(IntEnum):
     """It may see pages and has read the newest it asked for."""
 
 
-@dataclass(slots=True, eq=False)
-class ClientConnection:
+class ClientConnection(Struct, eq=False):
     """One slot."""
 
     socket: socket.socket
@@ -52,8 +52,7 @@ class ClientConnection:
     trust: Trust = Trust.UNKNOWN
 
 
-@dataclass(slots=True)
-class Connections:
+class Connections(Struct):
     """All open connections. Who takes one more than allowed has another closed whose client must act."""
 
     most: int

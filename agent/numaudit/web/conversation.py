@@ -10,12 +10,12 @@ import logging
 import select
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Protocol
 
 import h11
+from msgspec import Struct, field
 
 from numaudit.web.auth import AccessRules
 from numaudit.web.connections import ClientConnection, Connections, Trust
@@ -57,8 +57,7 @@ class _Refused(Exception):
         self.response = plain(status, f"{reason}\n", *headers)
 
 
-@dataclass(slots=True)
-class Conversation:
+class Conversation(Struct):
     """All requests of one connection. `run` raises OSError when the other side is gone or its time is up."""
 
     slot: ClientConnection

@@ -6,9 +6,10 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
+
+from msgspec import Struct, field
 
 from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import MetricPages, accepts_gzip, negotiate
@@ -22,8 +23,7 @@ PLAIN = "text/plain; charset=utf-8"
 _GET = ("GET", "HEAD")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request, without a body."""
 
     path: str
@@ -42,8 +42,7 @@ class Request:
         return next((value for name, _, value in fields if name == "container"), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """Status, body and what describes it."""
 
     status: HTTPStatus
@@ -58,16 +57,14 @@ class Response:
         return sum(map(len, self.body))
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """State of the agent, and a sentence about it."""
 
     good: bool
     text: str
 
 
-@dataclass(slots=True)
-class AgentSite:
+class AgentSite(Struct):
     """The agent's pages. Health and readiness never render metrics, need no password and are answered at once."""
 
     metrics: MetricPages
@@ -203,8 +200,7 @@ _HTML = "text/html; charset=utf-8"
 _PAGE_HEADERS = (("Content-Security-Policy", policy()), ("Referrer-Policy", "no-referrer"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
+class _Route(Struct, frozen=True):
     """One path."""
 
     what: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from msgspec import Struct, field
 
 from numaudit.web.attempts import AttemptLimit, PriorityLock
 from numaudit.web.rules import password_checker
@@ -28,8 +29,7 @@ class PasswordCheck(Enum):
     """Not checked: the client's address has tried too many wrong ones, or too many wait to be checked."""
 
 
-@dataclass(slots=True)
-class Passwords:
+class Passwords(Struct):
     """Checks passwords of many clients at once. A good one that is remembered needs no lock."""
 
     attempts: AttemptLimit = field(default_factory=AttemptLimit)

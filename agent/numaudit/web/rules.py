@@ -8,9 +8,10 @@ from __future__ import annotations
 import importlib
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
@@ -40,8 +41,7 @@ _TLS_KEYS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """One web-config file as it was read."""
 
     tls: ssl.SSLContext | None = None

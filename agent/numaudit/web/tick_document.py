@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
 
 from isal import isal_zlib
+from msgspec import Struct, field
 
 from numaudit.api import document
 from numaudit.report.values import Report
@@ -21,8 +21,7 @@ from numaudit.views.trends import Trends
 _GZIP = 16 + isal_zlib.MAX_WBITS
 
 
-@dataclass(slots=True)
-class TickDocument:
+class TickDocument(Struct):
     """The bytes of one tick's document. Safe to use from many threads: whoever comes meanwhile waits for the first."""
 
     make: Callable[[], bytes]
@@ -42,8 +41,7 @@ class TickDocument:
             return (self._packed if gzip else None) or self._plain
 
 
-@dataclass(frozen=True, slots=True)
-class TickDocuments:
+class TickDocuments(Struct, frozen=True):
     """One tick as documents."""
 
     tag: str

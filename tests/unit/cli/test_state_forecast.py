@@ -6,12 +6,12 @@ import io
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from msgspec import structs
+from msgspec.structs import replace
 from rich.console import Console
 
 from numaudit.cli.main import call

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import field
 
 from node_tree import NodeTree
 from numaudit.containers import cgroup_path
@@ -57,8 +57,7 @@ def _trees(draw: st.DrawFn) -> list[Cgroup]:
     return groups
 
 
-@dataclass(frozen=True, slots=True)
-class _Ledger(Reader):
+class _Ledger(Reader, frozen=True):
     """A reader of groups with known bytes of their own: it sums as the kernel does."""
 
     own_bytes: Mapping[str, int] = field(default_factory=dict)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 from array import array
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from made_btf import btf_of, described
 from made_rows import made_row

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers import declared

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from fixture_trees import FIXTURES
 from numaudit.containermanager.memory.state import Block

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.container_devices import ContainerDevice, ContainerDevices, Interrupts
 from numaudit.containermanager.memory.state import Block

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import Finding, find

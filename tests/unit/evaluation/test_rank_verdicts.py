@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace as replace_data
-
 from msgspec.structs import replace
+from msgspec.structs import replace as replace_data
 
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.ranks.judge import ranks_of, summary

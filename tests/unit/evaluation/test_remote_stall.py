@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.counted import CountBasis, CountedAccesses, Locality
 from numaudit.evaluation.remote_stall import StalledOnNode, remote_stall

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.shared_memory import charged_to_others

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from numaudit.config.settings import KEYS, Settings
 from numaudit.exporters.selection import Selection, parse, show

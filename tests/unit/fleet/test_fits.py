@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from fleet_nodes import Answering, answering, page, samples
 from numaudit.api.fleet_document import FleetForecast
@@ -51,7 +52,7 @@ def _scraped(played: ScenarioRun, node: str = "node-a") -> tuple[Sample, ...]:
 
 def _room(played: ScenarioRun) -> NodeRoom | None:
     kubelet = played.kubelet
-    cpu = reconcile(replace(played.state, pending=None), version=kubelet.features.version).cpu
+    cpu = reconcile(structs.replace(played.state, pending=None), version=kubelet.features.version).cpu
     return None if kubelet.cpu is None or cpu is None else NodeRoom(cpu_room(kubelet.cpu, cpu), None)
 
 
@@ -60,12 +61,12 @@ def _ask(prometheus: Answering, manifest: Plain, count: int | None = None, top: 
 
 
 def _fits(played: ScenarioRun, manifest: Plain) -> int:
-    state: NodeState = replace(played.state, pods={})
-    entries = replace(state.memory, state=replace(state.memory.state, entries={}))
-    state = replace(state, memory=entries)
+    state: NodeState = structs.replace(played.state, pods={})
+    entries = structs.replace(state.memory, state=structs.replace(state.memory.state, entries={}))
+    state = structs.replace(state, memory=entries)
     one = read_pod(manifest)
     for number in range(111):
-        admission = admit(played.kubelet, state, replace(one, uid=str(number)))
+        admission = admit(played.kubelet, state, structs.replace(one, uid=str(number)))
         if not admission.admitted:
             return number
         state = admission.state

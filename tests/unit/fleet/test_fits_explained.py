@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fleet_nodes import Answering, answering, page_of_tree, samples
 from kubelet_trees import Json, kubelets, random_pod, write

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kubelet_json_log import as_json
 from kubelet_steps import STEPS, Step
@@ -311,7 +312,7 @@ def test_a_silent_source_is_not_asked_at_every_tick(tmp_path: Path) -> None:
     host = step.tree(tmp_path / "tree")
     asked = 0
 
-    class Silent(RecordedKubelet):
+    class Silent(RecordedKubelet, frozen=True):
         def pods(self) -> bytes:
             nonlocal asked
             asked += 1
@@ -328,7 +329,7 @@ def test_a_silent_source_is_not_asked_at_every_tick(tmp_path: Path) -> None:
 def test_files_that_may_not_be_read_for_configz_leave_the_settings_that_were_read(tmp_path: Path) -> None:
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
 
-    class Locked(RecordedKubelet):
+    class Locked(RecordedKubelet, frozen=True):
         def configz(self) -> bytes:
             raise PermissionError(13, "Permission denied", "/var/lib/kubelet/pki/kubelet.crt")
 
@@ -343,7 +344,7 @@ def test_the_kubelet_is_asked_when_a_container_or_a_checkpoint_changed_and_else_
     host = step.tree(tmp_path / "tree")
     asked = 0
 
-    class Counting(RecordedKubelet):
+    class Counting(RecordedKubelet, frozen=True):
         def pods(self) -> bytes:
             nonlocal asked
             asked += 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
@@ -416,6 +416,6 @@ def test_a_promise_that_only_the_log_knows_is_unknown_instead_of_nothing() -> No
 def test_what_the_log_tells_of_memory_that_is_not_held_is_no_promise(
     checkpoints: Checkpoints, part: PodContainer, record: dict[str, object]
 ) -> None:
-    logged = replace(HintRecord("prod", "db-0", "db", "u1", 2000.0, memory_nodes=NodeSet.of(1)), **record)  # type: ignore[arg-type]
+    logged = replace(HintRecord("prod", "db-0", "db", "u1", 2000.0, memory_nodes=NodeSet.of(1)), **record)
     found = joined([cgroup(1)], checkpoints, by_uid(pod("u1", "db-0", "Running", part)), records=[logged])
     assert (only(found).promise.memory, found.conflicts) == ((), ())

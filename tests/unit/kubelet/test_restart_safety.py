@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kubelet_steps import RUNS, STEPS, Step
 from node_of_step import node_of

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines
 from numaudit.containermanager.cpu.allocation import PodCpusKept, allocate, allocate_pod, remove, remove_stale

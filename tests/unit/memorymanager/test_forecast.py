@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod

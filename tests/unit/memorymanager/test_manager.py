@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from memory_pods import bare, container, pod
 from numaudit.containermanager.device.hints import Device, DeviceState

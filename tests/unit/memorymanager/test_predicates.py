@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from cluster_history import Attempt, attempts, configuration
 from numaudit.containermanager.pod.manifest import read_pod

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from fixture_trees import FIXTURES
 from numaudit.checkpoints.formats import file as checkpoints
@@ -242,7 +243,7 @@ def broken(**changes: object) -> MemoryCheckpoint:
     default = default_machine_state(machine, {0: {"memory": GI}})
     block = Block((0,), "memory", GI)
     state = MemoryState(charge(default, (0,), "memory", GI), {"uid": {"app": (block,)}})
-    return MemoryCheckpoint.of(str(changes.pop("policy", "Static")), replace(state, **changes))  # type: ignore[arg-type]
+    return MemoryCheckpoint.of(str(changes.pop("policy", "Static")), structs.replace(state, **changes))
 
 
 def table(total: int, system: int, allocatable: int, reserved: int, free: int) -> dict[int, NUMANodeState]:
@@ -307,7 +308,7 @@ def test_the_cpu_state_is_judged_with_the_kubelets_words(file: CpuCheckpoint, ex
 
 @pytest.mark.parametrize("held", [{}, {"app": "1"}])
 def test_a_machine_whose_cpus_are_not_known_leaves_the_cpu_state_unknown(held: dict[str, str]) -> None:
-    blind = replace(guest(*FIRST_BOOT), cpus=())
+    blind = structs.replace(guest(*FIRST_BOOT), cpus=())
     outlook = outlook_of(cpus("0,2-7", held), blind)
     assert names(outlook) == []
     assert (outlook.starts_now, outlook.starts_after_reboot) == ("unknown", "unknown")
@@ -318,7 +319,7 @@ def test_a_machine_whose_cpus_are_not_known_leaves_the_cpu_state_unknown(held: d
 
 def test_a_cpu_whose_node_is_not_known_is_online_all_the_same() -> None:
     machine = guest(*FIRST_BOOT)
-    half = replace(machine, cpus=(*machine.cpus[:-1], replace(machine.cpus[-1], node=None)))
+    half = structs.replace(machine, cpus=(*machine.cpus[:-1], structs.replace(machine.cpus[-1], node=None)))
     assert outlook_of(cpus("0,2-7", {"app": "1"}), half).starts_now == "yes"
 
 
@@ -339,7 +340,7 @@ def test_old_cpu_files_and_pod_entries_without_checksum_are_findings() -> None:
 def test_a_corrupt_device_file_does_not_stop_the_kubelet_but_is_an_error() -> None:
     file = DeviceCheckpoint.of((PodDevices("u", "c", "r", {0: ("d",)}, b""),), {"r": ("d",)})
     assert outlook_of(file).findings == ()
-    outlook = outlook_of(replace(file, checksum=5))
+    outlook = outlook_of(structs.replace(file, checksum=5))
     assert names(outlook) == ["devices-lost"]
     assert (outlook.is_valid, outlook.starts_now) == (False, "yes")
     old = DeviceCheckpoint.of((PodDevices("u", "c", "r", ("d",), b""),), {"r": ("d",)})
@@ -372,8 +373,8 @@ def test_starts_now_is_no_exactly_when_a_kubelet_refuses(
     for block in wanted:
         state = charge(state, block.numa_affinity or (), block.type, block.size)
     one = state[0].memory_map["memory"]
-    changed = replace(one, reserved=max(0, one.reserved + noise[0]), allocatable=one.allocatable + noise[1])
-    node = replace(
+    changed = structs.replace(one, reserved=max(0, one.reserved + noise[0]), allocatable=one.allocatable + noise[1])
+    node = structs.replace(
         state[0],
         memory_map={"memory": changed},
         number_of_assignments=max(0, state[0].number_of_assignments + noise[2]),

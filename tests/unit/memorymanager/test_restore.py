@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from fixture_trees import FIXTURES
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
@@ -111,7 +112,9 @@ def test_the_content_is_compared_last() -> None:
     state = memory_checkpoint.parse(MEMORY).state
     machine = dict(without_assignments(state.machine))
     table = machine[0].memory_map["memory"]
-    machine[0] = replace(machine[0], memory_map={"memory": replace(table, total=table.total + 1 & UINT64)})
+    machine[0] = structs.replace(
+        machine[0], memory_map={"memory": structs.replace(table, total=table.total + 1 & UINT64)}
+    )
     assert memory_start_error(MEMORY, policy="Static", machine=machine) == DIFFERENT
     lost = sealed(b'{"policyName":"Static","entries":{"u":{"c":[]}}}')
     assert memory_start_error(lost, policy="Static", machine=machine) == (
@@ -166,7 +169,7 @@ def test_the_cpu_managers_own_check_comes_last() -> None:
     topology = CPUTopology({cpu: CPUInfo(0, 0, cpu, 0) for cpu in range(8)})
     manager = CPUPolicy(topology, CpuSet.of(0), CPUOptions())
     assert cpu_start_error(CPU, policy="static", manager=manager) is None
-    fewer = replace(manager, topology=CPUTopology({cpu: CPUInfo(0, 0, cpu, 0) for cpu in range(7)}))
+    fewer = structs.replace(manager, topology=CPUTopology({cpu: CPUInfo(0, 0, cpu, 0) for cpu in range(7)}))
     assert cpu_start_error(CPU, policy="static", manager=fewer) == (
         'current set of available CPUs "0-6" doesn\'t match with CPUs in state "0-7"'
     )

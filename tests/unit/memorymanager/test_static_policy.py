@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from memory_pods import bare, container, pod
 from numaudit.containermanager.memory.candidates import Shortage, calculate_hints, find_best_hint, judge_candidates
@@ -103,8 +104,8 @@ class TestHints:
         policy = admit(node(10, 10), pod("a", container("app", "6Gi")), on(0))
         policy = admit(policy, pod("b", container("app", "6Gi")), on(1))
         assert container_hints(policy, pod("c", container("app", "5Gi")), "app") == {}
-        state = replace(policy.state.machine[1], number_of_assignments=0)
-        both = {0: replace(policy.state.machine[0], number_of_assignments=0), 1: state}
+        state = structs.replace(policy.state.machine[1], number_of_assignments=0)
+        both = {0: structs.replace(policy.state.machine[0], number_of_assignments=0), 1: state}
         assert short(calculate_hints(both, {"memory": 5 * GI})) == ["0-1"]
 
     def test_nothing_fits_is_an_empty_answer_and_not_an_impossible_one(self) -> None:
@@ -139,7 +140,7 @@ class TestHints:
 
     def test_a_guaranteed_pod_without_memory_has_no_preference(self) -> None:
         """The two scopes say so in different shapes."""
-        one = replace(pod("a", bare("app")), status_qos="Guaranteed")
+        one = structs.replace(pod("a", bare("app")), status_qos="Guaranteed")
         assert pod_hints(node(10), one) is None
         assert container_hints(node(10), one, "app") == {}
 
@@ -223,8 +224,10 @@ class TestAllocation:
 
     def test_a_default_that_is_not_preferred_does_not_stand_for_a_preferred_hint(self) -> None:
         policy = admit(node(10, 10), pod("a", container("app", "8Gi")), on(0))
-        machine = {id_: replace(one, number_of_assignments=0) for id_, one in policy.state.machine.items()}
-        machine[1] = replace(machine[1], memory_map={"memory": replace(machine[1].memory_map["memory"], free=4 * GI)})
+        machine = {id_: structs.replace(one, number_of_assignments=0) for id_, one in policy.state.machine.items()}
+        machine[1] = structs.replace(
+            machine[1], memory_map={"memory": structs.replace(machine[1].memory_map["memory"], free=4 * GI)}
+        )
         tight = MemoryPolicy(MemoryState(machine))
         with pytest.raises(AdmissionError) as refusal:
             allocate(tight, pod("b", container("app", "5Gi")), "app", TopologyHint(None, preferred=True))
@@ -244,7 +247,9 @@ class TestAllocation:
     def test_a_preferred_hint_is_only_extended_to_a_preferred_one(self) -> None:
         policy = node(10, 10, 10)
         machine = dict(policy.state.machine)
-        machine[0] = replace(machine[0], memory_map={"memory": replace(machine[0].memory_map["memory"], free=GI)})
+        machine[0] = structs.replace(
+            machine[0], memory_map={"memory": structs.replace(machine[0].memory_map["memory"], free=GI)}
+        )
         with pytest.raises(AdmissionError) as refusal:
             allocate(MemoryPolicy(MemoryState(machine)), pod("a", container("app", "5Gi")), "app", on(0))
         assert str(refusal.value) == NO_PREFERRED_EXTENSION
@@ -297,8 +302,8 @@ class TestInitContainers:
         one = pod("a", container("app", "6Gi"), init=(container("init", "6Gi"),))
         policy = allocate(node(4, 4), one, "init", on(0, 1)).policy
         (block,) = policy.state.entries["a"]["init"]
-        turned = {"a": {"init": (replace(block, numa_affinity=(1, 0)),)}}
-        policy = replace(policy, state=replace(policy.state, entries=turned))
+        turned = {"a": {"init": (structs.replace(block, numa_affinity=(1, 0)),)}}
+        policy = structs.replace(policy, state=structs.replace(policy.state, entries=turned))
         shrunk = allocate(policy, one, "app", on(0, 1)).policy.state.entries["a"]["init"]
         assert [block.size for block in shrunk] == [0]
 
@@ -418,7 +423,11 @@ class TestPodLevel:
         one = pod(
             "a",
             container("app", "1Gi"),
-            init=(container("side", "1Gi", sidecar=True), bare("setup"), replace(bare("log"), restarts_always=True)),
+            init=(
+                container("side", "1Gi", sidecar=True),
+                bare("setup"),
+                structs.replace(bare("log"), restarts_always=True),
+            ),
             resources={"cpu": "4", "memory": "4Gi"},
         )
         entries = allocate_pod(node(10), one, on(0), POD_LEVEL).policy.state.entries["a"]

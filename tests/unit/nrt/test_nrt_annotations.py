@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar, cast
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.errors import ParseError
 from numaudit.memorymanager.admission import NodeState

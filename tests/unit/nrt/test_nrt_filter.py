@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.topologymanager.admission_error import KubeletHangs

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.pmu.choose import (
     Accesses,

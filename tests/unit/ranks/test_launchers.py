@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from numaudit.ranks.declaration import Declaration, Placeable, PolicyKind, Told
 from numaudit.ranks.launchers import units

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.file import CPU, MEMORY
 from numaudit.errors import InputError, Unavailable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from numaudit.containermanager.memory.state import Block

@@ -7,10 +7,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from commands import Lab, cgroups, ending
 from numaudit.containermanager.memory.state import Block, MachineState

@@ -9,10 +9,11 @@ import contextlib
 import os
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.engine import cgroup_walks
 from numaudit.engine.cgroup_walks import CgroupWalks

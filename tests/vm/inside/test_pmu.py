@@ -12,9 +12,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
+from msgspec.structs import replace
 
 from made_up_plans import CYCLES, INSTRUCTIONS, LAST_LEVEL_MISSES, REMOTE_ACCESSES, cycles_and_instructions, plan_of
 from numaudit.kernel.host import Host

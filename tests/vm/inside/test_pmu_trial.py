@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.doctor.pmu import check_pmu, count_a_load
 from numaudit.kernel.cores import read_cores

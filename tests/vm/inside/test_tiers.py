@@ -7,11 +7,11 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine

@@ -9,9 +9,11 @@ Source: pkg/kubelet/cm/dra/state/{checkpoint,state_checkpoint}.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from zlib import crc32
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
@@ -33,8 +35,7 @@ class DevelopmentFormat(ParseError):
     """Its checksum fits, but it is of a kind or version that no release of the kubelet writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimDevice:
+class ClaimDevice(Struct, frozen=True):
     """One device of a claim. None = Go's nil."""
 
     pool: str
@@ -47,8 +48,7 @@ class ClaimDevice:
     """Qualified CDI names, such as `dra.k8s.io/cpu=claim-UID`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """One resource claim of pods on this node. None = Go's nil."""
 
     uid: str
@@ -59,8 +59,7 @@ class Claim:
     """Driver -> its devices. No devices = allocated, and not (or no longer) prepared by that driver."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimCheckpoint:
+class ClaimCheckpoint(Struct, frozen=True):
     """The file's content."""
 
     claims: tuple[Claim, ...] | None

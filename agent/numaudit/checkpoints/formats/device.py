@@ -12,8 +12,10 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.gojson import json as go_json
 from numaudit.gojson.json import Walk, field_names
@@ -31,8 +33,7 @@ _ENTRY = field_names("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "Al
 _NODE = re.compile(r"-1|0|[1-9][0-9]{0,3}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class PodDevices:
+class PodDevices(Struct, frozen=True):
     """The devices of one resource that one container holds. None = Go's nil."""
 
     pod_uid: str
@@ -50,8 +51,7 @@ class PodDevices:
         return NodeSet.from_ids(node for node, ids in by_node.items() if node != NO_NODE and ids)
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceCheckpoint:
+class DeviceCheckpoint(Struct, frozen=True):
     """The file's content. None = Go's nil, which the kubelet writes for "no entries"."""
 
     entries: tuple[PodDevices, ...] | None

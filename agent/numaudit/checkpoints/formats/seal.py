@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
+from msgspec import Struct
+
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
@@ -27,8 +29,7 @@ SINCE: KubernetesVersion = (1, 37)
 _TOP = field_names("checksum", "data", "dataChecksum")
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(Struct, frozen=True):
     """The two keys as they are in the file."""
 
     data: str

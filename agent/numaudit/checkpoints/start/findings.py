@@ -6,8 +6,9 @@ there are upstream reports of the same trouble.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Self
+
+from msgspec import Struct
 
 from numaudit.value import Value
 
@@ -32,8 +33,7 @@ _DRAIN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
+class Meaning(Struct, frozen=True):
     """Severity, effect and remedy of all findings with one name."""
 
     severity: StateSeverity

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
@@ -38,8 +40,7 @@ MOST_OF_A_NAME = 20
 _WORST_FIRST: tuple[StartAnswer, ...] = ("no", "at risk", "once", "unknown", "yes")
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletAtStart:
+class KubeletAtStart(Struct, frozen=True):
     """The kubelet that is to start."""
 
     version: KubernetesVersion = LATEST
@@ -72,8 +73,7 @@ class KubeletAtStart:
         return replace(self, version=max(self.version, SEALED_SINCE))
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(Struct, frozen=True):
     """The findings in one checkpoint, and whether the kubelet starts with it."""
 
     verification: Verification

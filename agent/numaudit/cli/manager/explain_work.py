@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from numaudit.api.placement_document import Placement, PlacementList, account
 from numaudit.api.selection import narrow
@@ -94,8 +95,7 @@ def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | s
         return str(error)
 
 
-@dataclass(frozen=True, slots=True)
-class PromiseAccounts:
+class PromiseAccounts(Struct, frozen=True):
     """Account of how the kubelet came to its promises."""
 
     intent: Intent

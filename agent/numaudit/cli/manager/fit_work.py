@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import click
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.api import explanation_document
 from numaudit.api.explanation_document import Explanation, ExplanationList
@@ -41,8 +42,7 @@ from numaudit.topology.quantity import ZERO
 _OTHER_FILES = "the files that were given may be of another node"
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(Struct, frozen=True):
     setup: Setup
     state: NodeState
     pods: PodsHere
@@ -200,8 +200,7 @@ def _room(node: _Node, manifest: Pod) -> MakeRoom:
     return make_room(node.setup.kubelet, node.state, manifest, unnamed=unnamed, doubtful=len(node.doubtful))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """Description of the node by the command line."""
 
     head: dict[str, str]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import click
+from msgspec.structs import replace
 
 from numaudit.api import state_document
 from numaudit.checkpoints.formats import file as checkpoints

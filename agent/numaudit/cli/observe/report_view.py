@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
+
+from msgspec import Struct
 
 from numaudit.api.ordering import in_order_of
 from numaudit.api.selection import first, narrow, of_verdicts
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSelection:
+class ReportSelection(Struct, frozen=True):
     """Contents of a report that the options of `numaudit report` select."""
 
     which: str | None = None

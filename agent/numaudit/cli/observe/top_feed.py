@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.cli.manager.explain_work import MAPPINGS_BUDGET, PromiseAccounts
 from numaudit.cli.observe.report_ticks import TickSource
@@ -23,8 +25,7 @@ _PATIENCE = 5.0
 """Seconds for the last tick, once the screen is closed."""
 
 
-@dataclass(slots=True)
-class _Asked:
+class _Asked(Struct):
     """Requests of the screen; guarded by its condition, which is notified of every change."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -167,8 +168,7 @@ def _measured(view: ReportSelection, whole: Report) -> TickFigures:
     return TickFigures(whole, view.rows(view.subject(whole)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Accounts:
+class _Accounts(Struct, frozen=True):
     """Readings of a tick that only the page of a container shows."""
 
     admissions: PromiseAccounts

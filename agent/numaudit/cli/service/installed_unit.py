@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from numaudit.cli.service import agent
 from numaudit.errors import InputError
@@ -16,8 +17,7 @@ FOLDERS = (Path("/etc/systemd/system"), Path("/run/systemd/system"), Path("/usr/
 UNIT = "numaudit.service"
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledUnit:
+class InstalledUnit(Struct, frozen=True):
     """The settings that a unit and its drop-ins give to the agent."""
 
     files: tuple[Path, ...]

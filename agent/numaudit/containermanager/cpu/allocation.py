@@ -6,7 +6,8 @@ Source: pkg/kubelet/cm/cpumanager/policy_static.go (Allocate, AllocatePod, Remov
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.assignment import take_packed
 from numaudit.containermanager.cpu.distribution import take_distributed

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from numaudit.containermanager.cpu.assignment import Accumulator, take_packed
 from numaudit.containermanager.cpu.topology import CPUTopology, Group
@@ -49,8 +50,7 @@ def take_distributed(
     return packed(available, count)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """`share` CPUs from each node, then the remainder in groups, round robin over the takers."""
 
     nodes: _View

@@ -5,7 +5,7 @@ Source: pkg/kubelet/cm/cpumanager/policy_static.go (GetTopologyHints, GetPodTopo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.state import CPUState
@@ -32,8 +32,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import Quantities
 
 
-@dataclass(frozen=True, slots=True)
-class CPUPolicy:
+class CPUPolicy(Struct, frozen=True):
     """A static CPU Manager that the kubelet started with."""
 
     topology: CPUTopology
@@ -52,8 +51,7 @@ class CPUPolicy:
         return self.topology.cpus - self.reserved
 
 
-@dataclass(frozen=True, slots=True)
-class CPUContainer:
+class CPUContainer(Struct, frozen=True):
     """One container's wish for exclusive CPUs."""
 
     name: str
@@ -64,8 +62,7 @@ class CPUContainer:
     """A restartable init container (sidecar) of a kubelet that treats them apart from ordinary ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class CPUPod:
+class CPUPod(Struct, frozen=True):
     """A pod's wish for exclusive CPUs."""
 
     uid: str

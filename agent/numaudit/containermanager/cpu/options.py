@@ -6,7 +6,8 @@ Source: pkg/kubelet/cm/cpumanager/policy_options.go, pkg/features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.cpu.topology import CPUTopology
 from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, OptionGates, bool_option
@@ -15,8 +16,7 @@ from numaudit.errors import InputError
 from numaudit.gojson.strconv import quote
 
 
-@dataclass(frozen=True, slots=True)
-class CPUOptions:
+class CPUOptions(Struct, frozen=True):
     """The `cpuManagerPolicyOptions` in force."""
 
     full_pcpus_only: bool = False

@@ -6,7 +6,8 @@ Source: pkg/kubelet/cm/cpumanager/{cpu_manager,policy_static,policy_none}.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.allocation import take
 from numaudit.containermanager.cpu.hints import CPUPolicy

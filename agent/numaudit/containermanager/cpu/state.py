@@ -6,7 +6,8 @@ Source: pkg/kubelet/cm/cpumanager/state/state.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.topology.nodeset import CpuSet
 
@@ -14,8 +15,7 @@ CPUEntries = Mapping[str, Mapping[str, CpuSet]]
 """Pod UID -> container name -> its exclusive CPUs."""
 
 
-@dataclass(frozen=True, slots=True)
-class CPUState:
+class CPUState(Struct, frozen=True):
     """All that `cpu_manager_state` keeps, and `reusable`, which is lost when the kubelet restarts."""
 
     default_cpus: CpuSet

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+
+from msgspec import Struct
 
 from numaudit.errors import InputError
 from numaudit.topology.machine import Cpu, Machine
@@ -25,8 +26,7 @@ class Group(Enum):
     UNCORE = "uncore"
 
 
-@dataclass(frozen=True, slots=True)
-class CPUInfo:
+class CPUInfo(Struct, frozen=True):
     """Place of one CPU in the machine. `core` is the lowest CPU id among the core's threads, not the kernel's
     core_id."""
 
@@ -36,8 +36,7 @@ class CPUInfo:
     uncore: int
 
 
-@dataclass(frozen=True)
-class CPUTopology:
+class CPUTopology(Struct, frozen=True, dict=True):
     """The online CPUs. Nodes without CPUs do not appear and do not count here."""
 
     details: Mapping[int, CPUInfo]

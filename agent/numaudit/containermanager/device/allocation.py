@@ -7,8 +7,9 @@ here it is the lowest id, so the nodes of a result are right and the ids are one
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import DeviceIds, DeviceState
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, candidate_masks
@@ -17,8 +18,7 @@ from numaudit.topology.nodeset import NodeSet
 DeviceIds = frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device that a plugin listed."""
 
     id: str
@@ -27,8 +27,7 @@ class Device:
     healthy: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceState:
+class DeviceState(Struct, frozen=True):
     """Devices that the plugins listed and the Device Manager gave away.
 
     `reusable` is kept in memory only: what ordinary init containers hold and no later container took over.

@@ -6,9 +6,10 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go (calculateHints, findBestH
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.containermanager.memory.group_rules import (
     BrokenRule,
@@ -29,8 +30,7 @@ Reusable = Mapping[NodeSet, Mapping[str, int]]
 """Memory that a pod's ended init containers leave to its next containers: set of nodes -> resource -> bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """The shortage of one resource on a set of nodes, in bytes."""
 
     resource: str
@@ -38,8 +38,7 @@ class Shortage:
     available: int
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedCandidate:
+class JudgedCandidate(Struct, frozen=True):
     """One candidate with the reason why it is no hint."""
 
     mask: NodeSet
@@ -59,8 +58,7 @@ class JudgedCandidate:
         return f"nodes {self.mask} have the memory, but containers use {nodes.in_words} alone or in another group"
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     mask: NodeSet
     size: int
     parent: int

@@ -6,7 +6,8 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go (calculateHints), pkg/kube
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.memory.candidates import largest_by_size
 from numaudit.containermanager.memory.machine_state import table_of
@@ -17,8 +18,7 @@ from numaudit.errors import InputError
 from numaudit.topology.nodeset import NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A pod whose assignments keep nodes in their group: until all holders are gone, the group stays as it is."""
 
     pod_uid: str
@@ -28,8 +28,7 @@ class Holder:
     """By resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class Headroom:
+class Headroom(Struct, frozen=True):
     """Bytes of memory that are left to new containers; huge pages are not counted."""
 
     admissible: Mapping[int, int] | None

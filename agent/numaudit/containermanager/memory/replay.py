@@ -10,7 +10,9 @@ Source: pkg/kubelet/cm/memorymanager/policy_static.go (validateState, areMachine
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containermanager.memory.machine_state import charge
 from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
@@ -23,8 +25,7 @@ DIFFERENT = "[memorymanager] the expected machine state is different from the re
 NO_MACHINE_STATE = "[memorymanager] machine state can not be empty when it has memory assignments"
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One thing that the file says and the replay does not."""
 
     field: str
@@ -41,8 +42,7 @@ class Difference:
         return f"{place}{what} is {_shown(self.in_file)} in the file, {_shown(self.expected)} by replay"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The kubelet would not start: its own words, and what it stumbled over."""
 
     message: str

@@ -7,7 +7,8 @@ pkg/kubelet/cm/memorymanager/memory_manager.go. Error texts are the kubelet's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.memory.machine_state import SystemReserved
 from numaudit.containermanager.plain import given, read_mapping, read_quantity, read_sequence, shown
@@ -19,8 +20,7 @@ from numaudit.topology.machine import Machine
 from numaudit.topology.quantity import ZERO, Quantities, Quantity
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryReservation:
+class MemoryReservation(Struct, frozen=True):
     """Reserved memory of one NUMA node, by resource."""
 
     numa_node: int

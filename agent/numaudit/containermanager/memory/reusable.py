@@ -7,7 +7,8 @@ updatePodReusableMemory).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.memory.candidates import Reusable
 from numaudit.containermanager.memory.state import Block

@@ -6,14 +6,14 @@ Source: pkg/kubelet/cm/memorymanager/state/state.go. All sizes are bytes, unsign
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Self
+
+from msgspec import Struct, field
 
 from numaudit.topology.nodeset import NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryTable:
+class MemoryTable(Struct, frozen=True):
     """One resource (memory, or huge pages of one size) on one node."""
 
     total: int
@@ -23,8 +23,7 @@ class MemoryTable:
     free: int
 
 
-@dataclass(frozen=True, slots=True)
-class NUMANodeState:
+class NUMANodeState(Struct, frozen=True):
     """One node: its tables by resource name, and the group it is in.
 
     `cells` is `(own id,)` for a node that is in no group. It is None only in a checkpoint
@@ -37,8 +36,7 @@ class NUMANodeState:
     cells: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """One container's promise of one resource: the whole size over all nodes of its affinity."""
 
     numa_affinity: tuple[int, ...] | None
@@ -62,8 +60,7 @@ Entries = Mapping[str, Mapping[str, tuple[Block, ...]]]
 """Pod UID -> container name -> blocks, in the order they were stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryState:
+class MemoryState(Struct, frozen=True):
     """All that `memory_manager_state` keeps. `pod_entries` is used with PodLevelResourceManagers only."""
 
     machine: MachineState

@@ -7,8 +7,10 @@ take what the policy remembers and return what it remembers afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.containermanager.memory import candidates
 from numaudit.containermanager.memory.candidates import Reusable, calculate_hints, find_best_hint
@@ -35,8 +37,7 @@ NO_HINT = TopologyHint(None, preferred=False)
 """The Topology Manager's answer for a container for which it has stored nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPolicy:
+class MemoryPolicy(Struct, frozen=True):
     """The state of the static policy."""
 
     state: MemoryState
@@ -58,8 +59,7 @@ class Choice(StrEnum):
     """The topology hint had too little free memory, so nodes were added."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryAllocation:
+class MemoryAllocation(Struct, frozen=True):
     """The state after an allocation, and the nodes of the allocation (None = nowhere)."""
 
     policy: MemoryPolicy

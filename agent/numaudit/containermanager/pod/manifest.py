@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.plain import given, read_mapping, read_quantity, read_sequence, read_text, shown
 from numaudit.containermanager.pod.requests import peak

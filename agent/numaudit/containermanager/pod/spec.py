@@ -7,8 +7,10 @@ k8s.io/component-helpers/resource/helpers.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, Self
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
 from numaudit.errors import InputError
@@ -22,16 +24,14 @@ MEMORY = "memory"
 HUGEPAGES_PREFIX = "hugepages-"
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """Requests and limits of a container or, since 1.32, of a whole pod."""
 
     requests: Quantities = field(default_factory=dict)
     limits: Quantities = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """An app or init container."""
 
     name: str
@@ -42,8 +42,7 @@ class Container:
     """`allocatedResources` of the container's status; None = the pod has no status of this container."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(Struct, frozen=True, dict=True):
     """A pod as the kubelet gets it."""
 
     name: str
@@ -59,15 +58,11 @@ class Pod:
     """`spec.overhead`, what its runtime class takes beside its containers."""
     is_critical: bool = False
     """A kubelet that lacks room for it evicts other pods."""
-    _known: _Known | None = field(default=None, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def known(self) -> _Known:
         """Facts for each step of an admission, computed once: a pod may have a thousand containers, and each asks."""
-        if self._known is None:
-            object.__setattr__(self, "_known", _Known.of(self))
-        assert self._known is not None
-        return self._known
+        return _Known.of(self)
 
     @property
     def full_name(self) -> str:
@@ -96,8 +91,7 @@ class Pod:
         raise InputError(f"pod {self.namespace}/{self.name} has no container {name!r}; it has {known}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """Of one pod."""
 
     containers: Mapping[str, Container]

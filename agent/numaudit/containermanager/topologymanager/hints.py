@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import lru_cache
 
-from msgspec import field
+from msgspec import Struct, field
 
 from numaudit.containermanager.topologymanager.policy import (
     BEST_EFFORT,
@@ -41,16 +40,14 @@ ProviderHints = Mapping[str, Sequence[TopologyHint] | None] | None
 {r: None} = no preference for r; {r: []} = impossible; {r: [...]} = these."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergeResult:
+class MergeResult(Struct, frozen=True):
     """The hint that all providers have to follow, and whether the pod may start."""
 
     hint: TopologyHint
     admit: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """The hints for one resource of one provider, as the merge takes them."""
 
     provider: int
@@ -62,8 +59,7 @@ class Offer:
     """Those that the policy lets take part: all but under single-numa-node."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergeSteps:
+class MergeSteps(Struct, frozen=True):
     """Record of how a merge came to its result. Sets of nodes are bitmasks."""
 
     offers: Sequence[Offer]

@@ -6,7 +6,8 @@ Source: pkg/kubelet/cm/topologymanager/{topology_manager,policy_options}.go, pkg
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import InputError
@@ -29,16 +30,14 @@ Distances = Mapping[int, Mapping[int, int]]
 """SLIT: from node -> to node -> relative distance, 10 = local."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyOptions:
+class TopologyOptions(Struct, frozen=True):
     """The `topologyManagerPolicyOptions` in force."""
 
     prefer_closest_numa_nodes: bool = False
     max_allowable_numa_nodes: int = DEFAULT_MAX_NODES
 
 
-@dataclass(frozen=True, slots=True)
-class OptionGates:
+class OptionGates(Struct, frozen=True):
     """The two feature gates that open the options that are not stable yet, of either manager.
 
     `TopologyManagerPolicyAlphaOptions` and `...BetaOptions`, or `CPUManagerPolicyAlphaOptions` and
@@ -49,8 +48,10 @@ class OptionGates:
     beta: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyManager:
+_BY_DEFAULT = OptionGates()
+
+
+class TopologyManager(Struct, frozen=True):
     """A Topology Manager that the kubelet would start with."""
 
     policy: str
@@ -65,7 +66,7 @@ def create_topology_manager(
     *,
     nodes: int,
     distances: Distances | None = None,
-    gates: OptionGates = OptionGates(),
+    gates: OptionGates = _BY_DEFAULT,
     version: KubernetesVersion = LATEST,
 ) -> TopologyManager:
     """Check a Topology Manager's configuration as the kubelet does, with the kubelet's words.
@@ -92,7 +93,7 @@ def create_topology_manager(
 def parse_options(
     options: Mapping[str, str],
     *,
-    gates: OptionGates = OptionGates(),
+    gates: OptionGates = _BY_DEFAULT,
     version: KubernetesVersion = LATEST,
 ) -> TopologyOptions:
     """Read `topologyManagerPolicyOptions`; raises InputError with the kubelet's text."""

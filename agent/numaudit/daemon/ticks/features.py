@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.doctor.checks import examine
 from numaudit.exporters.facts import Feature
@@ -14,8 +15,7 @@ from numaudit.probes.session import Session
 from numaudit.snapshot import CollectorOutcome
 
 
-@dataclass(slots=True)
-class Features:
+class Features(Struct):
     """Examined at the first tick, and again when a source or a probe has changed its state."""
 
     host: Host

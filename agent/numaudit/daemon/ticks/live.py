@@ -7,9 +7,9 @@ import resource
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import psutil
+from msgspec import Struct, field
 
 from numaudit.apiserver.counts import PublishCounts
 from numaudit.daemon.logs import RateLimit
@@ -25,8 +25,7 @@ from numaudit.web.auth import AccessRules
 from numaudit.web.connections import Connections
 
 
-@dataclass(slots=True)
-class LiveNumbers:
+class LiveNumbers(Struct):
     """Asks each part of the agent for its counts. Safe to use from many threads."""
 
     started_at: float

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from numaudit import __version__
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import Changes
@@ -35,8 +37,7 @@ _DEVICES_SECONDS = 0.02
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Published:
+class Published(Struct, frozen=True, eq=False):
     """A tick with its metrics. Replaced as a whole, so that readers never see half of two ticks."""
 
     ticked: Ticked

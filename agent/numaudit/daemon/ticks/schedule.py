@@ -7,7 +7,8 @@ more than the one before and others none, and rate() is wrong by a third, for ho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _LEAD = 0.25
 """Share of the interval that a tick comes before the earliest scrape: more than scrapers are early or late."""
@@ -19,8 +20,7 @@ _KNOWN = 3
 """Scrapes from which on the schedule is chosen by them."""
 
 
-@dataclass(slots=True)
-class Schedule:
+class Schedule(Struct):
     """Ticks are due at `begun + n * interval`. One that would begin when the next is due already is missed."""
 
     interval: float

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.config.settings import Settings
 from numaudit.daemon.ticks.health import HealthMonitor
@@ -21,8 +22,7 @@ from numaudit.web.tick_document import TickDocuments
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Newest:
+class Newest(Struct):
     """The newest tick. Other threads read it: each value is replaced as a whole."""
 
     published: Published | None = None
@@ -34,8 +34,7 @@ class Newest:
     tick_cpu_seconds: float | None = None
 
 
-@dataclass(slots=True)
-class Ticker:
+class Ticker(Struct):
     """Ticks, and hands the result to every output."""
 
     publisher: Publisher

@@ -6,9 +6,10 @@ import errno
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.containers.owners import Owners
@@ -28,8 +29,7 @@ R = TypeVar("R", bound="Reading")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class SkippedItems:
+class SkippedItems(Struct):
     """Counts items that vanished or could not be read, and remembers why the first unreadable one was not."""
 
     gone: int = 0
@@ -58,8 +58,7 @@ class SkippedItems:
             self.lose(events, f"{what} were not counted: a map was full, or another BPF program was running")
 
 
-@dataclass(slots=True)
-class CollectorRun:
+class CollectorRun(Struct):
     """Runs collectors and keeps their outcomes, so that a failing one does not stop the others."""
 
     outcomes: list[CollectorOutcome] = field(default_factory=list)
@@ -103,8 +102,7 @@ class DeviceRequest(NamedTuple):
     """None = all to which something was promised."""
 
 
-@dataclass(frozen=True, slots=True)
-class TickInputs:
+class TickInputs(Struct, frozen=True):
     """Input of the collectors in one tick."""
 
     host: Host

@@ -5,7 +5,7 @@ A program that is loaded and attached may still never run, and no samples would 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.probes.hint_faults import HintFaultCounts
@@ -14,8 +14,7 @@ LEAST_UNSEEN = 1000
 """This many of the kernel's samples without one of the probe's are no coincidence."""
 
 
-@dataclass(slots=True)
-class SanityCheck:
+class SanityCheck(Struct):
     """Remembers from tick to tick what the kernel counted while the probe counted nothing."""
 
     _kernel: int | None = None

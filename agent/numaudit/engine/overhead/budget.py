@@ -6,8 +6,9 @@ Pure: the driver is engine/overhead/limiter.py. A share is of the CPU time of al
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import ProbeKind
@@ -17,8 +18,7 @@ _NARROWS_AT = 2
 """Rank of narrowing the watch list in the order in which probes are paused."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetStep:
+class BudgetStep(Struct, frozen=True):
     """One thing to give up."""
 
     name: str
@@ -43,8 +43,7 @@ SAFE_PART = 0.7
 """A step is taken back only when all of it would take less than this part of the budget."""
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Struct, frozen=True):
     """Work of one probe between two ticks."""
 
     probe: str
@@ -56,8 +55,7 @@ class Load:
         return self.events * self.ns_per_event / 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """Number of STEPS that are taken, and their known cost."""
 
     taken: int = 0
@@ -94,8 +92,7 @@ def next_budget(budget: Budget, share: float, limit: float) -> Budget:
     return Budget(budget.taken, calm, budget.shares)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchList:
+class WatchList(Struct, frozen=True):
     """Containers that are watched while not all can be."""
 
     watched: tuple[int, ...]

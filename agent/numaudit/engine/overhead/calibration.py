@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from numaudit.counted import Cost
 from numaudit.engine.overhead.budget import Load
@@ -35,8 +36,7 @@ def calibrate(session: Session) -> dict[str, Cost]:
     return {name: Cost(ns, "measured") for name, ns in measured.items() if ns is not None}
 
 
-@dataclass(slots=True)
-class RunTimeSampler:
+class RunTimeSampler(Struct):
     """Lets the kernel keep account of the programs' run time from one tick to the next, now and then."""
 
     session: Session

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.evaluation.causes.placement import bytes_outside, unmapped_bytes_outside
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
@@ -12,8 +13,7 @@ from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class Spill:
+class Spill(Struct, frozen=True):
     """Bytes of one container that are outside the promised nodes, past the limits."""
 
     outside: int

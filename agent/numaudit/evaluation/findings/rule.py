@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from msgspec import field
+from msgspec import Struct, field
 
 from numaudit.evaluation.history import History
 from numaudit.evaluation.ranks.rank import Rank
@@ -39,8 +38,7 @@ class Finding(Value, frozen=True):
     pod: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class TickEvidence:
+class TickEvidence(Struct, frozen=True):
     """Input of one tick's rules."""
 
     snapshot: Snapshot
@@ -70,8 +68,7 @@ class RuleResult(NamedTuple):
     pod: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """All that holds for findings of one name. docs/verdicts.md explains each."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement
@@ -12,8 +13,7 @@ from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class RankContext:
+class RankContext(Struct, frozen=True):
     """Of one container."""
 
     cpus_of: Mapping[int, CpuSet]

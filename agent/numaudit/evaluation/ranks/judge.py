@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from numaudit.evaluation.ranks.context import RankContext, context_of
 from numaudit.evaluation.ranks.cpu_rules import affinity_problems, cpus_of, thread_problems
@@ -115,8 +114,7 @@ def _by_itself(process: ProcessPlacement, context: RankContext) -> tuple[Declara
     return (Declaration("itself", "its memory policy", "itself", found.kind, found.nodes, bound),)
 
 
-@dataclass(slots=True)
-class _Compared:
+class _Compared(Struct):
     problems: list[RankProblem] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     shared: int | None = None

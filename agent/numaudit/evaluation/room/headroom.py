@@ -7,7 +7,7 @@ then of those that were made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from numaudit.containermanager.memory.machine_state import table_of
 from numaudit.containermanager.memory.state import MemoryTable
@@ -20,8 +20,7 @@ _NOT_RECLAIMED = ("anon", "shmem")
 """Page cache makes room when memory is asked for, and huge pages come from pools of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unpromised:
+class Unpromised(Struct, frozen=True):
     """Memory on one node that no promise covers, in bytes."""
 
     held: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
+
+from msgspec import Struct
 
 from numaudit.containermanager.memory.machine_state import hugepages_name
 from numaudit.containermanager.memory.state import MachineState
@@ -16,8 +17,7 @@ from numaudit.topology.machine import HugePages
 from numaudit.topology.nodeset import NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A container's promise of huge pages of one size, in bytes."""
 
     container: ContainerIntent
@@ -33,8 +33,7 @@ class Claim:
         return None if self.held is None else max(0, self.promised - self.held)
 
 
-@dataclass(frozen=True, slots=True)
-class HugePagesOfSize:
+class HugePagesOfSize(Struct, frozen=True):
     """The huge pages of one size on the machine, in bytes."""
 
     type: str

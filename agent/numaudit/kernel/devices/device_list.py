@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies
@@ -21,8 +22,7 @@ _NO_SUCH_FILE = FileNumbers("char", 4094, (1 << 20) - 2)
 """Numbers that no driver has: a list that names it names everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedFiles:
+class ListedFiles(Struct, frozen=True):
     """The files of a list, rules with a star included."""
 
     rules: Sequence[tuple[str, int | None, int | None]]

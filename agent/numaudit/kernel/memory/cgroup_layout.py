@@ -12,7 +12,8 @@ memcg_page_state_unit), kernel/cgroup/cpuset.c and cpuset-internal.h.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.memory.numa_stat import MOVE_ROWS
@@ -60,8 +61,7 @@ _COMPACTED = (
 """The order of memcg_node_stat_items as on 6.12 and 6.18. A kernel has those of them that its enumeration has."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCounter:
+class KernelCounter(Struct, frozen=True):
     """One counter of a node."""
 
     index: int
@@ -70,8 +70,7 @@ class KernelCounter:
     """Bytes that 1 stands for."""
 
 
-@dataclass(frozen=True, slots=True)
-class MaskLayout:
+class MaskLayout(Struct, frozen=True):
     """Place of a mask of nodes or CPUs, in bytes from the start of its structure."""
 
     offset: int
@@ -80,8 +79,7 @@ class MaskLayout:
     """Bytes that it has; the last ones stand for CPUs or nodes that no machine has."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpusetLayout:
+class CpusetLayout(Struct, frozen=True):
     """The effective cpuset."""
 
     css: int
@@ -90,8 +88,7 @@ class CpusetLayout:
     cpus: MaskLayout
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupLayout:
+class CgroupLayout(Struct, frozen=True):
     """Offsets in bytes. What is not named otherwise is the place of a pointer to the next structure."""
 
     directory: int

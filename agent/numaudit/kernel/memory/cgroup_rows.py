@@ -5,11 +5,12 @@ Rows are compared as bytes, and only those are decoded that are not as they were
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from struct import Struct
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from numaudit.kernel.memory.cgroup_layout import KERNEL_ROWS, WORD, CgroupLayout
 from numaudit.kernel.memory.numa_stat import DEMOTED_ROWS, PROMOTED_ROW
@@ -24,8 +25,7 @@ _PLAIN_FILE, _KERNEL = "file without shmem", "kernel"
 """Columns that the program works out."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowLayout:
+class RowLayout(Struct, frozen=True):
     """Lengths of the parts of a row, in words."""
 
     kernel: CgroupLayout
@@ -99,7 +99,7 @@ class CgroupRows:
 
     def each(self) -> list[bytes]:
         """The rows."""
-        return [row for (row,) in Struct(f"{self.layout.width * WORD}s").iter_unpack(self.rows)]
+        return [row for (row,) in struct.Struct(f"{self.layout.width * WORD}s").iter_unpack(self.rows)]
 
     def heads(self) -> list[bytes]:
         """Column after column: the ids, the parts that were found, and the masks."""
@@ -111,12 +111,11 @@ class CgroupRows:
         if not layout.node_words:
             return {}
         size, rest = (layout.columns_at - _HEAD) * WORD, (layout.width - layout.columns_at) * WORD
-        each = Struct(f"=qQ{size}s{rest}x").iter_unpack(self.rows)
+        each = struct.Struct(f"=qQ{size}s{rest}x").iter_unpack(self.rows)
         return {id_: _allowed(masks, layout.node_words) for id_, found, masks in each if found & _CPUSET}
 
 
-@dataclass(frozen=True, slots=True)
-class RowDecoding:
+class RowDecoding(Struct, frozen=True):
     """Way to decode rows."""
 
     rows: tuple[str, ...]
@@ -129,8 +128,7 @@ class RowDecoding:
     """Of each cgroup; None = as the row hugetlb has it."""
 
 
-@dataclass(slots=True)
-class Residents:
+class Residents(Struct):
     """Decodes walk after walk; a cgroup whose row is as before has the very value of before."""
 
     _before: _Decoded | None = None
@@ -210,7 +208,7 @@ def _decoder(layout: RowLayout, how: RowDecoding) -> _Decode:
         f"for id_, (found, {', '.join(names)}) in zip(ids, rows) if found & {_MEMORY}}}"
     )
     decode = eval(text, {"Resident": Resident, **constants})  # noqa: S307 -- of numbers and our own names
-    unpack = Struct(form).iter_unpack
+    unpack = struct.Struct(form).iter_unpack
 
     def of_rows(rows: Mapping[int, bytes]) -> dict[int, Resident]:
         found: dict[int, Resident] = decode(rows, unpack(b"".join(rows.values())))
@@ -227,8 +225,7 @@ def _sums_of(columns: Sequence[Mapping[int, str]], nodes: Collection[int]) -> st
     return "{" + ", ".join(f"{node}: {' + '.join(cells[node] for cells in with_cells)}" for node in nodes) + "}"
 
 
-@dataclass(slots=True)
-class AllowedSets:
+class AllowedSets(Struct):
     """Decodes the cpusets of walk after walk, which are seldom different."""
 
     _heads: list[bytes] = field(default_factory=list)

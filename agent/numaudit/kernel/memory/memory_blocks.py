@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
@@ -18,8 +19,7 @@ from numaudit.topology.nodeset import NodeSet
 _BLOCK = re.compile(r"memory(\d{1,9})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBlocks:
+class MemoryBlocks(Struct, frozen=True):
     """Blocks of physical memory. Block n holds the addresses from n x block_size on."""
 
     block_size: int

@@ -7,7 +7,8 @@ kernel/sched/sched.h (NUMA_BALANCING_ flags).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_text
@@ -20,8 +21,7 @@ _LINE, _HOSTS_LINE = (
 """Memory moved between tiers is read by cgroup and node, from memory.numa_stat."""
 
 
-@dataclass(frozen=True, slots=True)
-class NumaBalancingMode:
+class NumaBalancingMode(Struct, frozen=True):
     """kernel.numa_balancing."""
 
     flags: int

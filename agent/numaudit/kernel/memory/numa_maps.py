@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host, read_text
@@ -33,8 +32,7 @@ _STEP, _FURTHEST = 128, 64 << 10
 """Bytes of numa_maps that are asked for at a time, and at most, to find a thread's policy."""
 
 
-@dataclass(slots=True)
-class MappingSums:
+class MappingSums(Struct):
     """Sums over mappings, in bytes by node. A page that several processes map counts for each."""
 
     by_kind: dict[str, SumsByNode] = field(default_factory=dict)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from numaudit.errors import ParseError
 from numaudit.snapshot import BytesByNode, Resident
@@ -27,8 +27,7 @@ _decode_numbers = msgspec.json.Decoder(list[int]).decode
 """From an array of JSON, which is faster than to make an int of each text."""
 
 
-@dataclass(slots=True)
-class NumaStatReader:
+class NumaStatReader(Struct):
     """Reads some rows of many texts of one kernel, which differ in their numbers only.
 
     The first text is taken apart; its layout (order of rows, nodes) makes a pattern that fits those of all other

@@ -17,7 +17,8 @@ pages for each CPU, or 2 seconds old).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
 
@@ -34,8 +35,7 @@ class Contradiction(Unavailable):
     """A column is not what its file says."""
 
 
-@dataclass(slots=True)
-class WalkProof:
+class WalkProof(Struct):
     """Compares, and remembers which columns are proven."""
 
     late: int

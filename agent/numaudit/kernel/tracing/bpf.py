@@ -9,8 +9,9 @@ import ctypes
 import os
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from numaudit.kernel.tracing import syscall
 from numaudit.kernel.tracing.bpf_load import TRACE_ITER
@@ -51,8 +52,7 @@ class ProgramType(IntEnum):
     TRACING = 26
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramInfo:
+class ProgramInfo(Struct, frozen=True):
     """The kernel's information on a loaded program."""
 
     type: int
@@ -105,8 +105,7 @@ def count_run_time() -> int:
     return command(Command.ENABLE_STATS, bytearray(4))  # BPF_STATS_RUN_TIME
 
 
-@dataclass(frozen=True, slots=True)
-class RunTime:
+class RunTime(Struct, frozen=True):
     """Run time of programs while the kernel counted it."""
 
     nanoseconds: int = 0

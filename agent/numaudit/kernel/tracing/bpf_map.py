@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.tracing import bpf
@@ -32,8 +33,7 @@ class MapType(IntEnum):
     LRU_PERCPU_HASH = 10
 
 
-@dataclass(frozen=True, slots=True)
-class MapInfo:
+class MapInfo(Struct, frozen=True):
     """The kernel's information on a map. Sizes in bytes; `value_size` is that of one CPU."""
 
     type: int
@@ -53,8 +53,7 @@ class MapInfo:
         return (self.value_size + 7 & ~7) * cpus if self.is_per_cpu else self.value_size
 
 
-@dataclass(frozen=True, slots=True)
-class MapEntries:
+class MapEntries(Struct, frozen=True):
     """Some entries of a map: `count` keys and, in the same order, their values, as the kernel packs them."""
 
     keys: bytes
@@ -62,8 +61,7 @@ class MapEntries:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+class Map(Struct, frozen=True):
     """An open map. It does not own the descriptor."""
 
     descriptor: int

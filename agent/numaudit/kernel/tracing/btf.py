@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
@@ -28,8 +29,7 @@ _LAST_KIND = 19
 _LARGEST = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """A function of the kernel's."""
 
     id: int
@@ -38,8 +38,7 @@ class Function:
     """Their names, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """A member of a structure."""
 
     type: int
@@ -51,8 +50,7 @@ class Member:
 ShapeKind = Literal["int", "pointer", "array", "struct", "other"]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A type without its typedefs: `pointer` to a type, `array` of them, a `struct` or a number (`int`)."""
 
     kind: ShapeKind
@@ -227,8 +225,7 @@ def read(host: Host) -> Btf:
         raise Unavailable(f"this kernel has no BTF ({path}, CONFIG_DEBUG_INFO_BTF)") from None
 
 
-@dataclass(frozen=True, slots=True)
-class PageFlags:
+class PageFlags(Struct, frozen=True):
     """Position of a page's node: the top bits of page->flags."""
 
     offset: int

@@ -9,8 +9,10 @@ import fcntl
 import os
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.tracing import syscall
@@ -33,8 +35,7 @@ _LARGEST_GROUP = 8 * (3 + 64)
 _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """Event to count; the words of struct perf_event_attr."""
 
     type: int

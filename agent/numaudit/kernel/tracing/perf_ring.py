@@ -10,7 +10,8 @@ import ctypes
 import mmap
 import struct
 import threading
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.errors import ParseError
 
@@ -19,8 +20,7 @@ _HEADER = struct.Struct("=IHH")
 _DATA_HEAD, _DATA_TAIL, _DATA_OFFSET = 1024, 1032, 1040
 
 
-@dataclass(slots=True)
-class Records:
+class Records(Struct):
     """Records of one read-out of a ring."""
 
     samples: list[bytes] = field(default_factory=list)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from numaudit import yaml_values
 from numaudit.errors import InputError, ParseError
@@ -27,8 +27,7 @@ _KEPT_ENV = ("DRA_CPUSET_", "DRAMEMORY_")
 """Variables that a capture keeps: others may hold secrets."""
 
 
-@dataclass(frozen=True, slots=True)
-class CdiDevice:
+class CdiDevice(Struct, frozen=True):
     """One device of a specification, with what it puts into a container."""
 
     name: str

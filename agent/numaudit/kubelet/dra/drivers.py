@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import InputError, ParseError
@@ -23,8 +24,7 @@ _LONGEST_SHOWN = 60
 Ids = TypeVar("Ids", CpuSet, NodeSet)
 
 
-@dataclass(frozen=True, slots=True)
-class Promised:
+class Promised(Struct, frozen=True):
     """CPUs and memory of one claim. None, or no blocks = the driver promises none."""
 
     cpus: CpuSet | None = None
@@ -32,8 +32,7 @@ class Promised:
     """A block of no bytes names nodes whose bytes the driver does not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Driver:
+class Driver(Struct, frozen=True):
     """One driver and one format in which it says what it promised."""
 
     name: str

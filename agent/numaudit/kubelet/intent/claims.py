@@ -8,7 +8,8 @@ the request that a container names, and repeats CDI names.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.claims import Claim, ClaimDevice
 from numaudit.errors import ParseError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
@@ -39,16 +39,14 @@ from numaudit.snapshot import Container
 from numaudit.topology.machine import Machine
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """The intent, and the containers with the names that the pods' status gives them."""
 
     intent: Intent
     containers: tuple[Container, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """The costly steps of `intent_of`, each done again only when its inputs changed since the last time."""
 
     by_container: Memo[..., Checkpoints] = field(default_factory=lambda: Memo(by_container))

@@ -8,7 +8,9 @@ more than once stays unknown. The work is linear in the number of containers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.intent.hints import HintRecord
 from numaudit.intent.node import ContainerIntent
@@ -27,8 +29,7 @@ _CLOCK_STEP = 1.0
 _PodName = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """The containers, the log's records with their pods' UIDs, and where sources contradict each other."""
 
     containers: tuple[ContainerIntent, ...]

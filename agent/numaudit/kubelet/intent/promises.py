@@ -6,8 +6,9 @@ The checkpoints come first: they know pod UIDs, and their checksums vouch for th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint
@@ -25,8 +26,7 @@ Value = TypeVar("Value")
 _NOTHING = Promise()
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoints:
+class Checkpoints(Struct, frozen=True):
     """The three checkpoints by container. None = never read well.
 
     One that is not current is of an earlier time: what it has still counts, but what it lacks is not
@@ -69,8 +69,7 @@ def by_container(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OtherSources:
+class OtherSources(Struct, frozen=True):
     """Facts about one container from other sources than the checkpoints."""
 
     resources: Promise | None = None

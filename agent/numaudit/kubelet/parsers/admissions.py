@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.intent.hints import HintRecord
 from numaudit.intent.pods import Rejection
@@ -26,8 +28,7 @@ _OF_A_RECORD = ("best", "merged", "regenerated", *_SETS, "allocate_error")
 _AdmissionKey = tuple[str, str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class LogFacts:
+class LogFacts(Struct, frozen=True):
     """Facts in the log so far, as a value."""
 
     records: tuple[HintRecord, ...] = ()
@@ -42,8 +43,7 @@ class LogFacts:
     """Reason -> pods refused since the newest start; None = the log does not reach back to it."""
 
 
-@dataclass(slots=True)
-class Admissions:
+class Admissions(Struct):
     """Facts in the log so far: the newest admission of each container (or pod), and of the kubelet itself."""
 
     rejections: dict[str, Rejection] = field(default_factory=dict)

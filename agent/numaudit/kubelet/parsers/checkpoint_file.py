@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import Checkpoint, CheckpointKind
@@ -18,8 +20,7 @@ from numaudit.intent.sources import CheckpointHealth, StartOutlook
 Problem = Literal["absent", "unreadable", "not understood", "checksum", "newer format"]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFile:
+class CheckpointFile(Struct, frozen=True):
     """A file and its content. It has no clock: as long as the file stays as it is, so does this value."""
 
     kind: CheckpointKind | None

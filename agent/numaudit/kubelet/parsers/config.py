@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit import yaml_values
 from numaudit.containermanager.memory.reserved import parse_reserved_memory
@@ -61,8 +62,7 @@ _OTHERS = ("feature-gates", "reserved-memory")
 _KNOWN = frozenset([*_TEXTS, *_NUMBERS, *_MAPS, *_PATHS, *_OTHERS])
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletFlags:
+class KubeletFlags(Struct, frozen=True):
     """Flags of the kubelet that numaudit uses."""
 
     fields: ConfigDocument = field(default_factory=dict)

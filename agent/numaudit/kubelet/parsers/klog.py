@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError
 
@@ -38,8 +39,7 @@ Fields = Mapping[str, object]
 """Texts, values as JSON has them, and words without quotes."""
 
 
-@dataclass(frozen=True, slots=True)
-class KlogEntry:
+class KlogEntry(Struct, frozen=True):
     """One line that was understood."""
 
     at: float | None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+
+from msgspec import Struct
 
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.errors import ParseError
@@ -22,8 +23,7 @@ _POD = re.compile(r"([a-z0-9][a-z0-9.-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})", re.
 _CPUS = re.compile(r"([0-9,-]*)(?: aligned=<.*>)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The pod or container whose admission a line is about."""
 
     namespace: str
@@ -33,8 +33,7 @@ class Subject:
     pod_uid: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(Struct, frozen=True):
     """One provider's answer. The kubelet asks the Device, CPU and Memory Manager in this order."""
 
     at: float | None
@@ -42,8 +41,7 @@ class Hints:
     hints: ProviderHints
 
 
-@dataclass(frozen=True, slots=True)
-class AdmissionStep:
+class AdmissionStep(Struct, frozen=True):
     """A step of an admission. None = its line does not say; some say only the pod's UID."""
 
     at: float | None
@@ -62,8 +60,7 @@ class AdmissionStep:
     """Reason why the Memory Manager could not allocate."""
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(Struct, frozen=True):
     """The pod was refused."""
 
     at: float | None
@@ -73,8 +70,7 @@ class Denied:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopologyManagerSettings:
+class TopologyManagerSettings(Struct, frozen=True):
     """The kubelet started; these are the Topology Manager's settings."""
 
     at: float | None
@@ -82,16 +78,14 @@ class TopologyManagerSettings:
     scope: str
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedVersion:
+class LoggedVersion(Struct, frozen=True):
     """The kubelet's version, v1.36.2."""
 
     at: float | None
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartFailure:
+class StartFailure(Struct, frozen=True):
     """The kubelet gave up at its start; this is why."""
 
     at: float | None

@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.intent.kubelet import KubeletSeries
 
@@ -50,8 +51,7 @@ _ESCAPE = re.compile(r"\\(.)")
 _VERSION = re.compile(r"[{,]git_version=\"(v[0-9][\w.+-]{0,60})\"", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletMetrics:
+class KubeletMetrics(Struct, frozen=True):
     """Metrics of the kubelet that numaudit uses."""
 
     counters: Mapping[KubeletSeries, float]

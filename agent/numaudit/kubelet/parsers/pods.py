@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import msgspec
+from msgspec import Struct, field
 
 from numaudit.errors import ParseError
 from numaudit.intent.pods import PodFacts
@@ -31,8 +31,7 @@ Pods = Mapping[str, PodFacts]
 """By UID."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodList:
+class PodList(Struct, frozen=True):
     """The pods, and what of the list could not be read."""
 
     pods: Pods
@@ -58,8 +57,7 @@ def _go_on() -> None:
     """There is time."""
 
 
-@dataclass(slots=True)
-class PodReader:
+class PodReader(Struct):
     """Reads /pods again and again; a pod whose bytes did not change is not decoded again."""
 
     _known: dict[bytes, PodFacts] = field(default_factory=dict)

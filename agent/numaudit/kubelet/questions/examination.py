@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
-from msgspec import structs
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import CLAIMS, MEMORY, Checkpoint, CheckpointKind
@@ -25,8 +25,7 @@ from numaudit.kubelet.questions.starting import Starting
 from numaudit.topology.machine import Machine
 
 
-@dataclass(frozen=True, slots=True)
-class ExaminedFile:
+class ExaminedFile(Struct, frozen=True):
     """One file of a host, or one that somebody named."""
 
     path: str

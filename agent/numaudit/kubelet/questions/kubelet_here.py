@@ -7,7 +7,9 @@ from what runs before what is written, and each names its source.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.kubelet.questions.starting import AskedKubelet, Starting, starting
@@ -24,8 +26,7 @@ _IN_WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletHere:
+class KubeletHere(Struct, frozen=True):
     """The kubelet of one host."""
 
     config: KubeletConfig
@@ -63,7 +64,7 @@ def _with_other_sources(readings: KubeletReadings) -> KubeletConfig:
         for origin, value in candidates:
             if getattr(config, name) is None and value and name not in values:
                 values[name], origins[name] = value, origin
-    return replace(config, **values, origins=origins)  # type: ignore[arg-type]
+    return replace(config, **values, origins=origins)
 
 
 def _in_force(config: KubeletConfig, readings: KubeletReadings) -> tuple[KubeletConfig, tuple[str, ...]]:
@@ -86,7 +87,7 @@ def _in_force(config: KubeletConfig, readings: KubeletReadings) -> tuple[Kubelet
             f"{written} by {_IN_WORDS.get(origin or '', origin)}"
         )
         if origin != "configz":
-            config = replace(config, **{name: running}, origins={**config.origins, name: "checkpoint"})  # type: ignore[arg-type]
+            config = replace(config, **{name: running}, origins={**config.origins, name: "checkpoint"})
     return config, tuple(conflicts)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint
@@ -31,8 +33,7 @@ DEVICES_WITHOUT_PLACE = (
 DEVICES_LOST = "the kubelet's checkpoint of its devices is damaged, so no device counts"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHere:
+class NodeHere(Struct, frozen=True):
     """A host's kubelet."""
 
     setup: Setup

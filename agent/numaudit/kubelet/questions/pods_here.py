@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.containermanager.pod.names import PodName
@@ -12,8 +13,7 @@ from numaudit.kubelet.questions.pod_names import pod_names
 from numaudit.kubelet.sources.readings import KubeletReadings
 
 
-@dataclass(frozen=True, slots=True)
-class PodsHere:
+class PodsHere(Struct, frozen=True):
     """Pods of a node, as far as they are known."""
 
     names: Mapping[str, PodName] = field(default_factory=dict)

@@ -6,7 +6,9 @@ What pods that have gone since held then is not known: where one held something,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containermanager.pod.names import full_name
 from numaudit.containermanager.pod.spec import Pod
@@ -24,8 +26,7 @@ from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
-@dataclass(frozen=True, slots=True)
-class Rederived:
+class Rederived(Struct, frozen=True):
     """A pod's admission as the library decides on it."""
 
     explanation: AdmissionExplanation

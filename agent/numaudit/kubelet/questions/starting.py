@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.containermanager.versions import (
@@ -23,8 +25,7 @@ OPTION = "option"
 """The source of a value that somebody asked about."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskedKubelet:
+class AskedKubelet(Struct, frozen=True):
     """Another kubelet than the host's that somebody asks about. None = as on the host."""
 
     version: KubernetesVersion | None = None
@@ -36,8 +37,7 @@ class AskedKubelet:
     cpu_policy: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Starting:
+class Starting(Struct, frozen=True):
     """The kubelet that would start, and where each of its values is from."""
 
     kubelet: KubeletAtStart = KubeletAtStart()

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host, explain, read_bytes
@@ -27,8 +28,7 @@ MOST_BYTES = 32 << 20
 _SUFFIXES = (".json", ".yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class CdiSpecs:
+class CdiSpecs(Struct, frozen=True):
     """The devices that specifications define, and what could not be read."""
 
     devices: Mapping[str, CdiDevice] = field(default_factory=dict)
@@ -41,8 +41,7 @@ class CdiSpecs:
 _Stamp = tuple[int, int, int]
 
 
-@dataclass(slots=True)
-class CdiFiles:
+class CdiFiles(Struct):
     """Follows the specifications of one host."""
 
     host: Host

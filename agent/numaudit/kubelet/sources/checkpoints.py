@@ -11,9 +11,11 @@ RemoveContainer).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep, time
+
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CheckpointKind

@@ -12,10 +12,11 @@ import math
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
@@ -66,8 +67,7 @@ class KubeletAnswers(Protocol):
         """Of List."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedKubelet:
+class RecordedKubelet(Struct, frozen=True):
     """The answers in a captured tree."""
 
     folder: Path
@@ -93,8 +93,7 @@ class RecordedKubelet:
             raise Unavailable(f"cannot read {self.folder.name}/{name}: {error.strerror or error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """Address of the kubelet's API, and the credentials that it asks for."""
 
     url: str
@@ -157,8 +156,7 @@ def _authority(host: Host) -> tuple[Path, bool]:
     return host.at(f"{_ACCOUNT}/ca.crt"), True
 
 
-@dataclass(slots=True)
-class LiveKubelet:
+class LiveKubelet(Struct):
     """The running kubelet. Keeps its connection; makes a new one after a failure."""
 
     host: Host

@@ -12,6 +12,8 @@ from pathlib import Path
 from threading import Timer
 from typing import BinaryIO, Protocol
 
+from msgspec import Struct
+
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.parsers.klog import LONGEST_LINE
@@ -28,8 +30,7 @@ UNITS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "snap.micro
 """Units that run a kubelet, in common distributions."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """One line without its end, and when it was logged where the log itself is not the one to ask."""
 
     text: str

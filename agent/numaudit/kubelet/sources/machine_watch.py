@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from time import monotonic
+
+from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
@@ -15,8 +16,7 @@ MACHINE_EVERY = 60.0
 """Seconds between two readings of the machine's totals: huge pages, memory and CPUs may come and go while it runs."""
 
 
-@dataclass(slots=True)
-class MachineWatch:
+class MachineWatch(Struct):
     """Follows one host's machine."""
 
     host: Host

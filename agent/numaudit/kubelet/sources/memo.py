@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class Inputs:
+class Inputs(Struct):
     """The inputs of the last call. They are values, never changed in place."""
 
     _last: tuple[object, ...] | None = None

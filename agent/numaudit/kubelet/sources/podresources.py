@@ -8,12 +8,15 @@ Source: k8s.io/kubelet/pkg/apis/podresources/{v1,v1alpha1}, pkg/kubelet/apis/pod
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
@@ -56,8 +59,7 @@ _OPTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicResource:
+class DynamicResource(Struct, frozen=True):
     """One device of a resource claim. All devices of the claim are listed, also those of other containers' requests."""
 
     namespace: str
@@ -70,8 +72,7 @@ class DynamicResource:
     """Of this device, and of those of its driver before it (seen with 1.36)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodResources:
+class PodResources(Struct, frozen=True):
     """Memory, CPUs and devices of one pod."""
 
     namespace: str
@@ -83,8 +84,7 @@ class PodResources:
     """Container -> devices of its claims. None listed proves nothing: kubelets before 1.34 list none by default."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListAnswer:
+class ListAnswer(Struct, frozen=True):
     """A raw answer to List, and the version of the interface that gave it."""
 
     data: bytes
@@ -197,7 +197,7 @@ class Client:
 
     socket: Path
     deadline: float = DEADLINE
-    _channel: grpc.Channel | None = field(default=None, repr=False)
+    _channel: grpc.Channel | None = dataclasses.field(default=None, repr=False)
 
     def list(self, until: float = math.inf) -> ListAnswer:
         """All pods, by v1, else v1alpha1; none after `until` by the monotonic clock. Raises Unavailable."""

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic, time
 
+from msgspec import structs
+
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable, to_keep
@@ -215,7 +217,7 @@ class KubeletPoller:
 
     def _states(self) -> tuple[SourceState, ...]:
         polled = (self._resources, self._pods, self._settings, self._lines, self._metrics)
-        states = [replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled]
+        states = [structs.replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled]
         if self._cdi.value is not None:
             states.append(self._cdi.state)
         return tuple(states)

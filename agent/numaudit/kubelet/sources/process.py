@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent.kubelet import KubeletConfig
@@ -18,8 +20,7 @@ _USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", 
 """kubeadm, hand-made set-ups, and a cloud's images."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartSettings:
+class StartSettings(Struct, frozen=True):
     """The configuration, and what of it could not be seen."""
 
     config: KubeletConfig
@@ -30,8 +31,7 @@ class StartSettings:
     """Contents of its configuration files."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedKubelet:
+class LocatedKubelet(Struct, frozen=True):
     """A host with the root folder (`--root-dir`) of its kubelet, where that can be seen, and how that was started."""
 
     host: Host

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
@@ -32,8 +34,7 @@ _NAMES: Mapping[CheckpointKind, SourceName] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class KubeletReadings:
+class KubeletReadings(Struct, frozen=True):
     """The values of every source in use, those of earlier ticks included where a source does not answer now."""
 
     checkpoints: Mapping[CheckpointKind, CheckpointFile] = field(default_factory=dict)

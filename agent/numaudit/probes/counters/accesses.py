@@ -6,10 +6,13 @@ asked for (enabled), and for how long it counted (running).
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from numaudit.counted import Locality
 from numaudit.pmu.choose import Accesses, Plan, scaled
@@ -29,9 +32,9 @@ class AccessCounts(Reading):
     """Accesses of the tasks in each cgroup since load, in the unit of the plan's set."""
 
     plan: Plan
-    accesses: Mapping[int, Mapping[OfNode, int]] = field(default_factory=dict)
+    accesses: Mapping[int, Mapping[OfNode, int]] = dataclasses.field(default_factory=dict)
     """A cgroup none of whose events ran has no row, however long they were enabled."""
-    times: Mapping[int, Mapping[TimeKind, int]] = field(default_factory=dict)
+    times: Mapping[int, Mapping[TimeKind, int]] = dataclasses.field(default_factory=dict)
     """Nanoseconds: the tasks' CPU time, and that of it in which the events of the plan that ran least were counted."""
     switches: int | None = None
     """Number of times that the program ran, at switches and a few times for readings; None where there is none."""
@@ -46,8 +49,7 @@ class _Place(NamedTuple):
     cpu: int
 
 
-@dataclass(slots=True)
-class _Sums:
+class _Sums(Struct):
     """Of one cgroup."""
 
     accesses: dict[OfNode, int] = field(default_factory=dict)
@@ -58,8 +60,7 @@ class _Sums:
     """Counts from which `accesses` was computed: not the same where an event has not run since."""
 
 
-@dataclass(slots=True)
-class AccessSums:
+class AccessSums(Struct):
     """Adds up what the events of a plan counted, by cgroup, node and CPU, from one reading to the next."""
 
     plan: Plan

@@ -8,7 +8,8 @@ import mmap
 import operator
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.cores import read_cores
@@ -30,8 +31,7 @@ FindPlans = Callable[[Host], Sequence[Plan]]
 """Finder of the plans for a host, the best first. Raises ProbeRefusal."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlanEvents:
+class PlanEvents(Struct, frozen=True):
     """Descriptors of one CPU's events, switched on. The caller closes them."""
 
     groups: tuple[tuple[int, ...], ...]

@@ -9,7 +9,8 @@ import errno
 import os
 import resource
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kernel import threads
@@ -26,8 +27,7 @@ _PART_OF_LIMIT = 4
 _TRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEvents:
+class ProcessEvents(Struct, frozen=True):
     """Descriptors of one process's events, switched on. The caller closes them."""
 
     by_thread: tuple[tuple[int, ...], ...]

@@ -8,8 +8,9 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from numaudit.errors import NumauditError, Unavailable
 
@@ -18,8 +19,7 @@ _PATIENCE = 30.0
 """Seconds for one order to be followed; an emulated machine needs a few."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReferenceWorkload:
+class ReferenceWorkload(Struct, frozen=True):
     """A running process that holds `size` bytes and follows orders."""
 
     process: subprocess.Popen[str]

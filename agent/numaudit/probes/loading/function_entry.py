@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
@@ -34,8 +35,7 @@ Source: arch/*/include/asm/ptrace.h and each architecture's calling convention.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Programs:
+class Programs(Struct, frozen=True):
     """Programs to load for one function."""
 
     wanted: tuple[BpfProgram, ...]
@@ -44,8 +44,7 @@ class Programs:
     """Programs that need not be tried on this host, by their function in the text."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
+class Attached(Struct, frozen=True):
     """A program on its hook for as long as the descriptor is open."""
 
     way: Way

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
+
+from msgspec import Struct, field
 
 import numaudit
 from numaudit.kernel.tracing.bpf import ProgramType
@@ -42,8 +43,7 @@ _DROPPED = "probe_dropped"
 """Map of the header: what the probe could not count."""
 
 
-@dataclass(frozen=True, slots=True)
-class BpfProgram:
+class BpfProgram(Struct, frozen=True):
     """One function of a BPF text and what the kernel shall take it for."""
 
     function: str
@@ -62,8 +62,7 @@ class BpfProgram:
     """Fields that the program loads from its context."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
+class ProbeRequest(Struct, frozen=True):
     """One BPF text with everything that it is to bring. Each has maps of its own, those of the headers included."""
 
     name: str
@@ -84,8 +83,7 @@ class ProbeRequest:
     """The text; None = `NAME.bpf.c` among our own."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedProbe:
+class LoadedProbe(Struct, frozen=True):
     """Descriptors of one probe, by the names in its text. The caller closes them."""
 
     name: str
@@ -136,8 +134,7 @@ def find_pythons() -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in (sys.executable, _SYSTEM_PYTHON) if path and Path(path).exists()))
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     """Source of the programs of one request."""
 
     found: Mapping[str, Any]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 import numaudit
 from numaudit.errors import InputError
@@ -20,8 +21,7 @@ HEADERS = ("probe.bpf.h", "cgroup_switch.bpf.h")
 _PACKAGE = Path(numaudit.__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramSource:
+class ProgramSource(Struct, frozen=True):
     """Source that is compiled as one."""
 
     name: str

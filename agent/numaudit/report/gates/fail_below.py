@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.evaluation.verdicts import MISALIGNED
@@ -13,8 +13,7 @@ _NOT_OF_BYTES = tuple(name for name in MISALIGNED if name != "spilled")
 """Misaligned although the bytes may be in place: no ratio of bytes tolerates that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfalls:
+class Shortfalls(Struct, frozen=True):
     """The containers that do not pass, in words, and whether a demand is known to be missed."""
 
     messages: tuple[str, ...] = ()

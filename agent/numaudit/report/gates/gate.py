@@ -7,8 +7,9 @@ true is. Otherwise there is too little evidence, and it is inconclusive.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
@@ -20,8 +21,7 @@ from numaudit.value import Value
 GateState = Literal["passed", "failed", "inconclusive"]
 
 
-@dataclass(frozen=True, slots=True)
-class GateLimits:
+class GateLimits(Struct, frozen=True):
     """Limits of a gate. None = no limit."""
 
     remote: float | None = None

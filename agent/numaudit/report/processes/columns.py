@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.process_placement import MappedMemory, ThreadGroup
 from numaudit.report.processes.values import ProcessesReport, ProcessReport
@@ -23,8 +24,7 @@ _NONE = "-"
 _ESTIMATE = "~"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRow:
+class ProcessRow(Struct, frozen=True):
     """A process, or one of its thread groups."""
 
     process: ProcessReport
@@ -41,8 +41,7 @@ class ProcessRow:
         return self.process.cpu_seconds if self.group is None else self.group.cpu_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessColumn:
+class ProcessColumn(Struct, frozen=True):
     """One figure of every row."""
 
     title: str

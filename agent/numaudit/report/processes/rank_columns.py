@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
 from numaudit.ranks.declaration import Declaration
@@ -13,8 +14,7 @@ MOST_RANKS = 40
 """Ranks that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankColumn:
+class RankColumn(Struct, frozen=True):
     """One figure of every row."""
 
     title: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
@@ -14,8 +15,7 @@ from numaudit.report.values import ContainerReport, Report
 _NAMED = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Occupant:
+class Occupant(Struct, frozen=True):
     """A holder of a node's memory."""
 
     name: str
@@ -26,8 +26,7 @@ class Occupant:
     """Is the node outside the promised ones? None = nothing was promised."""
 
 
-@dataclass(frozen=True, slots=True)
-class Occupants:
+class Occupants(Struct, frozen=True):
     """All of one node."""
 
     largest: tuple[Occupant, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.api.document import TopologyHugePages, TopologyNode
 from numaudit.report.sums.occupants import Occupant, Occupants
@@ -27,8 +28,7 @@ Block = tuple[int, Markup]
 """Height and drawing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """One node, and what the report knows of it."""
 
     node: TopologyNode

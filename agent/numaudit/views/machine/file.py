@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+from msgspec import Struct
 
 from numaudit.api.document import Topology, TopologyNode
 from numaudit.report.names import display_name
@@ -25,8 +26,7 @@ _NARROWEST = 760
 """Pixels, which the legend needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
+class Package(Struct, frozen=True):
     """Nodes in one frame."""
 
     title: str
@@ -112,8 +112,7 @@ def _socket(sockets: Sequence[int]) -> str:
     return f"{'Socket' if len(sockets) == 1 else 'Sockets'} {', '.join(map(str, sockets))}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class _Facts(Struct, frozen=True):
     """Facts of a report, by node and CPU."""
 
     report: Report | None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from numaudit.report.values import ContainerReport
 
@@ -16,8 +17,7 @@ def key(one: ContainerReport) -> str:
     return f"n{sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
+class Addresses(Struct, frozen=True):
     """Addresses of the containers' own pages."""
 
     here: frozenset[str] | None = None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
+
+from msgspec import Struct
 
 from numaudit import __version__
 from numaudit.views.page.markup import Child, element, nested, raw
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """The part of a page that never changes."""
 
     style: str

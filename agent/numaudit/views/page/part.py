@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.views.page.markup import Markup, element, nested
 
 
-@dataclass(frozen=True, slots=True)
-class PageSection:
+class PageSection(Struct, frozen=True):
     """One section of the page."""
 
     id: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, takewhile
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
@@ -21,8 +21,7 @@ _SHORTEST_OF_ALL = 16
 """Of a name for which no more columns can leave."""
 
 
-@dataclass(frozen=True)
-class Filled:
+class Filled(Struct, frozen=True, dict=True):
     """One column of `new_table` with its cells. Columns of the highest rank leave first; those of rank 0 stay."""
 
     title: str

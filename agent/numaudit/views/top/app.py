@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import ClassVar
 
+from msgspec.structs import replace
 from rich.console import RenderableType
 from rich.text import Text
 from textual import events
@@ -263,7 +263,7 @@ class Top(App[bool]):
         self.action_enter()
 
     def _choose(self, **change: str | bool) -> None:
-        self._choice = replace(self._choice, **change)  # type: ignore[arg-type]
+        self._choice = replace(self._choice, **change)
         self._draw()
 
     def _type(self, types: bool) -> None:

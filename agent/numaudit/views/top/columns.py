@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -25,8 +26,7 @@ _BAR = {"!": ("▓", "red"), "#": ("█", ""), ".": ("░", "dim"), "[": ("", ""
 """Each letter of a node's bar, as it is drawn, and its style."""
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+class Grid(Struct, frozen=True):
     """A table: its columns with their cells, which become a line where a row is seen."""
 
     columns: tuple[Filled, ...]

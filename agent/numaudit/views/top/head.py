@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -19,8 +19,7 @@ INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 _NAME = "numaudit top"
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(Struct, frozen=True):
     """Contents of the first line."""
 
     where: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from numaudit.api.placement_document import Placement
 from numaudit.report.values import ContainerReport, Report
@@ -25,8 +26,7 @@ def find(report: Report, key: RowKey) -> ContainerReport | None:
     return next((one for one in report.containers if key_of(one) == key), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """Readings of the one container whose page is open."""
 
     key: RowKey
@@ -34,8 +34,7 @@ class Opened:
     """None = it is of no pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class TickFigures:
+class TickFigures(Struct, frozen=True):
     """One tick."""
 
     whole: Report
@@ -45,20 +44,17 @@ class TickFigures:
     opened: Opened | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TickBegan:
+class TickBegan(Struct, frozen=True):
     """A tick runs; its figures come next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A tick that failed; the next one is tried."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class FeedEnded:
+class FeedEnded(Struct, frozen=True):
     """There will be no more ticks."""
 
     error: BaseException

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.text import Text
 
 from numaudit.api.ordering import KEYS, ordered
@@ -21,8 +22,7 @@ _TREND = 10
 """Ticks that have room in a row."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowChoice:
+class RowChoice(Struct, frozen=True):
     """Choice of rows by the keys, and their order."""
 
     sort: str = KEYS[0]
@@ -33,8 +33,7 @@ class RowChoice:
     """With the small groups?"""
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Rows that are shown. A line is made when it is seen."""
 
     grid: Grid

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from numaudit.report.values import Unknown
 from numaudit.views.top import head
@@ -14,7 +13,7 @@ from reports import container, report
 
 
 def _status(**changes: object) -> head.Status:
-    return replace(head.Status("node-1", captured=False, interval=5.0, taken_at=1_700_000_000.0), **changes)  # type: ignore[arg-type]
+    return replace(head.Status("node-1", captured=False, interval=5.0, taken_at=1_700_000_000.0), **changes)
 
 
 def test_the_title_says_when_how_often_and_in_which_state() -> None:

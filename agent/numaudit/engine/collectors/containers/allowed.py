@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class AllowedCollector(Collector):
     name = "allowed"
-    _last: Mapping[str, ReadAllowed] = field(default_factory=dict)
+    _last: Mapping[str, ReadAllowed] = dataclasses.field(default_factory=dict)
     _same: SameCpusets | None = None
     """For the ticks that find the groups of the tick before."""
 
@@ -38,8 +42,7 @@ class AllowedCollector(Collector):
         return replace(snapshot, allowed=self._same.allowed)
 
 
-@dataclass(frozen=True, slots=True)
-class SameCpusets:
+class SameCpusets(Struct, frozen=True):
     """Reads the files of all groups once more, all at once, as long as nothing changes in them: cpusets hardly ever do.
 
     For hosts where every group shows its cpuset, and has the promised one.
@@ -79,8 +82,7 @@ class SameCpusets:
         return all(read_all(files) == texts for files, texts in zip(self.files, self.texts, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedNodes:
+class AllowedNodes(Struct, frozen=True):
     """Reads the effective cpuset of every container, for one tick."""
 
     host: Host

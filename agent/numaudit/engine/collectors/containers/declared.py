@@ -6,8 +6,10 @@ Command lines and environments are read one at a time; what the table of launche
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from time import monotonic
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import printable
@@ -54,8 +56,7 @@ def placeable(snapshot: Snapshot, allowed: Allowed | None) -> Placeable:
     return here if here.cpus else replace(here, cpus=here.cpus_on(NodeSet.from_ids(cpus_of)))
 
 
-@dataclass(slots=True)
-class DeclarationReader:
+class DeclarationReader(Struct):
     """Reads until a deadline: a command line may be made so that it takes long to understand."""
 
     host: Host

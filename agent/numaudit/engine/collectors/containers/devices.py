@@ -5,9 +5,13 @@ Descriptors are many, so no ordinary tick reads them. One that is asked to does,
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from time import monotonic
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.container_devices import ContainerDevice, ContainerDevices, HeldBy, UnreadDevices
 from numaudit.engine.collectors.base import Collector, DeviceRequest, SkippedItems, TickInputs
@@ -34,8 +38,8 @@ _NO_RIGHT = "CAP_SYS_ADMIN is missing"
 @dataclass(slots=True)
 class DevicesCollector(Collector):
     name = "devices"
-    _known: dict[ContainerId, ContainerDevices] = field(default_factory=dict)
-    _turns: dict[ContainerId, int] = field(default_factory=dict)
+    _known: dict[ContainerId, ContainerDevices] = dataclasses.field(default_factory=dict)
+    _turns: dict[ContainerId, int] = dataclasses.field(default_factory=dict)
     """The number of the turn in which each was read last."""
     _turn: int = 0
     _was_asked: bool = False
@@ -90,8 +94,7 @@ def _plugin_ids(intent: Intent | None, id_: ContainerId) -> Iterable[str]:
     return () if of is None else (name for one in of.promise.devices or () for name in one.ids)
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """Ways to the devices of one container."""
 
     by: dict[str, tuple[HeldDevice, list[HeldBy]]] = field(default_factory=dict)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import SkippedItems
@@ -32,8 +31,7 @@ class OwnMemory(NamedTuple):
     left: Resident
 
 
-@dataclass(frozen=True, slots=True)
-class ResidencyCache:
+class ResidencyCache(Struct, frozen=True):
     """Values that a tick read and computed, by path. The next tick takes them again where nothing changed."""
 
     read: dict[str, ReadResident] = field(default_factory=dict)
@@ -52,8 +50,7 @@ class ResidentMemory(NamedTuple):
     """Unknown figures of a container with their reasons, where these are its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Residency:
+class Residency(Struct, frozen=True):
     """Reads memory.numa_stat and hugetlb.*.numa_stat of every container, each byte once."""
 
     reader: Reader

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, cast
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from numaudit.engine.collectors.containers.segments import Segment, Segments
 from numaudit.errors import ParseError, printable
@@ -36,8 +35,7 @@ class MappedProcess(NamedTuple):
     started_at: Timestamp | None
 
 
-@dataclass
-class ProcessWalk:
+class ProcessWalk(Struct, dict=True):
     """Values shared by all processes of a walk."""
 
     host: Host
@@ -98,8 +96,7 @@ class ProcessWalk:
         return owners.pop() if len(owners) == 1 else None
 
 
-@dataclass(slots=True)
-class Mapped:
+class Mapped(Struct):
     """Adds up one container's processes."""
 
     walk: ProcessWalk

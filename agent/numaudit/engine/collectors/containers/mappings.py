@@ -6,10 +6,11 @@ Reading numa_maps walks page tables, so only one-off answers ask, and only withi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from time import monotonic
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
@@ -67,8 +68,7 @@ def _of(tick: TickInputs) -> NumaMapsWalk:
     return NumaMapsWalk(tick.host, tick.reader, tick.mappings_budget, tick.with_processes)
 
 
-@dataclass(frozen=True, slots=True)
-class NumaMapsWalk:
+class NumaMapsWalk(Struct, frozen=True):
     """Reads /proc/PID/numa_maps of every container's processes, the largest container first."""
 
     host: Host

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import SkippedItems
@@ -16,8 +17,7 @@ AT_ONCE = 250
 """Files that a tick reads where ticks follow each other: the kernel takes 20 us to write one."""
 
 
-@dataclass(slots=True)
-class MemoryStats:
+class MemoryStats(Struct):
     """Reads those that were not read for longest, and has the last values of the others."""
 
     _read_in: dict[ContainerId, int] = field(default_factory=dict)

@@ -9,8 +9,9 @@ came and went between two ticks (`UNSEEN`). So the sums of all are what was coun
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from numaudit.containers.inventory import Census
 from numaudit.kernel.cgroup import ROOT_ID
@@ -20,8 +21,7 @@ Key = TypeVar("Key", bound=Hashable)
 Sums = dict[ContainerId, dict[Key, int]]
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """One counter of cgroups that are gone."""
 
     sums: Sums[Any] = field(default_factory=dict)
@@ -29,8 +29,7 @@ class _Kept:
     """Cgroups that are part of the sums, and that the map still had at the newest tick."""
 
 
-@dataclass(slots=True)
-class Owners:
+class Owners(Struct):
     """Remembers, from tick to tick, which cgroups have gone and what they had counted."""
 
     _now: Mapping[int, ContainerId] = field(default_factory=dict)

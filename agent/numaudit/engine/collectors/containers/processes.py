@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.counted import ProcessAccesses
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
@@ -254,8 +257,7 @@ def _memory(
     return None, [UnreadPart("mappings", reason)]
 
 
-@dataclass(slots=True)
-class _Policies:
+class _Policies(Struct):
     """Memory policies of one process's threads."""
 
     host: Host

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.engine.collectors.base import SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.declared import DeclarationReader
@@ -38,8 +39,7 @@ _LEAST_WALK = 16 << 20
 _WALKS = 32
 
 
-@dataclass(slots=True)
-class WatchBudget:
+class WatchBudget(Struct):
     """The rest of one tick."""
 
     clock: Callable[[], float]
@@ -69,8 +69,7 @@ class WatchBudget:
         return seconds <= self.whole if self.is_whole else self.clock() + seconds <= self.end
 
 
-@dataclass(slots=True)
-class WalkTime:
+class WalkTime(Struct):
     """CPU time that the kernel needs for numa_maps, by the slowest of the newest walks."""
 
     _newest: deque[float] = field(default_factory=lambda: deque(maxlen=_WALKS))
@@ -84,8 +83,7 @@ class WalkTime:
             self._newest.append(seconds / size)
 
 
-@dataclass(slots=True)
-class RankPass:
+class RankPass(Struct):
     """A container, and what is known of its processes so far."""
 
     container: Container

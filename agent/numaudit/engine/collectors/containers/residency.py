@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import ne
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
@@ -39,8 +42,7 @@ class ResidencyCollector(Collector):
         )
 
 
-@dataclass(slots=True)
-class GroupBlock:
+class GroupBlock(Struct):
     """Groups that are read at once: enough to be fast, and few enough that their texts take little memory."""
 
     paths: Sequence[str]
@@ -50,8 +52,7 @@ class GroupBlock:
     """Of each of the files."""
 
 
-@dataclass(slots=True)
-class SameGroups:
+class SameGroups(Struct):
     """Reads the groups of the tick before once more, many at once, and looks at those alone whose text changed.
 
     For hosts without huge pages, and as long as every group can be read.

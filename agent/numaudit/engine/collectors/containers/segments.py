@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from numaudit.kernel.memory.numa_maps import Mapping
 from numaudit.kernel.memory.shared_maps import SharedMapping
@@ -27,8 +28,7 @@ class SegmentMapping(NamedTuple):
         return sum(self.bytes_by_node.values())
 
 
-@dataclass(slots=True)
-class Segment:
+class Segment(Struct):
     """One file in memory (or a piece of memory without a name), which any number of processes may map."""
 
     kind: str
@@ -56,8 +56,7 @@ class Segment:
         return total
 
 
-@dataclass(slots=True)
-class Segments:
+class Segments(Struct):
     """Those of one container, as its processes are read."""
 
     found: dict[tuple[str, int], Segment] = field(default_factory=dict)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.errors import printable
 from numaudit.kernel.threads import Thread
@@ -16,8 +17,7 @@ _NAMES = 3
 _Key = tuple[NodeSet | None, str | None, NodeSet | None]
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(Struct):
     """Sums of one group."""
 
     first: int
@@ -28,8 +28,7 @@ class _Group:
     ticks: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class ThreadGroups:
+class ThreadGroups(Struct):
     """The groups of one process; the first thread that is added is its main thread."""
 
     machine: Machine

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from numaudit.counted import Sampled
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs, require_v2

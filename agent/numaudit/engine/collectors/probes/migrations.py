@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from numaudit.counted import Migrated, MigratedPages
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs

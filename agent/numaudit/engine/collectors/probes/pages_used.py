@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.counted import PagesUsed
@@ -51,8 +51,7 @@ class _Mapped(NamedTuple):
         return abs(_mappable(resident) - self.size) <= _MUCH * self.size
 
 
-@dataclass(slots=True)
-class PagesUsedByContainer:
+class PagesUsedByContainer(Struct):
     """Remembers scan passes, and what processes map, from tick to tick.
 
     A container's processes are asked when one of them is new, when much of the container's own memory has come or gone,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from numaudit.counted import CountBasis, CountedAccesses
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from numaudit.counted import CountedOfProcess, ProcessAccesses
 from numaudit.engine.collectors.base import TickInputs
@@ -21,8 +22,7 @@ from numaudit.probes.counters.process_events import ProcessEvents, most_threads
 from numaudit.probes.pmu import PMU
 
 
-@dataclass(slots=True)
-class ProcessCounters:
+class ProcessCounters(Struct):
     """The open events of one measurement."""
 
     plan: Plan

@@ -21,8 +21,9 @@ Source: kernel/sched/fair.c (task_numa_work), mm/memory.c (do_numa_page).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from numaudit.counted import HintFault, PagesUsed
 from numaudit.engine.collectors.probes.pass_pages import (
@@ -63,8 +64,7 @@ class _Position(NamedTuple):
     pages: Pages
 
 
-@dataclass(slots=True)
-class _Process:
+class _Process(Struct):
     """Scan passes of one process."""
 
     newest: Pages = field(default_factory=dict)
@@ -196,8 +196,7 @@ class Begun(NamedTuple):
     """A process that was not known."""
 
 
-@dataclass(slots=True)
-class ScanPasses:
+class ScanPasses(Struct):
     """Remembers the passes of all processes from tick to tick."""
 
     _processes: dict[int, dict[int, _Process]] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
@@ -21,8 +22,7 @@ _LOOP = 16
 """Pixels of a node's row that an arc covers beyond its ends; arcs in one lane do not touch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arc:
+class Arc(Struct, frozen=True):
     """One misaligned container."""
 
     container: ContainerReport

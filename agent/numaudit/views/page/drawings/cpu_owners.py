@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
+
+from msgspec import Struct
 
 from numaudit.report.names import display_name
 from numaudit.report.values import Report
@@ -16,8 +17,7 @@ CpuKind = Literal["reserved", "exclusive", "shared", "any"]
 """`any`: no CPU Manager gives CPUs away here, or it is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuRun:
+class CpuRun(Struct, frozen=True):
     """CPUs of one owner, side by side in the node's list."""
 
     kind: CpuKind
@@ -26,8 +26,7 @@ class CpuRun:
     """Name of the container that has them exclusively; None = nobody's, or not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class CpuOwners:
+class CpuOwners(Struct, frozen=True):
     """Of the whole host."""
 
     shared: CpuSet | None

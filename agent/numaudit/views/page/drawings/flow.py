@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import size
@@ -19,8 +20,7 @@ _WIDTH = _COLUMNS[2] + _BOX
 _THINNEST, _THICKEST = 1.5, 14
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """One container. Nodes of which a side knows nothing are not in it."""
 
     promised: tuple[int, ...]

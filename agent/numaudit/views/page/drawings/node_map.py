@@ -6,8 +6,9 @@ Widths are shares of the drawing's own, so that it fits a phone and a wide windo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+from msgspec import Struct
 
 from numaudit.report.values import NodeReport
 from numaudit.report.words import size
@@ -25,8 +26,7 @@ _FEW_CPUS = 32
 """So many are drawn one by one; more of one owner are one stretch."""
 
 
-@dataclass(frozen=True, slots=True)
-class MappedNode:
+class MappedNode(Struct, frozen=True):
     """One node. None = not known, or there is no memory map."""
 
     node: NodeReport
@@ -44,8 +44,7 @@ class MappedNode:
         return None if node.total_bytes is None or node.free_bytes is None else node.total_bytes - node.free_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Anchors:
+class Anchors(Struct, frozen=True):
     """Ends of the arcs at a node, in pixels from the top of the map."""
 
     cpus: int
