@@ -40,6 +40,8 @@ class Judgements(Struct, frozen=True):
     spills: Mapping[ContainerId, Spill] = field(default_factory=dict)
     accesses: Mapping[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
     """From where each container used its memory lately."""
+    measured: Mapping[ContainerId, Measured] = field(default_factory=dict)
+    """Of the containers of which something was measured, the share that counts."""
     histories: Mapping[ContainerId, History] = field(default_factory=dict)
     """Of the containers that something is remembered of."""
     arrivals: Mapping[ContainerId, Arrival] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class _Judging(Struct):
     verdicts: dict[ContainerId, Verdict] = field(default_factory=dict)
     spills: dict[ContainerId, Spill] = field(default_factory=dict)
     accesses: dict[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
+    measured: dict[ContainerId, Measured] = field(default_factory=dict)
     histories: dict[ContainerId, History] = field(default_factory=dict)
     settled: set[ContainerId] = field(default_factory=set)
 
@@ -123,6 +126,7 @@ class _Judging(Struct):
         if kept and earlier is not None:
             self.verdicts = _rows_of(kept, earlier.verdicts)
             self.accesses = _rows_of(kept, earlier.accesses)
+            self.measured = _rows_of(kept, earlier.measured)
             self.explained.arrivals.update(_rows_of(kept, earlier.arrivals))
             self.settled.update(kept)
 
@@ -144,8 +148,11 @@ class _Judging(Struct):
         if evaluated.windows is not history.samples:
             history = replace(history, samples=evaluated.windows)
         history = history.moved(moves, snapshot.taken_at, thresholds)
+        share = measured(evaluated.accesses)
+        if share is not None:
+            self.measured[id_] = share
         if is_judged(container):
-            history = self._conclude(container, history, grown, measured(evaluated.accesses))
+            history = self._conclude(container, history, grown, share)
         if history.is_worth_keeping:
             self.histories[id_] = history
         elif id_ in self.unchanged and self._left_as_it_was(id_):
@@ -186,6 +193,7 @@ class _Judging(Struct):
             self.verdicts,
             self.spills,
             self.accesses,
+            self.measured,
             self.histories,
             self.explained.arrivals,
             self.thresholds,

@@ -117,8 +117,8 @@ def _column(row: Metric[Any], column: Column, stale: Sequence[tuple[int, Series]
     if row.is_counter:
         now = [one.totals.get(name, NO_VALUES) for _, one in stale]
     else:
-        of = Columns.of
-        now = [of(values(one.report)) for _, one in stale]
+        # Most are columns already; a call for each block of each tick would take longer than to look.
+        now = [found if isinstance(found := values(one.report), Columns) else Columns.of(found) for _, one in stale]
     places: list[SeriesBlock | None] | None = None
     points = column.points
     for (place, one), found in zip(stale, now, strict=True):

@@ -155,7 +155,7 @@ def _render_family(
     if before is not None and before.since == since and before.has(family.blocks):
         return before
     last = [None for _ in family.blocks] if before is None else before.of(family.blocks, since)
-    has_fractions, is_dated = family.metric.unit in _FRACTIONS, since != _Since()
+    has_fractions, is_dated, began = family.metric.unit in _FRACTIONS, since != _Since(), since.container
     templates: dict[tuple[Labels, ...], bytes] = {}
     pieces = [_head(family, format_)]
     template, of_labels, of_created = b"", None, None
@@ -164,7 +164,9 @@ def _render_family(
             pieces.append(text)
             continue
         key, labels = block.key, block.labels
-        created = since.of_key(key) if is_dated else None
+        created = None
+        if is_dated:
+            created = since.others if key is None else began.get(key, since.others)
         if labels is not of_labels or created != of_created:  # neighbours mostly have the same
             of_labels, of_created = labels, created
             template = templates.get(labels) or _lines(family.metric, key is not None, labels, created is not None)

@@ -203,7 +203,8 @@ class SeriesTracker:
         for name, read, values in self._rows:
             if read is not None and read(one) is None:
                 continue  # it is not measured
-            counts = Columns.of(values(one))
+            found = values(one)
+            counts = found if isinstance(found, Columns) else Columns.of(found)
             before = last.get(name)
             if before is None:
                 if counts.labels:

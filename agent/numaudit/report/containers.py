@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.evaluation.access import Access, measured
+from numaudit.evaluation.access import Access
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.causes.placement import bytes_outside, remote_bytes, wanted_nodes
 from numaudit.evaluation.causes.shared_memory import charged_to_others, used_bytes
@@ -127,7 +127,7 @@ class ContainerReports:
             basis,
             distance,
             accesses,
-            measured(accesses),
+            self.judgements.measured.get(id_),
             remote_stall(snapshot, id_, self.before),
             None
             if mappings is None or resident is None

@@ -85,8 +85,13 @@ class Owners(Struct):
             sums[ENDED] = dict(kept.sums[ENDED])
         for cgroup, counters in by_cgroup.items():
             owner_now = self._now.get(cgroup)
-            if owner_now is not None:
-                _add(sums.setdefault(owner_now, {}), counters)
+            if owner_now is None:
+                continue
+            row = sums.get(owner_now)
+            if row is None:
+                sums[owner_now] = dict(counters)
+            else:
+                _add(row, counters)
         return sums
 
 

@@ -57,7 +57,7 @@ _MOST_POSITIONS = 64
 """Of a pass that goes on: how many positions of the scan are remembered with what had been used by then."""
 
 
-class _Position(NamedTuple):
+class _Position(Struct, frozen=True):
     """Progress of a pass, and the memory that had been used by then."""
 
     scanned_to: int
