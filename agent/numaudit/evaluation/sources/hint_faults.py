@@ -56,12 +56,13 @@ def _why_unseen(sampled: Sampled) -> str:
 
 
 def _access(used: PagesUsed, evidence: AccessEvidence) -> Access:
-    grown, seen_in_all = evidence.grown, used.seen
+    grown = evidence.grown
     if grown is not None and sum(grown.values()) >= RAN:  # else where it runs now is not known, or it hardly ran at all
         remote = {pair: size for pair, size in used.remote.items() if size and grown.get(pair[0], 0.0) > 0.0}
     else:
         remote = {pair: size for pair, size in used.remote.items() if size}
     remote_bytes, local_bytes = sum(remote.values()), sum(used.local.values())
+    seen_in_all = sum(used.remote.values()) + local_bytes + used.home
     memory = _memory(used, evidence)
     if memory is not None:
         memory = max(memory, seen_in_all)
