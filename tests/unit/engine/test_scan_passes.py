@@ -51,6 +51,12 @@ def test_a_pass_that_goes_on_says_what_it_saw_until_one_is_through() -> None:
     assert (pages(used), used and used.is_whole) == ((10, 0, 0), False)
 
 
+def test_of_two_passes_the_one_counts_that_saw_more_remote_and_the_one_that_saw_less_local() -> None:
+    first, second = {REMOTE: 100, LOCAL: 50}, {REMOTE: 80, LOCAL: 60}
+    used = after(reading((1, first)), reading((1, first), (2, second)), reading((2, second), (3, {LOCAL: 5})))
+    assert pages(used) == (100, 50, 0)
+
+
 def test_the_newest_complete_pass_counts_and_passes_are_never_added_up() -> None:
     same = {REMOTE: 3000, LOCAL: 3000}
     used = after(reading((1, same)), reading((1, same), (2, same)), reading((2, same), (3, {LOCAL: 5})))

@@ -196,6 +196,18 @@ def test_what_did_not_change_keeps_its_verdict_and_its_row_themselves() -> None:
     assert all(new is old for new, old in zip(reports[3].containers, reports[2].containers, strict=True))
 
 
+def test_a_measured_share_is_kept_with_the_judgement() -> None:
+    used = PagesUsed({(0, 1): 4 * MIB}, {0: 4 * MIB}, 0, 0.0, True, 8 * MIB)
+    sampled = {IDS[0]: Sampled({HintFault(0, 1, 0): 10}, used)}
+    ticks = [_still(1000.0 + 15 * number, intent=None, hint_faults=sampled) for number in range(4)]
+    judged: Judgements | None = None
+    for number, now in enumerate(ticks):
+        judged = judge(now, ticks[number - 1] if number else None, judged)
+    assert judged is not None and IDS[0] in judged.kept
+    assert judged.measured == judge(ticks[3], ticks[2]).measured
+    assert judged.measured[IDS[0]].lower == 0.5
+
+
 def test_what_is_found_again_is_the_very_value_of_the_tick_before() -> None:
     """So nothing is rendered again for it."""
     first, second = _still(1000.0), _still(1015.0)

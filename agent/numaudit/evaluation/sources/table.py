@@ -45,7 +45,7 @@ def evaluate_sources(sources: Sequence[AccessSource], evidence: AccessEvidence, 
         said = source.say(evidence, known)
         if said.access is not None:
             found.append(said.access)
-        if said.window is not known or (name in past and not known.amounts):
+        if said.window is not known:
             windows = {other: window for other, window in windows.items() if other != name}
             if said.window.amounts:
                 windows[name] = said.window

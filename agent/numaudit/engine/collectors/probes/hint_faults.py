@@ -49,10 +49,10 @@ class HintFaultsCollector(Collector):
             owner: Sampled(
                 faults.get(owner, {}),
                 used.get(owner),
-                knows_passes,
-                owner not in unscanned,
-                owner not in unwatched,
-                by_process.get(owner),
+                knows_passes=knows_passes,
+                is_scanned=owner not in unscanned,
+                is_watched=owner not in unwatched,
+                by_process=by_process.get(owner),
             )
             for owner in {*faults, *used, *unscanned, *unwatched, *by_process}
         }

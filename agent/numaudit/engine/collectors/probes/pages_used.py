@@ -131,7 +131,7 @@ def limited(
     """
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
-    anon, file, shmem, hugetlb = [sum(by_node.values()) if by_node else 0 for by_node in _charged(resident)]
+    anon, file, shmem, hugetlb = map(_total, _charged(resident))
     if len(mapped) == 1:
         sums = most = mapped[0]
     else:
