@@ -8,8 +8,9 @@ It fails when a goal is missed: of the CPU time of ticks with rendering and pack
 thread's own clock), all containers changing or a tenth of them, and of the memory that the agent takes.
 
 A made-up host runs no BPF programs. What their counters add is measured in this process, with maps that are filled by
-hand: CPU time, allocated pages, hint faults and the scan passes that these are of, all of which change in every tick.
-There one tick follows another; an agent sleeps between two, and some machines wake up slowly.
+hand: CPU time, allocated pages and hint faults, all of which change in every tick; then, besides, a scan pass of every
+process that ends in every tick. There one tick follows another; an agent sleeps between two, and some machines wake up
+slowly.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
@@ -50,12 +51,13 @@ from otlp_receiver import OtlpReceiver
 from short import pick, run
 
 CONTAINERS, FEW = pick((1000, 10), short=(100, 10))
-ALL_MS, TENTH_MS, PROBES_MS, RSS_MIB, RSS_LARGE_MIB, RSS_OTLP_MIB = 45.0, 15.0, 80.0, 50.0, 90.0, 128.0
+ALL_MS, TENTH_MS, PROBES_MS, PASSES_MS = 45.0, 15.0, 80.0, 105.0
+RSS_MIB, RSS_LARGE_MIB, RSS_OTLP_MIB = 50.0, 90.0, 128.0
 LARGE_NODES = 8
 """Nodes of the machine on which the memory of an agent is measured once more."""
 MANY_TIMES, MOST_FOR_MANY = 5, 5.2
 """So many times the containers take at most so many times the CPU time."""
-SHORT_ALL, SHORT_TENTH, SHORT_PROBES, SHORT_MANY = 8.0, 5.0, 20.0, 7.0
+SHORT_ALL, SHORT_TENTH, SHORT_PROBES, SHORT_PASSES, SHORT_MANY = 8.0, 5.0, 15.0, 20.0, 7.0
 """Goals of the short form: in yardsticks, the last as a ratio."""
 SHORT_RSS_MIB = 46.0
 SECONDS = pick(15, short=6)
@@ -63,6 +65,8 @@ INTERVAL = pick(2, short=1)
 PUSH_INTERVAL = pick(3, short=1)
 _LOCAL, _REMOTE = HintFault(0, 0, 8), HintFault(0, 1, 0)
 SCRAPES, ROUNDS = pick((50, 5), short=(5, 1))
+Count = Callable[[Mapping[str, Counters], int, int, int, int], None]
+"""Fills the maps of the probes for a cgroup's id, its process, the container's place, and the number of the tick."""
 SCRAPER = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
 
 
@@ -87,15 +91,16 @@ def main() -> None:
         collect_garbage_rarely()
         awake, _ = _ticks_here(tree)
         tenth, _ = _ticks_here(tree, every=10)
+        probed, series_probed = _ticks_here(tree, count=_count)
         _write_status_of_processes(tree)
-        probed, series_probed = _ticks_here(tree, with_probes=True)
+        passed, _ = _ticks_here(tree, count=_count_and_end_passes)
         many = NodeTree(Path(folder) / "many")
         many.fill(MANY_TIMES * CONTAINERS)
         times = min(_ticks_here(many)[0]) / min(awake)
         small = NodeTree(Path(folder) / "small")
         small.fill(FEW)
         few, _ = _ticks_here(small)
-    _print_costs(min(few), min(awake), min(tenth), min(probed))
+    _print_costs(min(few), min(awake), min(tenth), min(probed), min(passed))
     cost("scrape", f"a scrape of {series:,} series", scrape, "ms")
     cost("push", f"an OTLP push of {series:,} series", push, "ms")
     cost("agent", f"memory with {CONTAINERS:,} containers on 2 nodes", rss, "MiB")
@@ -109,6 +114,7 @@ def main() -> None:
         print(f"  {what:18}  {statistics.median(spent):7.1f} ms CPU; {min(spent):.1f} to {max(spent):.1f}")
     print(f"  and with probes     {statistics.median(probed):7.1f} ms CPU", end="; ")
     print(f"{min(probed):.1f} to {max(probed):.1f}, {series_probed} series; every container is sampled")
+    print(f"  and with passes     {statistics.median(passed):7.1f} ms CPU; {min(passed):.1f} to {max(passed):.1f}")
     print(f"  memory              {rss:7.1f} MiB")
     print(f"  memory, {LARGE_NODES} nodes     {rss_large:7.1f} MiB")
     print(f"  memory with OTLP    {rss_otlp:7.1f} MiB")
@@ -118,13 +124,14 @@ def main() -> None:
     at_most_ms("tick, render and gzip, all containers change", min(awake), ALL_MS, short=SHORT_ALL)
     at_most_ms("tick, render and gzip, a tenth of them changes", min(tenth), TENTH_MS, short=SHORT_TENTH)
     at_most_ms("tick, render and gzip with all probes", min(probed), PROBES_MS, short=SHORT_PROBES)
+    at_most_ms("the same, and every process ends a scan pass", min(passed), PASSES_MS, short=SHORT_PASSES)
     at_most(f"{MANY_TIMES} times the containers take", times, MOST_FOR_MANY, "times as long", short=SHORT_MANY)
     at_most("memory of the agent", rss, RSS_MIB, "MiB", short=SHORT_RSS_MIB)
     at_most(f"memory of the agent, {LARGE_NODES} nodes", rss_large, RSS_LARGE_MIB, "MiB", short=RSS_LARGE_MIB)
     at_most("memory of the agent with OTLP", rss_otlp, RSS_OTLP_MIB, "MiB", short=RSS_OTLP_MIB)
 
 
-def _print_costs(few: float, changing: float, tenth: float, probed: float) -> None:
+def _print_costs(few: float, changing: float, tenth: float, probed: float, passed: float) -> None:
     """A tick's CPU milliseconds in parts: two sizes of the node give what is paid once, and what for each container."""
     each = (changing - few) / (CONTAINERS - FEW)
     once = max(few - each * FEW, 0.0)
@@ -132,8 +139,9 @@ def _print_costs(few: float, changing: float, tenth: float, probed: float) -> No
     cost("tick", "a tick with rendering and packing, without containers", once, "ms")
     cost("container and tick", "a container whose figures changed", 1000 * each, "us")
     cost("container and tick", "a container whose figures are as before", 1000 * still, "us")
-    in_addition = 1000 * (probed - changing) / CONTAINERS
-    cost("container and tick", "what all probes count of a container, in addition", in_addition, "us")
+    counts, passes = 1000 * (probed - changing) / CONTAINERS, 1000 * (passed - probed) / CONTAINERS
+    cost("container and tick", "what all probes count of a container, in addition", counts, "us")
+    cost("container and tick", "a scan pass of its process, in addition", passes, "us")
 
 
 def _rss_on_a_large_machine(folder: Path, log: Path) -> float:
@@ -158,14 +166,14 @@ def _cpu_ms_of_ticks(agent: Agent, tree: NodeTree) -> list[float]:
     return spent
 
 
-def _ticks_here(tree: NodeTree, *, with_probes: bool = False, every: int = 1) -> tuple[list[float], int]:
+def _ticks_here(tree: NodeTree, *, count: Count | None = None, every: int = 1) -> tuple[list[float], int]:
     """CPU ms of each of some ticks in this process, and the series. Between two ticks every so manieth container
-    changes, another one each time."""
+    changes, another one each time. `count`: what probes count of it; None = there are none."""
     (tree.root / "proc/sys/kernel/numa_balancing").write_text("1\n")
     probes, session = made_up_session()
     settings = Settings(listen=("127.0.0.1", 0))
     observer = Observer.of(Host.under(tree.root))
-    daemon = HostAgent.of(settings, Engine(observer, session if with_probes else None), RateLimit())
+    daemon = HostAgent.of(settings, Engine(observer, None if count is None else session), RateLimit())
     form, _ = negotiate(SCRAPER["Accept"], "gzip")
     cgroups = {path: (tree.root / f"sys/fs/cgroup{path}").stat().st_ino for path in tree.containers()}
     spent = []
@@ -175,8 +183,8 @@ def _ticks_here(tree: NodeTree, *, with_probes: bool = False, every: int = 1) ->
                 if number and (index - number) % every:
                     continue
                 tree.hold(path, (MIB + index * 4096, MIB + number * 4096))
-                if with_probes:
-                    _count(probes, cgroup, tree.process_of(path), index, number)
+                if count is not None:
+                    count(probes, cgroup, tree.process_of(path), index, number)
             begin = time.thread_time()
             daemon.ticker.tick()
             spent.append((time.thread_time() - begin) * 1000)
@@ -186,11 +194,16 @@ def _ticks_here(tree: NodeTree, *, with_probes: bool = False, every: int = 1) ->
         return spent[2:], daemon.ticker.newest.published.exposition.series
 
 
-def _count(probes: Mapping[str, Counters], cgroup: int, process: int, index: int, number: int) -> None:
-    """What the programs count of one container up to a tick. Its process begins another scan pass each time."""
+def _count(probes: Mapping[str, Counters], cgroup: int, _: int, index: int, number: int) -> None:
+    """What the programs count of one container up to a tick."""
     probes["cpu_time"].by_cgroup[cgroup] = {0: number * 10**9 + index, 1: number * 10**8}
     probes["page_alloc"].by_cgroup[cgroup] = {(0, 0): number * MIB + index, (0, 1): number * 4096}
     probes["hint_faults"].by_cgroup[cgroup] = {_LOCAL: number * 100 + index, _REMOTE: number * 7}
+
+
+def _count_and_end_passes(probes: Mapping[str, Counters], cgroup: int, process: int, index: int, number: int) -> None:
+    """The same, and its process begins another scan pass each time."""
+    _count(probes, cgroup, process, index, number)
     seen = {_LOCAL: 200 + number, _REMOTE: 50 + number}
     probes["hint_faults"].passes[cgroup] = {ScanPass(process, one): PassUse(seen, 0) for one in (number, number + 1)}
 
