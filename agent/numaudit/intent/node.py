@@ -83,6 +83,8 @@ class NodeRoom:
     kubelet: Kubelet | None = field(default=None, compare=False, repr=False)
     state: NodeState | None = field(default=None, compare=False, repr=False)
     """The kubelet and its state, by which it decides on the next pod."""
+    unplaced: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    """Resources of which it is not known on which nodes some of their devices are."""
 
 
 class Intent(Struct, frozen=True, dict=True):

@@ -18,6 +18,7 @@ SourceName = Literal[
     "claim checkpoint",
     "cdi",
     "podresources",
+    "allocatable devices",
     "pods",
     "kubelet configuration",
     "kubelet log",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -53,15 +53,14 @@ def topology_of(
     *,
     free: Mapping[int, int] | None = None,
     latencies: Mapping[tuple[int, int], float] | None = None,
-    has_device_nodes: bool = True,
+    unplaced: Collection[str] = (),
 ) -> NodeTopology:
     """The node as the next admission will find it: what pods that are gone hold is free.
 
     `free`: bytes that the kernel has free, by NUMA node. `latencies`: nanoseconds by the CPU's node and the memory's,
-    where they were measured. `has_device_nodes` False: a device without nodes may have some that are not known. The
-    pods are known where `state.capacity` is.
+    where they were measured. `unplaced`: resources of which it is not known on which nodes some of their devices are.
+    The pods are known where `state.capacity` is.
     """
-    unplaced = frozenset() if has_device_nodes else _unplaced(state.devices)
     state = as_next_admission_finds(replace(state, pending=None), version=kubelet.features.version)
     return NodeTopology(
         name=name,
@@ -131,14 +130,7 @@ def _cpus(policy: CPUPolicy, state: CPUState) -> CpuPart:
     )
 
 
-def _unplaced(state: DeviceState) -> frozenset[str]:
-    """Resources of which some devices name no node."""
-    return frozenset(
-        name for name, devices in state.plugins.items() if any(one.nodes is None for one in devices.values())
-    )
-
-
-def _devices(state: DeviceState, unplaced: frozenset[str]) -> DevicePart:
+def _devices(state: DeviceState, unplaced: Collection[str]) -> DevicePart:
     return DevicePart(
         {name: _device_groups(state, name, devices) for name, devices in sorted(state.plugins.items())},
         tuple(sorted(unplaced)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 import yaml
 
 from fixture_trees import FIXTURES
+from numaudit.checkpoints.formats import device as device_checkpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
 from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.cli.main import call
 from numaudit.cli.observe import nrt_work
@@ -17,6 +20,12 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
+from numaudit.kubelet.proto.podresources_pb2 import (
+    AllocatableResourcesResponse,
+    ContainerDevices,
+    NUMANode,
+    TopologyInfo,
+)
 from numaudit.nrt.topology import NodeTopology
 from tree_copies import lent
 
@@ -48,6 +57,52 @@ def test_it_has_the_name_of_the_host_that_was_captured(capsys: Capture, tree: Pa
     out, err = capsys.readouterr()
     assert json.loads(out)["metadata"]["name"] == "worker-1"
     assert err == ""
+
+
+NIC, GPU = "vendor.example/nic", "vendor.example/gpu"
+
+
+@pytest.mark.parametrize("answer", ["whole", "without a device", "none"])
+def test_devices_are_in_the_zones_that_the_kubelet_names_and_in_none_where_it_does_not(
+    capsys: Capture, tree: Path, answer: str
+) -> None:
+    """One nic is in use, so the checkpoint has its node; the answer has those of the others. A gpu has no node."""
+    held = PodDevices("no-such-pod", "app", NIC, {1: ("a",)}, None)
+    checkpoint = DeviceCheckpoint.of((held,), {NIC: ("a", "b", "c"), GPU: ("g",)})
+    path = tree / "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(device_checkpoint.write(checkpoint))
+    nics = {"a": (1,), "b": (2,), "c": (2, 3)}
+    if answer == "without a device":
+        del nics["b"]
+    entries = [(NIC, id_, node) for id_, nodes in nics.items() for node in nodes] + [(GPU, "g", None)]
+    allocatable = tree / "numaudit/podresources-allocatable.pb"
+    allocatable.write_bytes(
+        AllocatableResourcesResponse(devices=itertools.starmap(_device, entries)).SerializeToString()
+    )
+    if answer == "none":
+        allocatable.unlink()
+    assert call(["nrt", "--root", str(tree), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    in_zones = {
+        zone["name"]: int(one["allocatable"])
+        for zone in found["zones"]
+        for one in zone["resources"]
+        if one["name"] == NIC
+    }
+    annotation = json.loads(found["metadata"]["annotations"]["numaudit.io/devices"])
+    if answer == "whole":
+        assert in_zones == {"node-1": 1, "node-2": 2, "node-3": 1}
+        assert "unplaced" not in annotation
+    else:
+        assert in_zones == {}
+        assert annotation["unplaced"] == ([NIC] if answer == "without a device" else [GPU, NIC])
+    assert sum(one["total"] for one in annotation["devices"][NIC]) == 3
+
+
+def _device(resource: str, id_: str, node: int | None) -> ContainerDevices:
+    topology = None if node is None else TopologyInfo(nodes=[NUMANode(ID=node)])
+    return ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)
 
 
 @pytest.mark.parametrize("host", ["single-node-hybrid", "eight-nodes"])

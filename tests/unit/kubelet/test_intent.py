@@ -7,12 +7,15 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from kubelet_json_log import as_json
 from kubelet_steps import STEPS, Step
+from numaudit.checkpoints.formats import device as device_checkpoint
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.containermanager.memory.state import Block
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.observer import Observer
@@ -20,8 +23,9 @@ from numaudit.errors import Unavailable
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.intent.sources import SourceName, SourceState
 from numaudit.kernel.host import Host, KubeletConnection
+from numaudit.kubelet.proto.podresources_pb2 import AllocatableResourcesResponse
 from numaudit.kubelet.sources import polled, poller
-from numaudit.kubelet.sources.client import RecordedKubelet
+from numaudit.kubelet.sources.client import KubeletAnswers, RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog, JournalLog
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.report.build import build
@@ -161,6 +165,51 @@ def test_a_node_without_device_plugins_lacks_nothing(tmp_path: Path) -> None:
     assert state.state == "ok"
     path = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
     assert state.reason == f"no file {path}: no device plugin has registered"
+
+
+@dataclass
+class _Asked:
+    """A recorded kubelet that counts how often it is asked for what it may give."""
+
+    recorded: RecordedKubelet
+    answer: bytes | None
+    times: int = 0
+
+    def allocatable(self) -> bytes | None:
+        self.times += 1
+        return self.answer
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.recorded, name)
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_only_a_kubelet_with_devices_is_asked_where_they_are(registered: bool, tmp_path: Path) -> None:
+    host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
+    if registered:
+        _register(host, "vendor.example/nic")
+    kubelet = KubeletPoller.of(host)
+    asked = _Asked(RecordedKubelet(host.answers), AllocatableResourcesResponse().SerializeToString())
+    kubelet.answers = cast("KubeletAnswers", asked)
+    names = {one.name for one in poll(IntentCollector.by(kubelet), ()).intent.sources}
+    poll(IntentCollector.by(kubelet), ())
+    assert asked.times == registered  # not again while nothing changes
+    assert ("allocatable devices" in names) is registered
+
+
+def test_an_old_kubelet_that_cannot_say_where_devices_are_lacks_nothing(tmp_path: Path) -> None:
+    host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
+    _register(host, "vendor.example/nic")
+    kubelet = KubeletPoller.of(host)
+    kubelet.answers = cast("KubeletAnswers", _Asked(RecordedKubelet(host.answers), None))
+    state = poll(IntentCollector.by(kubelet), ()).source("allocatable devices")
+    assert (state.state, state.reason) == ("ok", "the kubelet does not know GetAllocatableResources")
+
+
+def _register(host: Host, resource: str) -> None:
+    path = host.kubelet / "device-plugins/kubelet_internal_checkpoint"
+    path.parent.mkdir()
+    path.write_bytes(device_checkpoint.write(DeviceCheckpoint.of((), {resource: ("a",)})))
 
 
 def test_where_no_checkpoint_can_be_seen_the_devices_one_is_missing_too(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent.promise import Promise, PromisedDevices
 from numaudit.kubelet.proto import podresources_pb2 as pb
-from numaudit.kubelet.sources.podresources import Client, ListAnswer, PodResources, decode
+from numaudit.kubelet.sources.podresources import Client, ListAnswer, PodResources, decode, decode_allocatable
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from podresources_server import serving
 
@@ -83,15 +83,16 @@ def test_lists_of_the_whole_pod_are_kept_apart_from_its_containers() -> None:
     assert decode(ListAnswer(data)) == (expected,)
 
 
-def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
-    def device(id_: str, *nodes: int) -> pb.ContainerDevices:
-        topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in nodes]) if nodes else None
-        return pb.ContainerDevices(resource_name="vendor.example/nic", device_ids=[id_], topology=topology)
+FUSE = pb.ContainerDevices(resource_name="vendor.example/fuse", device_ids=["f"])
 
-    other = pb.ContainerDevices(resource_name="vendor.example/fuse", device_ids=["f"])
-    app = pb.ContainerResources(
-        name="app", devices=[device("b", 1), device("a", 0), device("c", 1), device("d", 0, 1), other]
-    )
+
+def _nic(id_: str, *nodes: int) -> pb.ContainerDevices:
+    topology = pb.TopologyInfo(nodes=[pb.NUMANode(ID=node) for node in nodes]) if nodes else None
+    return pb.ContainerDevices(resource_name="vendor.example/nic", device_ids=[id_], topology=topology)
+
+
+def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
+    app = pb.ContainerResources(name="app", devices=[_nic("b", 1), _nic("a", 0), _nic("c", 1), _nic("d", 0, 1), FUSE])
     pod = pb.PodResources(name="p", namespace="n", containers=[app])
     (found,) = decode(ListAnswer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
     assert found.containers["app"].devices == (
@@ -122,11 +123,28 @@ def test_an_impossible_node_is_refused(node: int) -> None:
         decode(ListAnswer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
 
 
+def test_a_device_on_several_nodes_is_allocatable_on_all_of_them() -> None:
+    """The kubelet sends an entry for each of its nodes."""
+    answer = pb.AllocatableResourcesResponse(devices=[_nic("a", 1), _nic("b", 0), _nic("a", 3), FUSE], cpu_ids=[2])
+    assert decode_allocatable(answer.SerializeToString()) == {
+        "vendor.example/nic": {"a": NodeSet.of(1, 3), "b": NodeSet.of(0)},
+        "vendor.example/fuse": {"f": None},
+    }
+
+
+def test_an_allocatable_device_on_an_impossible_node_is_refused() -> None:
+    answer = pb.AllocatableResourcesResponse(devices=[_nic("a", -1)])
+    with pytest.raises(ParseError, match="allocatable devices: node"):
+        decode_allocatable(answer.SerializeToString())
+
+
 @given(st.binary(max_size=300))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for one in (data, RUNNING[: len(data)] + data):
         with contextlib.suppress(ParseError):
             decode(ListAnswer(one))
+        with contextlib.suppress(ParseError):
+            decode_allocatable(one)
 
 
 def test_a_server_on_a_socket_is_asked_and_asked_again(path: Path) -> None:

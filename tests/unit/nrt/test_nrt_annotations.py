@@ -154,8 +154,8 @@ def test_devices_whose_nodes_are_not_all_known_are_in_no_zone() -> None:
     """Those in use name their nodes and are not free: with these alone a zone would seem to be full."""
     made = {**machine("16Gi", "16Gi"), "devices": {"v.example/gpu": {"a": 0, "b": None}, "v.example/nic": {"c": 1}}}
     run = play(scenario(made, [{"admit": pod("one", **{"v.example/gpu": "1"})}]))
-    for has_nodes, expected in ((True, {"v.example/gpu", "v.example/nic"}), (False, {"v.example/nic"})):
-        found = _topology(run, has_device_nodes=has_nodes)
+    for unplaced, expected in (((), {"v.example/gpu", "v.example/nic"}), (("v.example/gpu",), {"v.example/nic"})):
+        found = _topology(run, unplaced=unplaced)
         assert {one.name for zone in found.zones.values() for one in zone} - {"memory"} == expected
         assert found.devices.devices.keys() == {"v.example/gpu", "v.example/nic"}
 

@@ -147,8 +147,8 @@ def test_devices_on_nodes_that_are_not_known_cannot_tell() -> None:
     run = play(scenario(made, [], {"topologyManagerPolicy": "restricted"}))
     asked = pod("gpu", **{"v.example/gpu": "1"})
     known, unknown = (
-        annotations_of(topology_of("n", run.scenario.setup.kubelet, run.state, has_device_nodes=has))
-        for has in (True, False)
+        annotations_of(topology_of("n", run.scenario.setup.kubelet, run.state, unplaced=unplaced))
+        for unplaced in ((), ("v.example/gpu",))
     )
     assert would_admit(known, asked).admits is True
     assert "NUMA nodes of the free v.example/gpu are not known" in _answer(unknown, asked)

@@ -23,5 +23,4 @@ def topology_here(
     if room.kubelet.memory_policy != "None" and not intent.machine:
         return None  # its checkpoint is missing or damaged, so the state is that of a kubelet without promises
     free = {one.node: one.free for one in snapshot.nodes if one.free is not None}
-    # The kubelet's checkpoint has the nodes of those devices only that are in use.
-    return topology_of(name, room.kubelet, room.state, free=free or None, latencies=latencies, has_device_nodes=False)
+    return topology_of(name, room.kubelet, room.state, free=free or None, latencies=latencies, unplaced=room.unplaced)

@@ -27,7 +27,7 @@ def room_of(node: NodeHere) -> NodeRoom | None:
     if state.capacity is not None:
         left = unrequested(state.pods.values(), state.capacity, kubelet.features)
     cpus = None if kubelet.cpu is None or state.cpu is None else cpu_room(kubelet.cpu, state.cpu)
-    return NodeRoom(cpus, left, None if kubelet.cpu is None else kubelet.cpu.reserved, kubelet, state)
+    return NodeRoom(cpus, left, None if kubelet.cpu is None else kubelet.cpu.reserved, kubelet, state, node.unplaced)
 
 
 def room_here(

@@ -17,6 +17,7 @@ from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.kubelet_here import StartForecaster, kubelet_here
 from numaudit.kubelet.questions.pods_here import PodsHere, pods_of
 from numaudit.kubelet.questions.starting import AskedKubelet, starting
+from numaudit.kubelet.sources.podresources import NodesOfDevices
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
 from numaudit.scenario.files import Files, starting_state
@@ -25,11 +26,9 @@ from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import NodeSet
 
 DEVICES_WITHOUT_PLACE = (
-    "the kubelet's checkpoint names the nodes of those devices only that are in use; the others count as devices "
-    "without a node"
+    "the kubelet's checkpoint names the nodes of those devices only that are in use, and it does not say where the "
+    "others are (GetAllocatableResources); they count as devices without a node"
 )
-
-
 DEVICES_LOST = "the kubelet's checkpoint of its devices is damaged, so no device counts"
 
 
@@ -42,6 +41,8 @@ class NodeHere(Struct, frozen=True):
     storage: int | None
     """Bytes of the file system of the kubelet's folder; None = not known, as in a captured tree."""
     notices: tuple[str, ...]
+    unplaced: frozenset[str] = frozenset()
+    """Resources of which it is not known on which nodes some of their devices are."""
 
 
 def node_here(
@@ -73,7 +74,8 @@ def node_here(
     if files.devices is not None and not _is_sound(decoded[DEVICES]):
         files = replace(files, devices=None)
         notices.append(DEVICES_LOST)
-    devices = devices_of(content.get(DEVICES) if files.devices is not None else None)
+    listed = readings.allocatable_devices or {}
+    devices, unplaced = devices_of(content.get(DEVICES) if files.devices is not None else None, listed)
     version = here.starting.kubelet.version
     gates = here.config.document.get("featureGates")
     configuration = dict(here.config.document)
@@ -83,9 +85,9 @@ def node_here(
             POD_LEVEL_GATE: asked.pod_level,
         }
     setup = Setup(readings.machine, configuration, f"{version[0]}.{version[1]}", devices)
-    if any(device.nodes is None for listed in devices.values() for device in listed.values()):
+    if unplaced:
         notices.append(DEVICES_WITHOUT_PLACE)
-    return NodeHere(setup, files, pods_of(content.values(), readings, with_cgroup), storage, tuple(notices))
+    return NodeHere(setup, files, pods_of(content.values(), readings, with_cgroup), storage, tuple(notices), unplaced)
 
 
 _FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
@@ -116,18 +118,29 @@ def _is_sound(file: CheckpointFile) -> bool:
     return file.content is not None and file.content[1].is_valid
 
 
-def devices_of(checkpoint: Checkpoint | None) -> Devices:
-    """The healthy devices that plugins have registered; the node of one is known while a pod holds it."""
+def devices_of(checkpoint: Checkpoint | None, listed: NodesOfDevices) -> tuple[Devices, frozenset[str]]:
+    """The healthy devices that plugins have registered, and the resources of which some are in an unknown place.
+
+    The checkpoint has the nodes of devices that a pod holds, `listed` those of all that the kubelet may give.
+    """
     if not isinstance(checkpoint, DeviceCheckpoint):
-        return {}
-    nodes: dict[tuple[str, str], NodeSet] = {}
+        return {}, frozenset()
+    held = _nodes_of_held(checkpoint)
+    devices, unplaced = dict[str, dict[str, Device]](), set[str]()
+    for resource, ids in (checkpoint.registered or {}).items():
+        nodes = {**held.get(resource, {}), **listed.get(resource, {})}
+        devices[resource] = {one: Device(one, nodes.get(one)) for one in ids or ()}
+        if not nodes.keys() >= devices[resource].keys():
+            unplaced.add(resource)
+    return devices, frozenset(unplaced)
+
+
+def _nodes_of_held(checkpoint: DeviceCheckpoint) -> NodesOfDevices:
+    found: dict[str, dict[str, NodeSet | None]] = {}
     for entry in checkpoint.entries or ():
+        nodes = found.setdefault(entry.resource_name, {})
         by_node = entry.device_ids if isinstance(entry.device_ids, Mapping) else {}
         for node, ids in by_node.items():
-            for one in ids or () if node != NO_NODE else ():
-                held = nodes.get((entry.resource_name, one), NodeSet())
-                nodes[entry.resource_name, one] = held | NodeSet.of(node)
-    return {
-        resource: {one: Device(one, nodes.get((resource, one))) for one in ids or ()}
-        for resource, ids in (checkpoint.registered or {}).items()
-    }
+            for one in ids or ():
+                nodes[one] = None if node == NO_NODE else (nodes.get(one) or NodeSet()) | NodeSet.of(node)
+    return found

@@ -66,6 +66,9 @@ class KubeletAnswers(Protocol):
     def podresources(self) -> ListAnswer:
         """Of List."""
 
+    def allocatable(self) -> bytes | None:
+        """Of GetAllocatableResources; None where the kubelet does not know it."""
+
 
 class RecordedKubelet(Struct, frozen=True):
     """The answers in a captured tree."""
@@ -83,6 +86,9 @@ class RecordedKubelet(Struct, frozen=True):
 
     def podresources(self) -> ListAnswer:
         return ListAnswer(self._read("podresources-list.pb"))
+
+    def allocatable(self) -> bytes | None:
+        return self._read("podresources-allocatable.pb")
 
     def _read(self, name: str) -> bytes:
         try:
@@ -192,6 +198,9 @@ class LiveKubelet(Struct):
 
     def podresources(self) -> ListAnswer:
         return self.resources.list(self.until)
+
+    def allocatable(self) -> bytes | None:
+        return self.resources.allocatable(self.until)
 
     def close(self) -> None:
         self.resources.close()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from numaudit.kubelet.proto import podresources_pb2 as pb
 
 Version = Literal["v1", "v1alpha1"]
+NodesOfDevices = Mapping[str, Mapping[str, NodeSet | None]]
+"""Resource -> device id -> its NUMA nodes; None = its plugin names none."""
 
 DEADLINE, IN_A_TICK = 10.0, 2.0
 """Seconds for one call; a healthy kubelet answers in milliseconds."""
@@ -101,8 +103,7 @@ def decode(answer: ListAnswer) -> tuple[PodResources, ...]:
 
     from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
 
-    if sum(map(answer.data.count, _TAGS)) > MOST_FIELDS:
-        raise ParseError(f"more than {MOST_FIELDS} pods, containers, devices and blocks: this is not of one node")
+    _check_size(answer.data)
     found: list[PodResources] = []
     cpus = 0
     try:
@@ -120,6 +121,29 @@ def decode(answer: ListAnswer) -> tuple[PodResources, ...]:
     except DecodeError as error:
         raise ParseError(f"not an answer of the PodResources interface: {error}") from None
     return tuple(found)
+
+
+def decode_allocatable(data: bytes) -> NodesOfDevices:
+    """The healthy devices in an answer of GetAllocatableResources. Raises ParseError, as `decode` does.
+
+    A device whose plugin gives a topology without nodes is not in the answer.
+    Source: pkg/kubelet/apis/podresources/server_v1.go, pkg/kubelet/cm/helpers.go.
+    """
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 (only where there is a kubelet)
+
+    from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
+
+    _check_size(data)
+    try:
+        answer = podresources_pb2.AllocatableResourcesResponse.FromString(data)
+    except DecodeError as error:
+        raise ParseError(f"not an answer of the PodResources interface: {error}") from None
+    return _nodes_of_devices(answer.devices, "allocatable devices")
+
+
+def _check_size(data: bytes) -> None:
+    if sum(map(data.count, _TAGS)) > MOST_FIELDS:
+        raise ParseError(f"more than {MOST_FIELDS} pods, containers, devices and blocks: this is not of one node")
 
 
 def _pod(pod: pb.PodResources, version: Version) -> PodResources:
@@ -160,7 +184,13 @@ def _memory(blocks: Iterable[pb.ContainerMemory], where: str) -> tuple[Block, ..
 
 
 def _devices(devices: Iterable[pb.ContainerDevices], where: str) -> tuple[PromisedDevices, ...]:
-    """The kubelet sends one entry for each device, or for some; here those on the same nodes come together."""
+    """Those of a resource on the same nodes come together."""
+    found = _nodes_of_devices(devices, where)
+    return tuple([one for name, nodes_of in found.items() for one in devices_by_nodes(name, nodes_of)])
+
+
+def _nodes_of_devices(devices: Iterable[pb.ContainerDevices], where: str) -> NodesOfDevices:
+    """The kubelet sends one entry for each device, for each of its nodes, or for some devices."""
     found: dict[str, dict[str, NodeSet | None]] = {}
     for one in devices:
         nodes = _nodes(one.topology, where) if one.HasField("topology") and one.topology.nodes else None
@@ -168,7 +198,7 @@ def _devices(devices: Iterable[pb.ContainerDevices], where: str) -> tuple[Promis
         for id_ in one.device_ids:
             before = known.get(id_)
             known[id_] = nodes if before is None else before | (nodes or NodeSet())
-    return tuple([one for name, nodes_of in found.items() for one in devices_by_nodes(name, nodes_of)])
+    return found
 
 
 def _nodes(topology: pb.TopologyInfo, where: str) -> NodeSet:
@@ -209,9 +239,9 @@ class Client:
             return ListAnswer(data, "v1alpha1")
         raise Unavailable(f"{self.socket}: the kubelet knows neither v1 nor v1alpha1 of the PodResources interface")
 
-    def allocatable(self) -> bytes | None:
-        """The raw answer to GetAllocatableResources; None where the kubelet does not know it. Raises Unavailable."""
-        return self._call("/v1.PodResourcesLister/GetAllocatableResources")
+    def allocatable(self, until: float = math.inf) -> bytes | None:
+        """The raw answer to GetAllocatableResources; None where the kubelet does not know it. Raises as `list`."""
+        return self._call("/v1.PodResourcesLister/GetAllocatableResources", until)
 
     def close(self) -> None:
         if self._channel is not None:

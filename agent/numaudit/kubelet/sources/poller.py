@@ -15,7 +15,8 @@ from time import monotonic, time
 from msgspec import structs
 
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
-from numaudit.checkpoints.formats.file import CLAIMS, CheckpointKind
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
+from numaudit.checkpoints.formats.file import CLAIMS, DEVICES, CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable, to_keep
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.sources import SourceState
@@ -37,7 +38,7 @@ from numaudit.kubelet.sources.log_follow import FileLog, LogSource, live_log
 from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.memo import Inputs
 from numaudit.kubelet.sources.patience import check_time
-from numaudit.kubelet.sources.podresources import PodResources
+from numaudit.kubelet.sources.podresources import NodesOfDevices, PodResources
 from numaudit.kubelet.sources.polled import Polled
 from numaudit.kubelet.sources.process import StartSettings
 from numaudit.kubelet.sources.readings import KubeletReadings, Question
@@ -79,6 +80,7 @@ class KubeletPoller:
     _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources", every=SELDOM))
     _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
     _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
+    _allocatable: Polled[NodesOfDevices] = field(default_factory=lambda: Polled("allocatable devices", every=SELDOM))
     _cdi: Polled[CdiSpecs] = field(default_factory=lambda: Polled("cdi"))
     _admissions: Admissions = field(default_factory=Admissions)
     _pod_reader: PodReader = field(default_factory=PodReader)
@@ -137,6 +139,7 @@ class KubeletPoller:
         if self._has_news(containers, files.values()):
             self._resources.hurry()
             self._pods.hurry()
+            self._allocatable.hurry()
         self._resources.ask(self._read_resources)
         self._pods.ask(self._read_pods)
         return self._end(files)
@@ -175,10 +178,13 @@ class KubeletPoller:
     def _end(self, files: dict[CheckpointKind, CheckpointFile]) -> KubeletReadings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
         self._lines.ask(self._read_log)
+        has_devices = _has_devices(files)
+        if has_devices:
+            self._allocatable.ask(self._read_allocatable)
         if self._has_claims(files):
             self._cdi.ask(self._read_cdi)
         now = time()
-        for one in (self._settings, self._pods, self._resources, self._metrics):
+        for one in (self._settings, self._pods, self._resources, self._metrics, self._allocatable):
             one.expire(now, self.max_age)
         self.newest = KubeletReadings(
             checkpoints=files,
@@ -189,6 +195,7 @@ class KubeletPoller:
             strange_pods=0 if self._pods.value is None else len(self._pods.value.problems),
             resources=self._resources.value if self._resources.is_current else None,
             resources_version=self._resources_version,
+            allocatable_devices=self._allocatable.value if has_devices else None,
             cdi=self._cdi.value or CdiSpecs(),
             log=self._admissions.facts,
             metrics=self._metrics.value,
@@ -199,7 +206,7 @@ class KubeletPoller:
             cgroups_are_settled=self._cgroups_are_settled(files.values()),
             polled_at=now,
             is_captured=not self.host.is_live,
-            polled=self._states(),
+            polled=self._states(has_devices),
             unanswered=self._unanswered(),
         )
         return self.newest
@@ -215,9 +222,11 @@ class KubeletPoller:
         written = [file.written_at for file in files if file.written_at is not None]
         return not self.host.is_live or (bool(written) and time() - max(written) > SETTLED_AFTER)
 
-    def _states(self) -> tuple[SourceState, ...]:
+    def _states(self, has_devices: bool) -> tuple[SourceState, ...]:
         polled = (self._resources, self._pods, self._settings, self._lines, self._metrics)
         states = [structs.replace(one.state, lost=self.log.lost if one is self._lines else 0) for one in polled]
+        if has_devices:
+            states.append(self._allocatable.state)
         if self._cdi.value is not None:
             states.append(self._cdi.state)
         return tuple(states)
@@ -253,7 +262,7 @@ class KubeletPoller:
         before, self._pid = self._pid, presence.find(self.host)
         self._next_search = monotonic() + SELDOM
         if self._pid != before:
-            for source in (self._settings, self._pods, self._resources, self._metrics, self._lines):
+            for source in (self._settings, self._pods, self._resources, self._allocatable, self._metrics, self._lines):
                 source.again()
 
     def _read_settings(self) -> tuple[StartSettings, str | None]:
@@ -301,6 +310,12 @@ class KubeletPoller:
         self._resources_version = answer.version
         return podresources.decode(answer), None
 
+    def _read_allocatable(self) -> tuple[NodesOfDevices, str | None]:
+        answer = self.answers.allocatable()
+        if answer is None:
+            return {}, "the kubelet does not know GetAllocatableResources"
+        return podresources.decode_allocatable(answer), None
+
     def _read_pods(self) -> tuple[PodList, str | None]:
         body = self.answers.pods()
         until = self.answers.until if isinstance(self.answers, LiveKubelet) else math.inf
@@ -333,3 +348,9 @@ class KubeletPoller:
         pods = {} if self._pods.value is None else self._pods.value.pods
         newest = max((pod.created_at for pod in pods.values() if pod.created_at is not None), default=None)
         return datetime.now(UTC) if newest is None else datetime.fromtimestamp(newest, UTC) + _AFTER_PODS
+
+
+def _has_devices(files: Mapping[CheckpointKind, CheckpointFile]) -> bool:
+    """Has a plugin registered some?"""
+    found = files[DEVICES].good if DEVICES in files else None
+    return isinstance(found, DeviceCheckpoint) and any((found.registered or {}).values())

@@ -20,7 +20,7 @@ from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
 from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.sources.cdi_files import CdiSpecs
-from numaudit.kubelet.sources.podresources import PodResources
+from numaudit.kubelet.sources.podresources import NodesOfDevices, PodResources
 from numaudit.topology.machine import Machine
 
 Question = Literal["/pods", "/configz", "/metrics", "podresources"]
@@ -50,6 +50,8 @@ class KubeletReadings(Struct, frozen=True):
     """None also when PodResources does not answer now: it has no last good value."""
     resources_version: str | None = None
     """Of the interface: v1 or v1alpha1."""
+    allocatable_devices: NodesOfDevices | None = None
+    """None also where no plugin has registered devices."""
     cdi: CdiSpecs = CdiSpecs()
     """Empty where nothing has a resource claim."""
     log: LogFacts = LogFacts()
