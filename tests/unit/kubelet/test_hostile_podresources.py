@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from input_cost import MIB, MOST, costs
 from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.proto import podresources_pb2 as pb
 from numaudit.kubelet.sources.podresources import (
+    LARGEST_ALLOCATABLE,
     LARGEST_ANSWER,
     LARGEST_POD,
     MOST_CPUS,
     MOST_FIELDS,
     ListAnswer,
     decode,
+    decode_allocatable,
 )
 
 SMALL = 32 * MIB
@@ -93,3 +97,20 @@ def test_a_pod_of_four_thousand_devices_is_read() -> None:
     ]
     (pod,) = decode(ListAnswer(_pod(devices=devices)))
     assert sum(len(one.ids) for one in pod.containers["c"].devices or ()) == 4000
+
+
+@pytest.mark.parametrize(("size", "is_refused"), [(LARGEST_ANSWER, True), (LARGEST_ALLOCATABLE, False)])
+def test_an_answer_with_allocatable_devices_takes_little_memory(size: int, is_refused: bool) -> None:
+    half, device = size // 2 - 100, pb.ContainerDevices(resource_name="r", device_ids=["d"])
+    answers = {
+        "CPUs": pb.AllocatableResourcesResponse(cpu_ids=[1] * 2 * half),
+        "nodes": pb.AllocatableResourcesResponse(
+            devices=[pb.ContainerDevices(topology=pb.TopologyInfo(nodes=[pb.NUMANode()] * half))]
+        ),
+        "devices": pb.AllocatableResourcesResponse(devices=[device] * (size // 10)),
+        "blocks": pb.AllocatableResourcesResponse(memory=[pb.ContainerMemory()] * half),
+    }
+    found = costs(decode_allocatable, {what: one.SerializeToString() for what, one in answers.items()})
+    if is_refused:
+        assert [what for what, one in found.items() if "one node" not in one.refusal] == []
+    assert {what: one.memory for what, one in found.items() if one.memory > SMALL} == {}

@@ -41,6 +41,8 @@ LARGEST_ANSWER = 16 << 20
 """Bytes. gRPC's own limit of 4 MiB is too small for a large node."""
 LARGEST_POD = 256 << 10
 """Bytes of one pod in it: room for 4,000 devices that each have an entry of their own."""
+LARGEST_ALLOCATABLE = 2 << 20
+"""Bytes of an answer to GetAllocatableResources: room for 20,000 devices that each have an entry of their own."""
 MOST_FIELDS = 200_000
 """Messages and texts in one answer. A container has some fifty: its name, blocks of memory, devices and their nodes."""
 MOST_CPUS = 500_000
@@ -133,6 +135,8 @@ def decode_allocatable(data: bytes) -> NodesOfDevices:
 
     from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
 
+    if len(data) > LARGEST_ALLOCATABLE:
+        raise ParseError(f"more than {LARGEST_ALLOCATABLE >> 20} MiB of resources: this is not of one node")
     _check_size(data)
     try:
         answer = podresources_pb2.AllocatableResourcesResponse.FromString(data)
