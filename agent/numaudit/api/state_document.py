@@ -214,5 +214,22 @@ def _changes(where: str, left: object, right: object) -> Iterator[Change]:
                 yield from _changes(path, left[key], right[key])
             else:
                 yield Change(path, left.get(key), right.get(key))
+    elif (named := _by_name(left)) is not None and (other := _by_name(right)) is not None:
+        yield from _changes(where, named, other)
     elif left != right:
         yield Change(where, left, right)
+
+
+_NAMES = (("ClaimUID",), ("PodUID", "ContainerName", "ResourceName"), ("PoolName", "DeviceName", "ShareID"))
+"""Keys that tell an entry of a list from the others: of a claim, of devices that a container holds, of a device."""
+
+
+def _by_name(entries: object) -> Content | None:
+    """The entries of a list by what tells them apart; None = nothing does. In Go they come from a map, in any order."""
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        return None
+    for keys in _NAMES:
+        if all(keys[0] in one for one in entries):
+            named = {"/".join(str(one[key]) for key in keys if one.get(key) is not None): one for one in entries}
+            return named if len(named) == len(entries) else None
+    return None

@@ -18,10 +18,12 @@ import pytest
 from agent_process import PATIENCE, eventually
 from fixture_trees import FIXTURES
 from numaudit import __version__
+from numaudit.checkpoints.formats import claims as claim_checkpoint
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
+from numaudit.checkpoints.formats.claims import Claim, ClaimCheckpoint, ClaimDevice
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -556,6 +558,36 @@ def test_two_files_are_compared_value_by_value(capsys: Capture) -> None:
     lines = run(capsys, "diff", CROSS, MORE, code=1).splitlines()
     assert lines[0] == f"A: {CROSS}"
     assert ["machineState.2.memoryMap.memory.reserved", "0", "328Mi", "(343932928)"] in [line.split() for line in lines]
+
+
+def test_entries_of_a_list_are_compared_with_those_of_the_same_name(capsys: Capture, tmp_path: Path) -> None:
+    """Devices of containers, and claims with their devices, which the kubelet writes in any order."""
+
+    def held(container: str, *ids: str) -> PodDevices:
+        return PodDevices("uid", container, "vendor.example/nic", {1: ids}, None)
+
+    def claim(uid: str, *devices: ClaimDevice) -> Claim:
+        return Claim(uid, uid, "default", ("p",), {"dra.example": devices})
+
+    first, second = ClaimDevice("pool", "numa-0", None, ("r",), ()), ClaimDevice("pool", "numa-1", None, ("r",), ())
+    files = {
+        "a-devices": device_checkpoint.write(DeviceCheckpoint.of((held("x", "d1"), held("y", "d2")), {})),
+        "b-devices": device_checkpoint.write(DeviceCheckpoint.of((held("y", "d3"), held("x", "d1")), {})),
+        "a-claims": claim_checkpoint.write(ClaimCheckpoint.of((claim("one", first), claim("two")))),
+        "b-claims": claim_checkpoint.write(ClaimCheckpoint.of((claim("two"), claim("one", second, first)))),
+    }
+    found = {}
+    for kind in ("devices", "claims"):
+        paths = [tmp_path / f"{side}-{kind}" for side in "ab"]
+        for path in paths:
+            path.write_bytes(files[path.name])
+        found[kind] = {one["where"]: one for one in document(capsys, "diff", *paths, code=1)["differences"]}
+    (where,) = found["devices"]
+    assert where == "Data.PodDeviceEntries.uid/y/vendor.example/nic.DeviceIDs.1"
+    assert (found["devices"][where]["left"], found["devices"][where]["right"]) == (["d2"], ["d3"])
+    (where,) = found["claims"]
+    assert where == "Data.ClaimInfoStateList.one.DriverState.dra.example.Devices.pool/numa-1"
+    assert (found["claims"][where]["left"], found["claims"][where]["right"]["DeviceName"]) == (None, "numa-1")
 
 
 def test_the_same_files_have_no_difference(capsys: Capture) -> None:
