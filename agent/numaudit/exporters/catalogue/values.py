@@ -22,6 +22,14 @@ from numaudit.topology.nodeset import NodeSet
 
 _ONE = (1,)
 _LOCALITIES = (("local",), ("remote",))
+_MOST_SETS = 2048
+"""Sets of labels of each kind that are remembered. Those of containers come and go with the nodes that they use."""
+
+
+@lru_cache(maxsize=_MOST_SETS)
+def _same(labels: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """One set for all that are equal: by what it is, and not by what it has, a template is found at once."""
+    return labels
 
 
 def info(container: ContainerReport) -> Values:
@@ -137,10 +145,15 @@ def _columns(nodes: tuple[NodeBytes, ...], sizes: list[int], shown: tuple[bool, 
 _all_types = attrgetter(*RESIDENT_TYPES)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MOST_SETS)
 def _type_labels(nodes: tuple[int, ...], shown: tuple[bool, ...]) -> tuple[tuple[str, str], ...]:
     """Node and type of those that are shown. Most containers have the same."""
-    return tuple(compress([(str(node), kind) for node in nodes for kind in RESIDENT_TYPES], shown))
+    return tuple(compress(_all_type_labels(nodes), shown))
+
+
+@lru_cache(maxsize=256)
+def _all_type_labels(nodes: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple([(str(node), kind) for node in nodes for kind in RESIDENT_TYPES])
 
 
 def misplaced(container: ContainerReport) -> Values:
@@ -180,20 +193,15 @@ def _node_labels(nodes: tuple[int, ...]) -> tuple[tuple[str], ...]:
 
 def allocated(container: Counters) -> Values:
     pairs = [pair for pair in container.allocated or () if pair.bytes]
-    labels = _pair_labels(tuple([(pair.cpu_numa_node, pair.numa_node) for pair in pairs]))
+    labels = _same(tuple([_pair_labels(pair.cpu_numa_node, pair.numa_node) for pair in pairs]))
     return Columns(labels, tuple([pair.bytes for pair in pairs]))
 
 
 @lru_cache(maxsize=4096)
-def _pair_labels(pairs: tuple[tuple[int, int | None], ...]) -> tuple[tuple[str, str, str], ...]:
-    return tuple(
-        [
-            (str(cpu), "unknown", "unknown")
-            if node is None
-            else (str(cpu), str(node), "local" if cpu == node else "remote")
-            for cpu, node in pairs
-        ]
-    )
+def _pair_labels(cpu: int, node: int | None) -> tuple[str, str, str]:
+    if node is None:
+        return str(cpu), "unknown", "unknown"
+    return str(cpu), str(node), "local" if cpu == node else "remote"
 
 
 def remote_ratios(container: ContainerReport) -> Values:
@@ -256,16 +264,16 @@ def access_samples(container: ContainerReport) -> Values:
 
 
 def hint_faults(container: Counters) -> Values:
-    sums: dict[tuple[int, int, str], int] = {}
+    sums: dict[tuple[str, str, str], int] = {}
     for kind in container.hint_faults or ():
-        pair = kind.cpu_numa_node, kind.numa_node, kind.locality
-        sums[pair] = sums.get(pair, 0) + kind.pages
-    return Columns(_fault_labels(tuple(sums)), tuple(sums.values()))
+        labels = _fault_labels(kind.cpu_numa_node, kind.numa_node, kind.locality)
+        sums[labels] = sums.get(labels, 0) + kind.pages
+    return Columns(_same(tuple(sums)), tuple(sums.values()))
 
 
 @lru_cache(maxsize=4096)
-def _fault_labels(pairs: tuple[tuple[int, int, str], ...]) -> tuple[tuple[str, str, str], ...]:
-    return tuple([(str(cpu), str(node), locality) for cpu, node, locality in pairs])
+def _fault_labels(cpu: int, node: int, locality: str) -> tuple[str, str, str]:
+    return str(cpu), str(node), locality
 
 
 def hint_outcome(container: ContainerReport) -> Values:
