@@ -590,6 +590,16 @@ def test_entries_of_a_list_are_compared_with_those_of_the_same_name(capsys: Capt
     assert (found["claims"][where]["left"], found["claims"][where]["right"]["DeviceName"]) == (None, "numa-1")
 
 
+def test_a_list_with_two_entries_of_one_name_is_compared_as_a_whole(capsys: Capture, tmp_path: Path) -> None:
+    held = PodDevices("uid", "x", "vendor.example/nic", {1: ("d1",)}, None)
+    paths = [tmp_path / name for name in "ab"]
+    for path, entries in zip(paths, ((held, held), (held,)), strict=True):
+        path.write_bytes(device_checkpoint.write(DeviceCheckpoint.of(entries, {})))
+    (found,) = document(capsys, "diff", *paths, code=1)["differences"]
+    assert found["where"] == "Data.PodDeviceEntries"
+    assert (len(found["left"]), len(found["right"])) == (2, 1)
+
+
 def test_the_same_files_have_no_difference(capsys: Capture) -> None:
     assert document(capsys, "diff", CROSS, CROSS)["differences"] == []
     assert run(capsys, "diff", CROSS, CROSS).endswith("are the same\n")
