@@ -28,7 +28,7 @@ _MOST_SETS = 2048
 
 @lru_cache(maxsize=_MOST_SETS)
 def _same(labels: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    """One set for all that are equal: by what it is, and not by what it has, a template is found at once."""
+    """One tuple for all equal sets, so that their template is found by identity."""
     return labels
 
 

@@ -26,8 +26,8 @@ from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import NodeSet
 
 DEVICES_WITHOUT_PLACE = (
-    "the kubelet's checkpoint names the nodes of those devices only that are in use, and it does not say where the "
-    "others are (GetAllocatableResources); they count as devices without a node"
+    "the kubelet did not say on which nodes free devices are (GetAllocatableResources), and its checkpoint has the "
+    "nodes of devices in use only; so the free ones count as devices without a node"
 )
 DEVICES_LOST = "the kubelet's checkpoint of its devices is damaged, so no device counts"
 
