@@ -239,7 +239,8 @@ def test_a_row_is_one_line_until_it_is_unfolded_by_keyboard_and_then_says_all(op
     def height() -> float:
         box = row.bounding_box()
         assert box is not None
-        return box["height"]
+        tall: float = box["height"]
+        return tall
 
     assert height() < 40
     shown = words.evaluate("one => one.getBoundingClientRect().width")
