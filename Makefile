@@ -1,4 +1,4 @@
-# `make report` and `make test` each work as the first command on a fresh Debian machine.
+# Each target works as the first command on a fresh Debian machine.
 PYTHON := .venv/bin/python
 # Workers for tests that share nothing: one more than there are CPUs, for some tests wait, and at most eight.
 PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 8 --dist worksteal
@@ -78,17 +78,21 @@ lock: ## renew the lock files of the image: the newest Python packages that pypr
 	deploy/image/lock.sh
 
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run; then docs/cost.md is made of their results
+	@deploy/setup.sh test bench
 	$(PYTHON) tests/bench/run_all.py $(BENCH); status=$$?; \
 	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_cost.py --update-golden && exit $$status
 
 soak: ## the agent under churn for 20 minutes (SECONDS=...), then with all probes in the guests: memory, files, threads and maps stay as they are
+	@deploy/setup.sh test guest
 	$(PYTHON) tests/soak/soak.py $(or $(SECONDS),1200)
 	$(PYTHON) tests/vm/soak_guest.py $(or $(SECONDS),1200)
 
 attack: ## hundreds of clients that do harm to the agent for two minutes (SECONDS=...), and what honest ones notice
+	@deploy/setup.sh test attack
 	$(PYTHON) tests/attack/attack.py $(or $(SECONDS),120)
 
 fuzz: ## every parser against many generated inputs
+	@deploy/setup.sh check
 	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'
 
 e2e: ## numaudit on the cluster of KUBECONFIG: forecasts beside what its kubelet does (IMAGE=..., NODE=..., OPTIONS=...)
@@ -100,6 +104,7 @@ capabilities: ## measure what each capability brings, on this kernel and the gue
 	$(PYTHON) tests/image/capabilities.py
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
+	@deploy/setup.sh test browser
 	$(PYTHON) -m pytest tests/unit --update-golden
 
 chart: ## write the templates of the Helm chart again after a change of the manifests, alerts or dashboards
@@ -107,9 +112,11 @@ chart: ## write the templates of the Helm chart again after a change of the mani
 	$(PYTHON) deploy/helm/generate_chart.py .cache/tools/kustomize/usr/bin/kustomize build
 
 bytecode: ## compile the BPF texts again after a change, as root; commit what changes in bpf/bytecode
+	@deploy/setup.sh test host
 	$(PYTHON) -m numaudit.probes.loading.compile
 
 fixtures: ## unpack the captured hosts and print their folder
+	@deploy/setup.sh check
 	@$(PYTHON) tests/support/fixture_trees.py
 
 clean: ## remove what the set-up and the tests made

@@ -103,7 +103,22 @@ def test_the_ci_script_refuses_every_argument_before_it_does_anything(checkout: 
 
 def test_without_arguments_both_scripts_go_to_work(checkout: Path) -> None:
     assert "dpkg-query" in _run(checkout, "deploy/setup.sh")[1]
-    assert "make test" in _run(checkout, ".ci/run")[1]
+    assert "make check" in _run(checkout, ".ci/run")[1]
+
+
+def test_ci_checks_a_bare_clone_before_it_tests_it() -> None:
+    """What only `make test` installs would hide what `make check` lacks."""
+    commands = [line for line in (TOP / ".ci/run").read_text().splitlines() if line.startswith("make")]
+    assert commands == ["make check", "make test"]
+
+
+def test_each_target_of_make_sets_up_what_it_runs() -> None:
+    recipes = re.findall(
+        r"^([a-z0-9-]+):[^\n]*##[^\n]*\n((?:(?:\t|if|else|endif).*\n)*)", (TOP / "Makefile").read_text(), re.M
+    )
+    needs = {target: recipe for target, recipe in recipes if re.search(r"PYTHON|\.venv|deploy/\w+/", recipe)}
+    assert {"report", "check", "test", "golden", "bench", "chart"} <= needs.keys()
+    assert [target for target, recipe in needs.items() if "deploy/setup.sh" not in recipe and target != "clean"] == []
 
 
 def test_a_dry_run_of_make_starts_no_guest() -> None:

@@ -28,6 +28,12 @@ from numaudit.views.terminal.terminal import new_table, print_note, print_table
 _RESIDUAL = (
     "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
 )
+_ONE_NODE = (
+    "To see memory that can be remote: run `numaudit capture host.tar.xz` on the server in question, then "
+    "`numaudit report --root host.tar.xz` anywhere; or `make lab`, which boots four nodes. `numaudit doctor` shows what "
+    "a host can measure."
+)
+"""The next step on a host that has nothing to show."""
 _LINE = 120
 """Columns that what explains the tables fills, before a narrower terminal breaks it again."""
 
@@ -65,6 +71,8 @@ def print_report(
         _print_nodes(report, out)
     out.print()
     _print_notes(report, shown, out, wide)
+    if len(report.nodes) == 1 and not is_named:
+        print_note(_ONE_NODE, out)
     if alone and out.is_terminal:
         print_note("`numaudit explain` says why it was promised there; -o wide shows its cgroups.", out, "dim")
     elif not wide and not nodes and out.is_terminal:
