@@ -30,8 +30,8 @@ _RESIDUAL = (
 )
 _ONE_NODE = (
     "To see memory that can be remote: run `numaudit capture host.tar.xz` on the server in question, then "
-    "`numaudit report --root host.tar.xz` anywhere; or `make lab`, which boots four nodes. `numaudit doctor` shows what "
-    "a host can measure."
+    "`numaudit report --root host.tar.xz` anywhere; or `make lab`, which boots four nodes. `numaudit doctor` shows "
+    "what a host can measure."
 )
 """The next step on a host that has nothing to show."""
 _LINE = 120
