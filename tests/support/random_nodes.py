@@ -35,10 +35,10 @@ def random_kubelet(random: Random) -> Kubelet:
     raise AssertionError(f"no kubelet in {_ATTEMPTS} attempts")
 
 
-def random_state(random: Random, kubelet: Kubelet) -> NodeState:
-    """After some pods have come, and some of them gone."""
+def random_state(random: Random, kubelet: Kubelet, pods: int = 9) -> NodeState:
+    """After some pods have come, fewer than `pods`, and some of them gone."""
     state = fresh_state(kubelet, _devices(random, kubelet.machine))
-    for number in range(random.randrange(9)):
+    for number in range(random.randrange(pods)):
         try:
             state = admit(kubelet, state, read_pod(random_pod(random, f"old-{number}"))).state
         except (InputError, KubeletHangs):

@@ -17,7 +17,7 @@ from numaudit.containermanager.topologymanager.policy import PREFER_CLOSEST, SIN
 from numaudit.memorymanager.admission import NodeState, as_next_admission_finds
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.nrt.fingerprint import fingerprint
-from numaudit.nrt.placement import ContainerName, placement
+from numaudit.nrt.placement import placement_of
 from numaudit.nrt.topology import (
     GATES,
     Amount,
@@ -34,7 +34,7 @@ from numaudit.nrt.topology import (
     NodeTopology,
     PodPart,
 )
-from numaudit.nrt.zones import zones_of
+from numaudit.nrt.zones import Zones, zones_of
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -62,17 +62,18 @@ def topology_of(
     The pods are known where `state.capacity` is.
     """
     state = as_next_admission_finds(replace(state, pending=None), version=kubelet.features.version)
+    zones = zones_of(kubelet, state, unplaced)
     return NodeTopology(
         name=name,
         kubelet=_kubelet(kubelet),
-        zones=zones_of(kubelet, state, unplaced),
+        zones=zones,
         memory=None if kubelet.memory_policy == "None" else _memory(kubelet, state.memory.state.machine),
         cpus=None if kubelet.cpu is None or state.cpu is None else _cpus(kubelet.cpu, state.cpu),
         devices=_devices(state.devices, unplaced),
         groups=None if kubelet.memory_policy == "None" else _groups(state),
         measured=None if free is None else _measured(kubelet.machine, free),
         costs=_costs(kubelet, latencies),
-        pods=_pods(kubelet, state),
+        pods=_pods(kubelet, state, zones),
     )
 
 
@@ -181,37 +182,12 @@ def _costs(kubelet: Kubelet, latencies: Mapping[tuple[int, int], float] | None) 
     return None if kubelet.distances is None else CostPart("distances", kubelet.distances)
 
 
-def _pods(kubelet: Kubelet, state: NodeState) -> PodPart | None:
+def _pods(kubelet: Kubelet, state: NodeState, zones: Zones) -> PodPart | None:
+    """With the placement only where consumers read one, and where it is known of all that they count."""
     if state.capacity is None:
         return None
     names = fingerprint((one.namespace, one.name) for one in state.pods.values())
-    node_of = _node_of_containers(kubelet, state)
-    if not node_of:
-        return PodPart(names, "all")
-    placed = placement(node_of, kubelet.machine.online)
-    return PodPart(names, "all", placed.metadata, placed.vectors)
-
-
-def _node_of_containers(kubelet: Kubelet, state: NodeState) -> dict[ContainerName, int]:
-    """Of containers with memory or CPUs of their own; none where one of them is on several nodes."""
-    if kubelet.topology.policy != SINGLE_NUMA_NODE:
-        return {}  # consumers read placements of this policy only
-    nodes: dict[ContainerName, NodeSet] = defaultdict(NodeSet)
-    for uid, containers in state.memory.state.entries.items():
-        for name, blocks in containers.items():
-            for block in blocks:
-                nodes[_name_of(state, uid, name)] |= block.nodes
-    if kubelet.cpu is not None and state.cpu is not None:
-        by_node = {id_: CpuSet(mask) for id_, mask in kubelet.cpu.topology.masks[CpuGroup.NODE].items()}
-        for uid, given in state.cpu.entries.items():
-            for name, cpus in given.items():
-                on = NodeSet.from_ids(id_ for id_, own in by_node.items() if not own.isdisjoint(cpus))
-                nodes[_name_of(state, uid, name)] |= on
-    if any(len(on) > 1 for on in nodes.values()):
-        return {}
-    return {name: next(iter(on)) for name, on in nodes.items() if on}
-
-
-def _name_of(state: NodeState, uid: str, container: str) -> ContainerName:
-    pod = state.pods[uid]
-    return pod.namespace, pod.name, container
+    placed = None
+    if kubelet.topology.policy == SINGLE_NUMA_NODE:
+        placed = placement_of(kubelet, state, {one.name for resources in zones.values() for one in resources})
+    return PodPart(names, "all") if placed is None else PodPart(names, "all", placed.metadata, placed.vectors)

@@ -154,7 +154,7 @@ class PodPart(Part, frozen=True):
     placement: str | None = None
     """Metadata of the placement of containers (numaplacement)."""
     vectors: Mapping[int, str] = {}
-    """NUMA node -> its placement vector; the busiest node has none."""
+    """NUMA node -> its placement vector; the busiest node has none, and one without containers."""
 
 
 class ZoneResource(Struct, frozen=True):

@@ -27,6 +27,7 @@ from numaudit.kubelet.proto.podresources_pb2 import (
     TopologyInfo,
 )
 from numaudit.nrt.topology import NodeTopology
+from placement_consumer import read_placement
 from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
@@ -49,6 +50,36 @@ def test_the_object_of_a_captured_node_is_known(
     assert err == "numaudit: the host's name is not known, so metadata.name is 'unknown'\n"
     matches_golden(f"tests/golden/nrt.{output}", out)
     assert yaml.safe_load(out)["kind"] == "NodeResourceTopology"  # JSON is YAML, too
+
+
+@pytest.mark.parametrize(
+    ("host", "containers"),
+    [
+        ("misaligned-node", 8),
+        ("kubernetes-four-nodes", 8),
+        ("kubernetes-cluster", 11),
+        ("hugepages-short", 8),
+        ("page-sizes", 8),
+    ],
+)
+def test_the_scheduler_reads_where_each_container_of_a_captured_node_is(
+    capsys: Capture, host: str, containers: int
+) -> None:
+    """The names say what was placed; the checkpoint says where."""
+    root = FIXTURES / host
+    assert call(["nrt", "--root", str(root), "-o", "json"]) == 0
+    pods = json.loads((root / "numaudit/pods.json").read_text())["items"]
+    found = read_placement(json.loads(capsys.readouterr().out), pods)
+    assert found is not None
+    assert len(found) == containers
+    entries = json.loads((root / "var/lib/kubelet/memory_manager_state").read_text())["entries"]
+    promised = {
+        (pod["metadata"]["namespace"], pod["metadata"]["name"], name): block["numaAffinity"]
+        for pod in pods
+        for name, blocks in entries.get(pod["metadata"]["uid"], {}).items()
+        for block in blocks
+    }
+    assert {name: promised[name] for name in found} == {name: [node] for name, node in found.items()}
 
 
 def test_it_has_the_name_of_the_host_that_was_captured(capsys: Capture, tree: Path) -> None:

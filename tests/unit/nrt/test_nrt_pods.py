@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from random import Random
 from typing import cast
 
 import pytest
@@ -14,16 +15,21 @@ from numaudit.containermanager.memory.machine_state import charge
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.predicates import Capacity
+from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE
+from numaudit.errors import InputError
+from numaudit.memorymanager.admission import admit, remove
 from numaudit.nrt.annotations import MOST_BYTES, annotations_of, left_out, read_part, size_of
 from numaudit.nrt.describe import topology_of
 from numaudit.nrt.fingerprint import fingerprint
 from numaudit.nrt.placement import leb89, placement
 from numaudit.nrt.resource_topology import node_resource_topology
 from numaudit.nrt.topology import PodPart
-from scenarios import machine, play, pod, scenario
+from numaudit.topology.nodeset import NodeSet
+from placement_consumer import ALPHABET, Name, decoded, hash_of, nodes_of, read_placement
+from random_nodes import random_kubelet, random_pod, random_state
+from scenarios import Plain, machine, play, pod, scenario
 
-ALPHABET = r"!#$%'()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
-"""0x21 to 0x7E without " & < > and backslash, written out."""
 M = 2**64 - 1
 P1, P2, P3, P4, P5 = (
     0x9E3779B185EBCA87,
@@ -105,36 +111,6 @@ def test_numbers_worked_out_by_hand(number: int, text: str) -> None:
     assert decoded(text) == [number]
 
 
-def decoded(text: str) -> list[int]:
-    """The numbers of a text of LEB89."""
-    found, rest, is_first = list[int](), 0, True
-    for letter in text:
-        digit = ALPHABET.index(letter)
-        if digit >= 64:
-            rest, is_first = rest * 25 + digit - 64, False
-            continue
-        found.append(digit if is_first else 64 + rest * 64 + digit)
-        rest, is_first = 0, True
-    assert is_first
-    return found
-
-
-def node_of_each(metadata: str, vectors: dict[int, str]) -> list[int]:
-    """The node of each container, by the order of hashes."""
-    version, *pairs = metadata.split("::")
-    fields = dict(pair.split("=") for pair in pairs)
-    assert (version, fields["ve"]) == ("npv0v001", "leb89")
-    assert len(vectors) == int(fields["nn"]) - 1
-    nodes = [int(fields["bn"])] * int(fields["cc"])
-    for node, text in vectors.items():
-        place = 0
-        for number, delta in enumerate(decoded(text)):
-            assert delta or not number
-            place += delta
-            nodes[place] = node
-    return nodes
-
-
 ORDER = "cbad"
 """Pods by the hashes of `ns NUL pod NUL app`, ascending."""
 
@@ -145,21 +121,45 @@ def test_a_placement_worked_out_by_hand() -> None:
     order = sorted(names, key=lambda name: xxh64("\0".join(name).encode()))
     assert [pod for _, pod, _ in order] == list(ORDER)
     node_of = {order[0]: 2, order[1]: 0, order[2]: 2, order[3]: 1}
-    found = placement(node_of, (0, 1, 2))
+    found = placement(node_of, 3)
     assert found.metadata == "npv0v001::ve=leb89::cc=4::nn=3::bn=2"
     assert found.vectors == {0: "#", 1: "%"}  # places 1 and 3 from the beginning
+
+
+def test_the_hashes_are_those_of_numaplacements_own_tests() -> None:
+    assert hash_of(("", "", "")) == 11145182160106660097
+    assert hash_of(("ns", "pod", "cnt")) == 9468815510407277218
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count", "metadata", "vectors"),
+    [
+        ("", 2, "cc=0::nn=2::bn=0", {}),
+        ("00", 2, "cc=2::nn=2::bn=0", {}),  # none is empty
+        ("02", 3, "cc=2::nn=3::bn=0", {2: "#"}),  # node 1 does not exist
+        ("1100", 2, "cc=4::nn=2::bn=0", {1: "!#"}),  # of equally busy ones the first
+        ("2111", 3, "cc=4::nn=3::bn=1", {2: "!"}),
+    ],
+)
+def test_only_nodes_with_containers_have_vectors_and_the_busiest_has_none(
+    nodes: str, count: int, metadata: str, vectors: dict[int, str]
+) -> None:
+    """`nodes`: of the containers, in the order of their hashes."""
+    names = sorted((("ns", str(number), "app") for number in range(len(nodes))), key=hash_of)
+    found = placement({name: int(node) for name, node in zip(names, nodes, strict=True)}, count)
+    assert (found.metadata, found.vectors) == (f"npv0v001::ve=leb89::{metadata}", vectors)
 
 
 @given(
     st.dictionaries(st.tuples(*[st.text(max_size=8)] * 3), st.integers(0, 3), max_size=200),
     st.integers(4, 6),
 )
-def test_a_placement_is_read_back_as_it_was(names: dict[tuple[str, str, str], int], nodes: int) -> None:
-    found = placement(names, range(nodes))
+def test_any_placement_is_read_back_as_it_was(names: dict[tuple[str, str, str], int], nodes: int) -> None:
+    found = placement(names, nodes)
     shuffled = dict(sorted(names.items(), key=lambda one: one[0][::-1]))
-    assert placement(shuffled, reversed(range(nodes))) == found
-    assert sorted(node_of_each(found.metadata, dict(found.vectors))) == sorted(names.values())
-    assert all(letter in ALPHABET for text in found.vectors.values() for letter in text)
+    assert placement(shuffled, nodes) == found
+    in_order = sorted(names, key=lambda name: (hash_of(name), name))
+    assert nodes_of(found.metadata, dict(found.vectors)) == [names[name] for name in in_order]
 
 
 @given(st.integers(0, 2**40))
@@ -182,7 +182,7 @@ def test_the_pods_of_a_node_are_in_its_object() -> None:
     assert found is not None
     assert (found.fingerprint, found.method) == (fingerprint(names), "all")
     node_of = {("default", "one", "app"): 0, ("default", "two", "app"): 1, ("default", "three", "app"): 0}
-    expected = placement(node_of, (0, 1))
+    expected = placement(node_of, 2)
     assert (found.placement, found.vectors) == (expected.metadata, expected.vectors)
 
 
@@ -220,4 +220,98 @@ def test_eight_nodes_with_a_thousand_containers_each_stay_below_the_limit() -> N
     assert size_of(annotations) <= MOST_BYTES
     assert found.pods is not None
     assert found.pods.placement == "npv0v001::ve=leb89::cc=8000::nn=8::bn=0"
-    assert len(node_of_each(found.pods.placement, dict(found.pods.vectors))) == 8000
+    assert len(nodes_of(found.pods.placement, dict(found.pods.vectors))) == 8000
+
+
+def _asks(name: str, **limits: str) -> Plain:
+    return {"name": name, "resources": {"limits": limits}}
+
+
+def _pod(name: str, *containers: Plain, init: tuple[Plain, ...] = ()) -> Plain:
+    return {"metadata": {"name": name}, "spec": {"containers": [*containers], "initContainers": [*init]}}
+
+
+NIC, NEAR_TWO, GPU = "v.example/nic", "v.example/dpu", "v.example/gpu"
+NO_MEMORY = {"memoryManagerPolicy": "None", "reservedMemory": None}
+STATIC_CPUS = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+WHOLE, PART = {"cpu": "1", "memory": "1Gi"}, {"cpu": "200m", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "settings", "expected"),
+    [
+        pytest.param(
+            [
+                _pod(
+                    "p",
+                    _asks("app", **WHOLE),
+                    init=(_asks("init", **WHOLE), _asks("car", **WHOLE) | {"restartPolicy": "Always"}),
+                )
+            ],
+            STATIC_CPUS,
+            {"car": 0, "app": 0},
+            id="a sidecar counts, and an init container that ends does not",
+        ),
+        pytest.param([_pod("p", _asks("app", **PART))], {}, {"app": 0}, id="memory alone"),
+        pytest.param(
+            [_pod("p", _asks("app", **WHOLE))], NO_MEMORY | STATIC_CPUS, {"app": 0}, id="CPUs without a Memory Manager"
+        ),
+        pytest.param(
+            [_pod("p", _asks("app", **WHOLE)), _pod("q", _asks("app", **PART))],
+            NO_MEMORY | STATIC_CPUS,
+            None,
+            id="memory that no manager gave counts, and its node is unknown",
+        ),
+        pytest.param([_pod("p", _asks("app", **{NIC: "1"}))], {}, {"app": 1}, id="a device counts in any pod"),
+        pytest.param([_pod("p", _asks("app", **{GPU: "1"}))], {}, {}, id="not one that is in no zone"),
+        pytest.param(
+            [_pod("p", _asks("app", **{NEAR_TWO: "2"}))], {}, {"app": 1}, id="one on two nodes is near the other"
+        ),
+        pytest.param([_pod("p", _asks("app"))], {}, {}, id="no container that counts"),
+    ],
+)
+def test_the_containers_that_the_scheduler_counts_are_placed_or_none_is(
+    pods: list[Plain], settings: Plain, expected: dict[str, int] | None
+) -> None:
+    made = {**machine("16Gi", "16Gi"), "devices": {NIC: {"a": 1}, NEAR_TWO: {"a": 1, "b": [0, 1]}, GPU: {"g": None}}}
+    run = play(
+        scenario(made, [{"admit": one} for one in pods], {"topologyManagerPolicy": SINGLE_NUMA_NODE, **settings})
+    )
+    assert len(run.state.pods) == len(pods)
+    state = replace(run.state, capacity=Capacity({}, {}))
+    found = read_placement(node_resource_topology(topology_of("n", run.scenario.setup.kubelet, state)), pods)
+    assert (None if found is None else {container: node for (_, _, container), node in found.items()}) == expected
+
+
+def test_the_placement_of_any_node_is_read_by_the_scheduler_as_the_kubelet_placed() -> None:
+    read = 0
+    for seed in range(200):
+        nrt, pods, promised = _random_node(Random(seed))
+        found = read_placement(nrt, pods) or {}
+        assert {name for name, node in found.items() if not promised[name] <= NodeSet.of(node)} == set(), seed
+        read += len(found)
+    assert read > 200
+
+
+def _random_node(random: Random) -> tuple[Plain, list[Plain], dict[Name, NodeSet]]:
+    """The node's object, its pods, and the nodes of the memory that each container got."""
+    kubelet = random_kubelet(random)
+    kubelet = replace(kubelet, topology=replace(kubelet.topology, policy=SINGLE_NUMA_NODE))
+    state, pods, promised = random_state(random, kubelet, pods=1), dict[str, Plain](), dict[Name, NodeSet]()
+    for number in range(8):
+        wanted = random_pod(random, f"p{number}")
+        try:
+            admission = admit(kubelet, state, read_pod(wanted))
+        except (InputError, KubeletHangs):
+            continue
+        state = admission.state
+        if admission.rejection is None:
+            pods[admission.pod.uid] = wanted
+            for one in admission.placements:
+                promised["ns", admission.pod.name, one.container] = one.memory_nodes or NodeSet()
+        if pods and random.random() < 0.3:
+            gone = random.choice(list(pods))
+            del pods[gone]
+            state = remove(state, gone)
+    found = topology_of("n", kubelet, replace(state, capacity=Capacity({}, {})))
+    return node_resource_topology(found), list(pods.values()), promised
