@@ -76,6 +76,7 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
 """Fields in which the hidden names are searched for."""
 _PARTS_OF_ALL_HOSTS = """
     dev zero shm kubepods kubepods.slice besteffort burstable kubepods-besteffort.slice kubepods-burstable.slice
+    kubepods-system.slice kubepods-system-besteffort.slice kubepods-system-burstable.slice
     system.slice user.slice machine.slice init.scope system kubelet host
     etc lib log pods proc run sys tmp usr var
 """

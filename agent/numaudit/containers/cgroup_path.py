@@ -1,9 +1,9 @@
 """The owner of a cgroup, by its path. Pure: text in, values out.
 
 Sources: the kubelet's pkg/kubelet/cm/{pod_container_manager,cgroup_manager}_linux.go (QoS and pod
-groups, systemd escaping), the runtimes' naming of leaf groups, systemd's unit names, Slurm's cgroup plugins
-(src/plugins/cgroup/v1/cgroup_v1.c, v2/cgroup_v2.c: [NODE_]slurmstepd.scope/job_N/step_S/user/task_T, and
-slurm[_NODE]/uid_U/job_N/step_S/task_T).
+groups, systemd escaping), KEP-5894 (the node system partition, kubepods/system), the runtimes' naming of
+leaf groups, systemd's unit names, Slurm's cgroup plugins (src/plugins/cgroup/v1/cgroup_v1.c, v2/cgroup_v2.c:
+[NODE_]slurmstepd.scope/job_N/step_S/user/task_T, and slurm[_NODE]/uid_U/job_N/step_S/task_T).
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ _QOS: dict[str | None, Qos] = {None: "Guaranteed", "burstable": "Burstable", "be
 # kubepods-burstable-pod<uid>.slice, also with a prefix (kubelet-kubepods-...) and with the runtime's
 # leaf appended after a colon, which runc does when containerd and kubelet disagree about the driver.
 _SYSTEMD_POD = re.compile(
-    rf"(?:.+-)?kubepods(?:-(burstable|besteffort))?-pod({_UID})\.slice(?::([\w.-]+):({_ID}))?", re.ASCII
+    rf"(?:.+-)?kubepods(?:-system)?(?:-(burstable|besteffort))?-pod({_UID})\.slice(?::([\w.-]+):({_ID}))?", re.ASCII
 )
-_SYSTEMD_TIER = re.compile(r"(?:.+-)?kubepods(?:-(burstable|besteffort))?\.slice", re.ASCII)
 _CGROUPFS_POD = re.compile(rf"pod({_UID})", re.ASCII)
 # cri-containerd-<id>.scope, crio-<id>, docker-<id>.scope, libpod-<id>.scope, <id>
 _LEAF = re.compile(rf"(?:(?P<prefix>[a-z][a-z0-9.]*(?:-[a-z0-9.]+)*)-)?(?P<id>{_ID})(?:\.scope)?", re.ASCII)
@@ -133,9 +132,6 @@ def _outside_pods(name: str, parent: str) -> CgroupOwner:
     if match is not None and not (match["prefix"] or "").endswith("conmon"):
         runtime = _RUNTIMES.get(match["prefix"] or "") or _BARE_PARENTS.get(parent)
         return CgroupOwner("container", runtime=runtime, container_id=match["id"])
-    tier = _SYSTEMD_TIER.fullmatch(name)
-    if tier is not None:
-        return CgroupOwner("slice")
     return CgroupOwner(_unit_kind(name))
 
 

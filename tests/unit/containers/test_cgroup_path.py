@@ -38,6 +38,13 @@ def _container(qos: Qos | None = None, runtime: str | None = None, uid: str | No
         (f"/system.slice/containerd.service/kubepods-burstable-pod{UID_}.slice:cri-containerd:{ID}",
          _container("Burstable", "containerd")),
         (f"/kubepods-pod{UID_}.slice:crio:{ID}", _container("Guaranteed", "cri-o")),
+        # pods of the node system partition, KEP-5894
+        (f"/kubepods/system/pod{UID}/{ID}", _container("Guaranteed")),
+        (f"/kubepods/system/besteffort/pod{UID}/{ID}", _container("BestEffort")),
+        (f"/kubepods.slice/kubepods-system.slice/kubepods-system-pod{UID_}.slice/crio-{ID}.scope",
+         _container("Guaranteed", "cri-o")),
+        (f"/kubepods.slice/kubepods-system.slice/kubepods-system-burstable.slice/kubepods-system-burstable-pod{UID_}.slice/"
+         f"cri-containerd-{ID}.scope", _container("Burstable", "containerd")),
         # static pods have the hash of their manifest as UID
         (f"/kubepods/burstable/pod{STATIC}/{ID}", _container("Burstable", uid=STATIC)),
         (f"{SYSTEMD.format('burstable', STATIC)}/crio-{ID}.scope", _container("Burstable", "cri-o", STATIC)),
@@ -136,6 +143,8 @@ def test_a_group_inside_a_container_knows_its_container(below: str, kind: Kind) 
         ("/kubepods", "group"),
         ("/kubepods.slice", "slice"),
         ("/kubepods.slice/kubepods-besteffort.slice", "slice"),
+        ("/kubepods.slice/kubepods-system.slice/kubepods-system-burstable.slice", "slice"),
+        ("/kubepods/system/burstable", "group"),
         ("/system.slice/sshd.service", "service"),
         ("/system.slice/system-getty.slice/getty@tty1.service", "service"),
         ("/user.slice/user-1000.slice/session-3.scope", "scope"),

@@ -182,6 +182,8 @@ def _saying(text: str, *containers: ContainerReport) -> str:
         ('container "db-0" of (db-0)', 'container "*" of (*)'),
         ("db-0_prod(uid-of-db-0)", "*_*(*)"),
         ("/kubepods.slice/db-0/db-7.scope", "/kubepods.slice/*/*"),
+        ("/kubepods.slice/kubepods-system.slice/db-7.scope", "/kubepods.slice/kubepods-system.slice/*"),
+        ("/kubepods/system/burstable/db-0", "/kubepods/system/burstable/*"),
         (f"id {7:064x} is {0:012}", "id * is *"),
         ("gone: 123e4567-e89b-12d3-a456-426614174000", "gone: *"),
         ("on worker-3 and worker-3.example.com", "on * and *"),

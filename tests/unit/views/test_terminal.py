@@ -25,6 +25,7 @@ from numaudit.kubelet.questions.examination import ExaminedFile, examine
 from numaudit.kubelet.questions.starting import Starting
 from numaudit.report.build import build
 from numaudit.report.counters import AllocatedBytes, Counters, NodeSeconds
+from numaudit.report.sums.remainders import is_small_remainder
 from numaudit.report.values import Ended, Report
 from numaudit.report.words import size
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
@@ -270,6 +271,9 @@ def test_small_remainders_of_parents_are_counted_instead_of_shown() -> None:
     assert "/a " not in _printed(parent)
     assert "/a " in _printed(parent, wide=True)
     assert "/a " in _printed(report)
+    for path, is_small in (("/kubepods/system", True), ("/x/kubepods/system/burstable", True), ("/system", False)):
+        group = replace(container, path=path, kind="group")
+        assert is_small_remainder(group) == is_small, path
 
 
 def test_a_row_costs_little_however_many_there_are() -> None:

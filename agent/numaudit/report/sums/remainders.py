@@ -7,7 +7,9 @@ from numaudit.report.values import ContainerReport
 
 _SMALL = 1 << 20
 _PARENTS = ("sandbox", "pod", "slice")
-_OF_KUBELET = ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort")
+_OF_KUBELET = tuple(
+    f"/kubepods{partition}{tier}" for partition in ("", "/system") for tier in ("", "/burstable", "/besteffort")
+)
 """The kubelet's parent groups of pods under the cgroupfs driver; under systemd they are slices."""
 
 
