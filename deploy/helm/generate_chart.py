@@ -1,11 +1,13 @@
 """Writes the templates of the Helm chart: `make chart`, or `python3 deploy/helm/generate_chart.py kubectl kustomize`.
 
 The base and each component are built by kustomize; `variants` turns their differences into conditions on
-`.Values.components`. What the chart has of its own is in values.yaml, Chart.yaml and templates/_helpers.tpl.
+`.Values.components`. `settings` in values.schema.json is made of the agent's settings. What the chart has of its own is
+in the rest of that file, values.yaml, Chart.yaml and templates/_helpers.tpl.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from typing import Any
 import yaml
 
 import variants
+from numaudit.config.settings import KEYS
 
 HERE = Path(__file__).resolve().parent
 CHART = HERE / "numaudit"
@@ -148,6 +151,23 @@ def builder(command: Sequence[str]) -> Build:
     return build
 
 
+def values_schema(written: str) -> str:
+    """values.schema.json with the agent's settings as they are now: nested, or with a dot in their names."""
+    settings: Manifest = {"type": "object", "additionalProperties": False, "properties": {}}
+    for path in KEYS:
+        settings["properties"][path] = {"$ref": f"#/definitions/{path}"}
+        section, _, name = path.rpartition(".")
+        if section:
+            empty = {"type": ["object", "null"], "additionalProperties": False, "properties": {}}
+            settings["properties"].setdefault(section, empty)["properties"][name] = settings["properties"][path]
+    schema = json.loads(written)
+    schema["properties"]["settings"] = settings
+    schema["definitions"] = {
+        path: {"description": f"{path}: {key.kind.what}", **key.kind.schema} for path, key in KEYS.items()
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
 def main(command: Sequence[str]) -> None:
     if not command:
         sys.exit("usage: generate_chart.py COMMAND...: a command that builds a folder, such as `kubectl kustomize`")
@@ -160,6 +180,8 @@ def main(command: Sequence[str]) -> None:
         old.unlink()
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+    schema = CHART / "values.schema.json"
+    schema.write_text(values_schema(schema.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,10 +22,17 @@ from required import tool
 from value_trees import merged
 
 RIGHTS = {"pages", "passive", "privileged"}
+ADDED = {"nrt-own"}
+"""To another component."""
+CA = {"kubelet": {"ca_file": "/etc/ca.crt"}}
 CHOICES = [
     (),
-    *((name,) for name in COMPONENTS),
-    *(pair for pair in combinations(COMPONENTS, 2) if not set(pair) <= RIGHTS),
+    *((name,) for name in COMPONENTS if name not in ADDED),
+    *(
+        pair
+        for pair in combinations(COMPONENTS, 2)
+        if not (set(pair) <= RIGHTS or (ADDED & {*pair} and "nrt" not in pair))
+    ),
     *((rights, *(name for name in COMPONENTS if name not in RIGHTS)) for rights in sorted(RIGHTS)),
 ]
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -66,6 +73,12 @@ def _with(*components: str) -> dict[str, Any]:
     return {"components": {camel_case(name): True for name in components}, "otlp": {"settings": ENDPOINT}}
 
 
+def _together(*components: str) -> dict[str, Any]:
+    """With the setting that some need together."""
+    needed = {"settings": CA} if {"hide-keys", "api-server"} <= {*components} else {}
+    return merged(_with(*components), needed)
+
+
 def _compared(objects: list[Manifest]) -> dict[tuple[str, str], Manifest]:
     """Objects by kind and name, without what the chart adds, and without what kustomize adds to a name."""
     found = {}
@@ -84,6 +97,7 @@ def _compared(objects: list[Manifest]) -> dict[tuple[str, str], Manifest]:
                     source["configMapRef"]["name"] = "numaudit-otlp"
         if one["kind"] == "ConfigMap" and "agent.yaml" in one["data"]:
             one["data"]["agent.yaml"] = yaml.safe_load(one["data"]["agent.yaml"])
+            one["data"]["agent.yaml"].pop("kubelet", None)
         found[one["kind"], name] = _unordered(one)
     return found
 
@@ -105,12 +119,12 @@ def test_the_templates_are_those_that_the_kustomization_gives_now() -> None:
 
 @pytest.mark.parametrize("components", CHOICES, ids="-".join)
 def test_the_chart_makes_the_objects_that_kustomize_builds(components: tuple[str, ...]) -> None:
-    assert _compared(_render(_with(*components))) == _compared(list(build(*components)))
+    assert _compared(_render(_together(*components))) == _compared(list(build(*components)))
 
 
 def test_every_object_goes_into_the_namespace_of_the_release() -> None:
     names = [name for name in COMPONENTS if name not in RIGHTS]
-    objects = _render(_with(*names), namespace="observing")
+    objects = _render(_together(*names), namespace="observing")
     assert {one["metadata"]["namespace"] for one in objects if "ClusterRole" not in one["kind"]} == {"observing"}
     bindings = of_kind(objects, "ClusterRoleBinding")
     assert len(bindings) == 2
@@ -196,12 +210,27 @@ def test_another_receiver_restarts_the_agents() -> None:
         (_with("pages", "passive"), "use at most one of pages, passive and privileged"),
         (_with("pages", "privileged"), "use at most one of pages, passive and privileged"),
         (_with("passive", "privileged"), "use at most one of pages, passive and privileged"),
+        (_with("nrt-own"), "components.nrtOwn: it adds to nrt and does nothing without it"),
+        (_with("hide-keys", "api-server"), "leave one out, or set settings.kubelet.ca_file"),
+        (merged(_with("hide-keys", "api-server"), {"settings": {"kubelet": {"url": "https://x"}}}), "ca_file"),
         ({"components": {"otlp": True}}, "otlp.settings.NUMAUDIT_OTLP_ENDPOINT must name the receiver"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         _render(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"settings": CA},
+        {"settings": {"kubelet.ca_file": "/etc/ca.crt"}},
+        {"env": [{"name": "NUMAUDIT_KUBELET_CA_FILE", "value": "/etc/ca.crt"}]},
+    ],
+)
+def test_hidden_keys_go_with_the_kubelets_pages_where_its_authority_is_named(values: dict[str, Any]) -> None:
+    assert _render(merged(_with("hide-keys", "api-server"), values))
 
 
 def test_the_notes_render() -> None:
@@ -221,10 +250,26 @@ def test_the_schema_has_every_value_and_refuses_others() -> None:
         {"image": {"digest": "sha256:1"}},
         {"otlp": {"settings": {"OTLP_ENDPOINT": "x"}}},
         {"kubeletRoot": "var/lib/kubelet/"},
+        {"settings": {"listen": 5}},
+        {"settings": {"listn": ":1"}},
+        {"settings": {"web": {"timout": "5s"}}},
+        {"settings": {"web": {"timeout": 301}}},
+        {"settings": {"web": "5s"}},
+        {"settings": {"web.timeout": "5 seconds"}},
+        {"settings": {"nrt": {"publish": "yes"}}},
+        {"settings": {"metrics": {"labels": ["nope"]}}},
     )
     for wrong in refused:
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(merged(DEFAULTS, wrong), schema)
+
+
+def test_the_schema_has_the_settings_that_the_agent_has() -> None:
+    """`make chart` writes them. Nested or with a dot, and an empty value leaves a setting as it is."""
+    written = (CHART / "values.schema.json").read_text()
+    assert generate_chart.values_schema(written) == written
+    settings = {"web": {"timeout": "250ms"}, "interval": 20, "metrics.max_series": "1000", "otlp": None, "probes": []}
+    jsonschema.validate(merged(DEFAULTS, {"settings": settings}), json.loads(written))
 
 
 def test_the_version_of_the_chart_is_that_of_the_agent() -> None:

@@ -29,8 +29,15 @@ class KindOf:
 
     what: str
     parse: Callable[[Any], object]
+    schema: Mapping[str, Any]
+    """JSON schema of the values that a YAML file may have. It refuses none that `parse` takes."""
     show: Callable[[Any], str] = str
     private: bool = False
+
+
+def _schema(*types: str, **rules: object) -> dict[str, object]:
+    """An empty value leaves a setting as it is."""
+    return {"type": [*types, "null"], **rules}
 
 
 def url() -> KindOf:
@@ -43,7 +50,8 @@ def url() -> KindOf:
             parse_url(value)
         return value or None
 
-    return KindOf("an http:// or https:// URL", parse, lambda value: hide(value or ""), private=True)
+    schema = _schema("string", pattern="^$|^[hH][tT][tT][pP][sS]?://")
+    return KindOf("an http:// or https:// URL", parse, schema, lambda value: hide(value or ""), private=True)
 
 
 def number(least: int, most: int) -> KindOf:
@@ -56,7 +64,8 @@ def number(least: int, most: int) -> KindOf:
             raise ValueError
         return value
 
-    return KindOf(f"a whole number from {least} to {most}", parse)
+    schema = _schema("integer", "string", minimum=least, maximum=most, pattern="^[0-9]+$")
+    return KindOf(f"a whole number from {least} to {most}", parse, schema)
 
 
 def percent(least: float, most: float) -> KindOf:
@@ -69,7 +78,8 @@ def percent(least: float, most: float) -> KindOf:
             raise ValueError
         return float(value)
 
-    return KindOf(f"a percentage from {least:g} to {most:g}", parse, lambda value: f"{value:g}")
+    schema = _schema("number", "string", minimum=least, maximum=most)
+    return KindOf(f"a percentage from {least:g} to {most:g}", parse, schema, lambda value: f"{value:g}")
 
 
 def boolean() -> KindOf:
@@ -82,7 +92,8 @@ def boolean() -> KindOf:
             return _SWITCH[value.lower()]
         raise ValueError
 
-    return KindOf("true or false", parse, lambda value: "true" if value else "false")
+    schema = _schema("boolean", "string", pattern=f"^(?i:{'|'.join(_SWITCH)})$")
+    return KindOf("true or false", parse, schema, lambda value: "true" if value else "false")
 
 
 def choice(*allowed: str) -> KindOf:
@@ -93,7 +104,7 @@ def choice(*allowed: str) -> KindOf:
             raise ValueError
         return str(value)
 
-    return KindOf(f"one of {', '.join(allowed)}", parse)
+    return KindOf(f"one of {', '.join(allowed)}", parse, {"enum": [*allowed, None]})
 
 
 def choices(*allowed: str) -> KindOf:
@@ -107,7 +118,8 @@ def choices(*allowed: str) -> KindOf:
             raise ValueError
         return tuple(words)
 
-    return KindOf(f"a list of {', '.join(allowed)}", parse, lambda value: ", ".join(value) or _NONE)
+    schema = _schema("array", "string", items={"enum": [*allowed]}, uniqueItems=True)
+    return KindOf(f"a list of {', '.join(allowed)}", parse, schema, lambda value: ", ".join(value) or _NONE)
 
 
 _NONE = "none"
@@ -128,7 +140,8 @@ def selectors() -> KindOf:
         return tuple(map(selection.parse, texts))
 
     what = "a list of selectors, such as `namespace=prod`, `kind=slice` or `kind=service cgroup=/system.slice/*`"
-    return KindOf(what, parse, lambda value: ", ".join(map(selection.show, value)) or _NONE)
+    schema = _schema("array", "string", items={"type": "string"})
+    return KindOf(what, parse, schema, lambda value: ", ".join(map(selection.show, value)) or _NONE)
 
 
 def duration(least: float, most: float) -> KindOf:
@@ -143,7 +156,8 @@ def duration(least: float, most: float) -> KindOf:
             raise ValueError
         return seconds
 
-    return KindOf(f"a duration from {_seconds(least)} to {_seconds(most)}", parse, _seconds)
+    schema = _schema("number", "string", minimum=least, maximum=most, pattern=f"^{_DURATION.pattern}$")
+    return KindOf(f"a duration from {_seconds(least)} to {_seconds(most)}", parse, schema, _seconds)
 
 
 def _seconds(value: float) -> str:
@@ -162,7 +176,7 @@ def file() -> KindOf:
             raise ValueError("it looks like a URL with a password; write ./ before the name of a file")
         return Path(value) if value else None
 
-    return KindOf("a path", parse, lambda value: "" if value is None else str(value), private=True)
+    return KindOf("a path", parse, _schema("string"), lambda value: "" if value is None else str(value), private=True)
 
 
 def address() -> KindOf:
@@ -184,7 +198,7 @@ def address() -> KindOf:
         host, port = value
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    return KindOf("HOST:PORT with a port up to 65535", parse, show)
+    return KindOf("HOST:PORT with a port up to 65535", parse, _schema("string", pattern=":[0-9]+$"), show)
 
 
 def mapping() -> KindOf:
@@ -207,6 +221,7 @@ def mapping() -> KindOf:
     return KindOf(
         "names and texts (`name: text`, or name=text,name=text)",
         parse,
+        _schema("object", "string", additionalProperties={"type": ["string", "number", "boolean"]}),
         lambda value: ", ".join(f"{name}={hide(what)}" for name, what in value),
         private=True,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,34 @@ def test_a_flag_wins_over_the_environment_which_wins_over_the_file(tmp_path: Pat
     assert loaded.origins["listen"] == "environment NUMAUDIT_LISTEN"
     assert loaded.origins["web.timeout"] == f"{path}:4"
     assert loaded.origins["otlp.interval"] == "default"
+
+
+SOME_VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=12),
+    st.lists(st.sampled_from(["namespace", "pod", "kind=pod", "page_alloc", "x"]), max_size=3),
+    st.dictionaries(st.text(max_size=4), st.one_of(st.text(max_size=4), st.integers(), st.booleans()), max_size=2),
+    st.sampled_from([
+        "5s", "2.5m", "10", "300ms", "50%", "yes", "True", "OFF", "debug", "json", "none", "own", "pod, node", ":9746",
+        "[::1]:80", "HTTP://x", "https://a:b@c/d", "", "/a/b", "a=b,c=d", "kind=pod", 0, 1, 5, 60, 100, 1000, 0.5, 0.1,
+    ]),
+)  # fmt: skip
+
+
+@given(st.sampled_from(sorted(KEYS)), SOME_VALUES)
+def test_the_schema_refuses_no_value_that_the_agent_takes(path: str, value: object) -> None:
+    kind = KEYS[path].kind
+    if value is not None:  # which leaves a setting as it is
+        try:
+            kind.parse(value)
+        except ValueError:
+            return
+    jsonschema.validate(value, kind.schema)
+
+
+@pytest.mark.parametrize("path", sorted(KEYS))
+def test_the_schema_of_each_setting_refuses_what_the_agent_refuses(path: str) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"a": ["b"]}, KEYS[path].kind.schema)
 
 
 DIGITS = "9" * 5000
