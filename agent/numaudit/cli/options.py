@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import click
 
+from numaudit.capture.layout import tree_in
 from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError, brief, may_be_a_file
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -71,12 +72,12 @@ class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer
 
 
 def root(function: Function) -> Function:
-    """--root DIR|FILE.tar.xz: read a captured tree instead of this host."""
+    """--root DIR|ARCHIVE: read a captured tree instead of this host."""
     option = click.option(
         "--root",
         type=FilePath(readable=False),
-        metavar="DIR|FILE.tar.xz",
-        help="Read a capture (`numaudit capture`), or a host whose root is mounted there, instead of this host.",
+        metavar="DIR|ARCHIVE",
+        help="Read a capture (`numaudit capture`), a sosreport, or a host's mounted root, instead of this host.",
     )
     return option(function)
 
@@ -137,7 +138,7 @@ def tree(given: Path | None) -> Host:
     if given is None:
         return Host.here()
     if not os.path.isfile(given) and not is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
-        return Host.under(given)
+        return Host.under(tree_in(given, given))
     if is_named_pipe(given):
         raise InputError(f"--root {given}: is a named pipe, which may never end; give a folder or an archive")
     from numaudit.capture.archive import unpacked  # noqa: PLC0415 (tarfile and lzma are for archives only)

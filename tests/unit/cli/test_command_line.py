@@ -96,9 +96,7 @@ def test_a_root_that_is_a_file_or_no_tree_is_refused(
 ) -> None:
     (tmp_path / "file").write_text("x")
     assert call([verb, "--root", str(tmp_path / "file")]) == 2
-    assert (
-        "file: is neither a folder nor a .tar.xz archive; give what `numaudit capture` wrote" in capsys.readouterr().err
-    )
+    assert "file: is neither a folder nor an archive (.tar, .tar.xz, .tar.gz, " in capsys.readouterr().err
     assert call([verb, "--root", str(tmp_path / ("x" * 300))]) == 2
     assert "File name too long" in capsys.readouterr().err
     assert call([verb, "--root", str(tmp_path)]) == 2
