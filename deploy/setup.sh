@@ -37,8 +37,21 @@ install_packages() {
 	fi
 	say "installing Debian packages: ${missing[*]}"
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get update -qq >&2
-	apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+	waiting_apt update -qq >&2
+	waiting_apt install -y -qq --no-install-recommends "${missing[@]}" >&2
+}
+
+# apt-get that waits while another one works, as upgrades in the background do on a fresh machine. It is asked again: its own
+# DPkg::Lock::Timeout waits for dpkg's locks, but not for those of the lists and of the archives.
+patience=600
+waiting_apt() {
+	local end=$((SECONDS + patience)) is_said='' said
+	while ! said=$(LC_ALL=C apt-get "$@" 2>&1); do
+		if [[ $said != *"Could not get lock"* ]] || ((SECONDS >= end)); then echo "$said" >&2; exit 3; fi
+		[ "$is_said" ] || say "another program uses apt: waiting for it, up to $patience seconds"
+		is_said=yes
+		sleep 2
+	done
 }
 
 need() { command -v "$1" >/dev/null || { say "the command $1 is missing: $2"; exit 3; }; }

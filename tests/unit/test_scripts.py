@@ -87,6 +87,35 @@ def test_the_quick_check_needs_python_alone_and_installs_it_once(checkout: Path)
     assert (done.returncode, called.count("python ")) == (0, 1)
 
 
+@pytest.mark.parametrize(("busy", "code"), [(0, 0), (2, 0), (2, 3)])
+def test_the_set_up_waits_for_another_apt_and_says_so_once(checkout: Path, busy: int, code: int) -> None:
+    """apt-get finds a lock taken so many times; `code` 3: then it fails for another reason."""
+    lock = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)"
+    for name, text in {
+        "id": "echo 0",
+        "apt-get": f"""
+            echo "apt-get $*" >> "{checkout}/called"
+            [ $(wc -l < "{checkout}/called") -gt {busy} ] || {{ echo '{lock}' >&2; exit 100; }}
+            [ {code} = 0 ] || {{ echo 'E: Unable to locate package' >&2; exit 100; }}
+        """,
+        "dpkg-query": "exit 1",
+        "sleep": "",
+    }.items():
+        (checkout / "tools" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (checkout / "tools" / name).chmod(0o755)
+    python = checkout / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/bin/true")
+    (checkout / "pyproject.toml").touch()
+    done, called = _run(checkout, "deploy/setup.sh")
+    asked = [line.split()[1] for line in called.splitlines()]
+    assert done.returncode == code, done.stderr
+    assert asked == ["update"] * busy + (["update", "install"] if code == 0 else ["update"])
+    assert done.stderr.count("another program uses apt") == (busy > 0)
+    assert ("E: Unable to locate package" in done.stderr) == (code == 3)
+    assert "Could not get lock" not in done.stderr
+
+
 def _packages(checkout: Path, *arguments: str) -> set[str]:
     """The Debian packages that the set-up asks for where none is installed."""
     (checkout / "called").unlink(missing_ok=True)
