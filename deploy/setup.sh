@@ -85,9 +85,15 @@ is_installed() {
 	done
 	return 1
 }
+install_python() { .venv/bin/python -m pip install -q --disable-pip-version-check "$@" 2> >(grep -v '^WARNING' >&2); }
 if ! is_installed; then
 	say "installing numaudit and its Python packages into .venv"
-	.venv/bin/python -m pip install -q --disable-pip-version-check --editable ".${extras[$what]}" 2> >(grep -v '^WARNING' >&2)
+	if [ -z "${extras[$what]}" ]; then # for those who run it: the packages of the image, by their hashes, and no other
+		install_python --require-hashes --only-binary=:all: -r deploy/image/requirements.txt -r deploy/image/build.txt
+		install_python --no-index --no-deps --no-build-isolation --editable .
+	else
+		install_python --editable ".${extras[$what]}"
+	fi
 	touch ".venv/.numaudit-${what/lab/run}"
 fi
 if [ "$what" = lab ]; then

@@ -9,9 +9,10 @@ lock() {
 }
 
 lock requirements.txt --extra web-auth --extra publish pyproject.toml
-# What builds the wheel, and what lists the image's contents.
+# What builds the wheel, and an installation that follows the checkout.
 {
 	.venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
-	echo "cyclonedx-bom>=7"
-	echo "debsbom>=0.10"
+	echo "editables"
 } | lock build.txt -
+# What lists the image's contents.
+printf '%s\n' "cyclonedx-bom>=7" "debsbom>=0.10" | lock sbom.txt -

@@ -17,6 +17,8 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[2]
 _LAUNCHER = CHECKOUT / "deploy/krew/kubectl-numaudit"
+_PACKAGES = CHECKOUT / "deploy/image/requirements.txt"
+"""Versions and hashes of all that the wheel needs: those of the image."""
 _DESCRIPTION = """\
 Compares where the memory of containers was promised with where it is, and from where it is used: of a pod, of a node,
 or of all nodes. It finds the node's agent and asks it, through the API server.
@@ -42,7 +44,7 @@ def _archive(wheel: Path) -> bytes:
     """The same bytes for the same content."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
-        for path, mode in ((_LAUNCHER, 0o755), (CHECKOUT / "LICENSE", 0o644), (wheel, 0o644)):
+        for path, mode in ((_LAUNCHER, 0o755), (CHECKOUT / "LICENSE", 0o644), (_PACKAGES, 0o644), (wheel, 0o644)):
             entry = tarfile.TarInfo(path.name)
             entry.size, entry.mode = path.stat().st_size, mode
             archive.addfile(entry, io.BytesIO(path.read_bytes()))

@@ -74,12 +74,29 @@ def test_the_guest_and_the_browser_are_set_up_for_the_tests_that_need_them(check
     assert "qemu-system-x86" not in _packages(checkout, "test", "browser")
 
 
-def test_the_quick_check_needs_python_alone_and_installs_it_once(checkout: Path) -> None:
+@pytest.fixture
+def python(checkout: Path) -> Path:
+    """The virtual environment's, which only writes down that it was called."""
     python = checkout / ".venv/bin/python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\necho "python $*" >> "{checkout}/called"\n')
     python.chmod(0o755)
     (checkout / "pyproject.toml").touch()
+    return python
+
+
+@pytest.mark.usefixtures("python")
+def test_who_runs_it_gets_packages_by_their_hashes_alone(checkout: Path) -> None:
+    (checkout / "tools/dpkg-query").write_text("#!/bin/sh\necho install ok installed\n")
+    done, called = _run(checkout, "deploy/setup.sh")
+    assert done.returncode == 0, done.stderr
+    packages, own = [line.split(" install ")[1] for line in called.splitlines()]
+    assert "--require-hashes --only-binary=:all: -r deploy/image/requirements.txt" in packages
+    assert own.endswith("--no-index --no-deps --no-build-isolation --editable .")
+
+
+@pytest.mark.usefixtures("python")
+def test_the_quick_check_needs_python_alone_and_installs_it_once(checkout: Path) -> None:
     assert _packages(checkout, "check") <= {"python3", "python3-venv"}
     (installed,) = [line for line in (checkout / "called").read_text().splitlines() if line.startswith("python ")]
     assert installed.endswith("--editable .[check]")

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 import numaudit
 
 CHECKOUT = Path(__file__).parents[3]
-LOCKS = ("requirements.txt", "build.txt")
+LOCKS = ("requirements.txt", "build.txt", "sbom.txt")
 PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
 CONTAINERFILE = (CHECKOUT / "deploy/Containerfile").read_text()
 

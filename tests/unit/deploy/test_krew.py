@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -27,8 +28,19 @@ WHEEL = "numaudit-1.2.3-py3-none-any.whl"
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the script makes of a wheel whose plugin prints its arguments."""
+    """A folder with what the script makes of a wheel whose plugin prints its arguments, and of one package to lock."""
     folder = tmp_path_factory.mktemp("krew")
+    needed = folder / "needed-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(needed, "w") as wheel:
+        wheel.writestr("needed-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: needed\nVersion: 1.0\n")
+        wheel.writestr("needed-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("needed-1.0.dist-info/RECORD", "")
+    for name in ("LICENSE", "deploy/krew/build.py", "deploy/krew/kubectl-numaudit"):
+        (folder / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(TOP / name, folder / "checkout" / name)
+    (folder / "checkout/deploy/image").mkdir()
+    digest = hashlib.sha256(needed.read_bytes()).hexdigest()
+    (folder / "checkout/deploy/image/requirements.txt").write_text(f"needed==1.0 --hash=sha256:{digest}\n")
     with zipfile.ZipFile(folder / WHEEL, "w") as wheel:
         info = "numaudit-1.2.3.dist-info"
         wheel.writestr("numaudit_said.py", "import sys\ndef run():\n    print('said', sys.argv[1:])\n    sys.exit(5)\n")
@@ -36,13 +48,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\nkubectl-numaudit = numaudit_said:run\n")
         wheel.writestr(f"{info}/RECORD", "")
-    subprocess.run([sys.executable, TOP / "deploy/krew/build.py", folder / WHEEL, URL, folder], check=True)
+    build = folder / "checkout/deploy/krew/build.py"
+    subprocess.run([sys.executable, build, folder / WHEEL, URL, folder], check=True)
     return folder
 
 
 @pytest.fixture
-def unpacked(built: Path, tmp_path: Path) -> Path:
+def unpacked(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The archive as krew installs it: in a folder of its store, with a link to the program."""
+    monkeypatch.setenv("PIP_FIND_LINKS", str(built))
     store = tmp_path / "store/numaudit/v1.2.3"
     with tarfile.open(built / "kubectl-numaudit_v1.2.3.tar.gz") as archive:
         archive.extractall(store)
@@ -103,9 +117,9 @@ def test_a_manifest_against_the_rules_would_be_noticed(built: Path) -> None:
     assert problems(upper, "other.yaml") == ["name", "sha256"]
 
 
-def test_the_archive_has_the_program_the_wheel_and_the_licence(built: Path, unpacked: Path) -> None:
+def test_the_archive_has_the_program_the_wheel_the_locked_packages_and_the_licence(built: Path, unpacked: Path) -> None:
     store = unpacked / "store/numaudit/v1.2.3"
-    assert sorted(one.name for one in store.iterdir()) == ["LICENSE", "kubectl-numaudit", WHEEL]
+    assert sorted(one.name for one in store.iterdir()) == ["LICENSE", "kubectl-numaudit", WHEEL, "requirements.txt"]
     assert os.access(store / "kubectl-numaudit", os.X_OK)
 
 
@@ -122,6 +136,21 @@ def test_the_launcher_installs_once_and_hands_on_arguments_and_exit_code(unpacke
     assert "this happens once" in first.stderr
     second = _run(unpacked, "top")
     assert (second.stdout, second.stderr, second.returncode) == ("said ['top']\n", "", 5)
+
+
+def test_the_launcher_installs_no_package_but_those_of_the_hashes(unpacked: Path) -> None:
+    lock = unpacked / "store/numaudit/v1.2.3/requirements.txt"
+    right = lock.read_text()
+    for wrong in (right[:-2] + ("0" if right[-2] != "0" else "1"), "needed==1.0\n"):
+        lock.write_text(wrong)
+        done = _run(unpacked, "report")
+        assert (done.stdout, done.returncode) == ("", 3)
+        assert (
+            "kubectl-numaudit: pip could not install the packages that numaudit needs, in the versions of"
+            in done.stderr
+        )
+    lock.write_text(right)
+    assert _run(unpacked, "report").returncode == 5
 
 
 def test_the_launcher_says_what_is_missing(unpacked: Path, tmp_path: Path) -> None:
