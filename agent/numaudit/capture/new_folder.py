@@ -2,6 +2,7 @@
 
 Root may capture into a folder of another user, who can rename what is in it and put links in its place at any time. So
 every name is opened from the descriptor of the folder it is in, never through a link, and never where something is.
+A path may be a tenant's choice: one that leads out of the folder (`..`) is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class NewFolder:
 
     def write(self, below: PurePath, content: bytes) -> None:
         """A file; one that was written before gets this content."""
-        parent = self._enter(below.parent)
+        parent = self._enter_above(below)
         try:
             if below in self._files:
                 os.unlink(below.name, dir_fd=parent)
@@ -44,14 +45,21 @@ class NewFolder:
 
     def link(self, below: PurePath, target: str) -> None:
         """A link that nothing here follows; one that was made before stays."""
-        parent = self._enter(below.parent)
+        parent = self._enter_above(below)
         try:
             with suppress(FileExistsError):
                 os.symlink(target, below.name, dir_fd=parent)
         finally:
             os.close(parent)
 
+    def _enter_above(self, below: PurePath) -> int:
+        if below.name in ("", ".."):
+            raise OSError(errno.EXDEV, "the path leads out of the folder", str(below))
+        return self._enter(below.parent)
+
     def _enter(self, below: PurePath) -> int:
+        if below.is_absolute() or ".." in below.parts:
+            raise OSError(errno.EXDEV, "the path leads out of the folder", str(below))
         descriptor = os.dup(self._descriptor)
         for name in below.parts:
             above = descriptor

@@ -108,8 +108,11 @@ class Host:
         return self.root / "numaudit"
 
     def at(self, absolute: str) -> Path:
-        """A path the kernel names (a mount point, say) inside this root."""
-        return self.root / absolute.lstrip("/")
+        """A path that the kernel or a process names (a mount point, a flag) inside this root: no `..` leads above it.
+
+        As the kubelet cleans its paths, by their text alone: Go's filepath.Clean (cmd/kubelet/app/server.go).
+        """
+        return self.root / os.path.normpath(f"/{absolute}").lstrip("/")
 
     def name_of(self, path: Path) -> str:
         """A path inside this root as the host itself calls it, for messages."""

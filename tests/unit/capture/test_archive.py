@@ -5,9 +5,11 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import re
+import shutil
 import signal
 import stat
 import struct
@@ -106,6 +108,27 @@ def test_the_checkpoints_of_an_archive_are_verified(capsys: pytest.CaptureFixtur
     packed = Path(__file__).parents[2] / "fixtures/kubernetes-four-nodes.tar.xz"
     assert call(["state", "verify", "--root", str(packed)]) == 0
     assert "memory_manager_state" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--config", "--config-dir", "--root-dir"])
+def test_a_path_in_an_archive_never_leads_to_a_file_of_its_reader(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, tmp_path: Path, flag: str
+) -> None:
+    host, own = tmp_path / "host", tmp_path / "own"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", host, symlinks=True)
+    own.mkdir()
+    settings = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ntopologyManagerPolicy: "
+    (own / "own.conf").write_text(f"{settings}restricted\n")
+    shutil.copy(host / "var/lib/kubelet/memory_manager_state", own)
+    shutil.rmtree(host / "var/lib/kubelet")
+    shutil.rmtree(host / "numaudit", ignore_errors=True)
+    named = "/.." * 30 + str(own) + ("/own.conf" if flag == "--config" else "")
+    (host / "proc/347/cmdline").write_bytes(f"kubelet\0{flag}={named}\0".encode())
+    with (tmp_path / "a.tar.xz").open("wb") as file:
+        archive.pack(host, file, "host")
+    assert call(["report", "-o", "json", "--root", str(tmp_path / "a.tar.xz")]) in (0, 1)
+    found = json.loads(capsys.readouterr().out)
+    assert "restricted" not in str(found) and found["summary"]["promised"] == 0
 
 
 def test_an_archive_through_a_pipe_needs_no_file(captured: CapturedHost, tmp_path: Path) -> None:

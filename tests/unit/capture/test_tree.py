@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any, NoReturn
 
 import pytest
@@ -23,6 +23,7 @@ from documents import without_times
 from fixture_trees import FIXTURES
 from numaudit.capture import tree
 from numaudit.capture.archive import unpacked
+from numaudit.capture.new_folder import filled
 from numaudit.capture.tree import NOT_READ, capture
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
@@ -278,6 +279,40 @@ def test_the_checkpoints_of_a_kubelet_with_another_root_folder_are_copied(fixtur
     capture(Host.under(host), tmp_path / "copy")
     name = "data/kubelet/memory_manager_state"
     assert (tmp_path / "copy" / name).read_bytes() == (host / name).read_bytes()
+
+
+@pytest.mark.parametrize("flag", ["--config", "--config-dir", "--root-dir"])
+def test_no_path_that_a_process_names_leads_out_of_the_copy(fixtures: Path, tmp_path: Path, flag: str) -> None:
+    """Through a link `..` is short on the host, and long in a copy that has a folder instead of the link."""
+    host = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "1/2/3/host", symlinks=True)
+    deep, theirs = host / "atk/1/2/3/4/5/6/7", host / "atk/1/stolen"
+    deep.mkdir(parents=True)
+    (host / "atk/short").symlink_to(deep.relative_to(host / "atk"))
+    theirs.mkdir()
+    for name in ("planted.conf", "memory_manager_state"):
+        (theirs / name).write_text("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
+    named = "/atk/short/../../../../../../stolen" + ("/planted.conf" if flag == "--config" else "")
+    (host / "proc/347/cmdline").write_bytes(f"kubelet\0{flag}={named}\0".encode())
+    out = tmp_path / "1/2/3/out"
+    before = _names(tmp_path)
+    capture(Host.under(host), out / "copy")
+    assert _names(tmp_path) - before == {out, *_names(out)}
+    assert [path for path in _names(out) if not path.is_relative_to(out / "copy")] == []
+
+
+@pytest.mark.parametrize("name", ["../away", "proc/../../away", "/away"])
+def test_nothing_is_made_outside_of_a_new_folder(tmp_path: Path, name: str) -> None:
+    with filled(tmp_path / "copy") as folder:
+        for make in (folder.make, lambda path: folder.write(path, b"x"), lambda path: folder.link(path, "x")):
+            with pytest.raises(OSError, match="leads out of the folder"):
+                make(PurePath(name))
+            with pytest.raises(OSError, match="leads out of the folder"):
+                make(PurePath(name, "below"))
+    assert not (tmp_path / "away").exists()
+
+
+def _names(folder: Path) -> set[Path]:
+    return set(folder.rglob("*"))
 
 
 # Targets that are refused
