@@ -42,7 +42,7 @@ PYTHONHASHSEED=0 python3 -m compileall -q -f --invalidation-mode unchecked-hash 
 find /usr/share/doc -type f ! -name copyright -delete
 find /usr/share/doc -xtype l -delete # links to those; others lead to licences
 rm -rf /usr/share/man /usr/share/info /usr/share/locale /usr/share/lintian /usr/share/bug /var/lib/dpkg/info/*.md5sums
-rm -rf /var/lib/apt /var/cache/* /var/log/* /var/lib/dpkg/*-old /run/* /tmp/* /strip.sh /root/.??*
+rm -rf /var/lib/apt /var/cache/* /var/log/* /var/lib/dpkg/*-old /run/* /tmp/* /snapshot.sh /strip.sh /root/.??*
 rm -f /etc/machine-id /var/lib/dbus/machine-id # one for each host, not for each image
 rm -f /usr/bin/dpkg* /usr/sbin/dpkg* /usr/bin/tar # last: all that could install
 find / -xdev ! -type l ! -path '/tmp' ! -path '/dev/*' -perm /6022 -exec chmod a-s,go-w {} +
