@@ -209,23 +209,12 @@ _ACCESS = Section(
             maximum=1,
         ),
         Lines(
-            title="Lower end of the remote share",
-            description="At least this share is used from other nodes: of its accesses (pmu), or of its memory by "
-            "pages that were seen used (hint_faults). The verdict remote-access goes by it.",
-            empty="No source measures accesses",
-            queries=[Query(f"max by (source) ({_of('remote_ratio_lower')})", "{{source}}")],
-            width=6,
-            unit="percentunit",
-            minimum=0,
-            maximum=1,
-        ),
-        Lines(
-            title="Memory seen used",
-            description="The newest scan pass of NUMA balancing saw these bytes used from their own node, and from "
-            "other nodes. It says which memory is used, not how often.",
-            empty="NUMA balancing samples nothing, or the probe is off",
-            queries=[Query(f"sum by (locality) ({_of('sampled_page_bytes')})", "{{locality}}")],
-            width=6,
+            title="Memory used remotely, at least",
+            description="NUMA balancing saw these bytes used from another node in one scan pass. They say which memory "
+            "is used, not how often; memory that was not seen may be used remotely, too.",
+            empty="NUMA balancing saw no remote use, which proves nothing, or the probe is off",
+            queries=[Query(f"sum by (source) ({_of('used_remotely_bytes')})", "{{source}}")],
+            width=12,
             unit="bytes",
             minimum=0,
         ),

@@ -49,11 +49,6 @@ class HintFault(Struct, frozen=True, order=True, cache_hash=True, dict=True):
         return bool(self.flags & 1)
 
     @cached_property
-    def side(self) -> tuple[int, bool, bool]:
-        """The page's node, whether it is used from another one, and whether processes share it."""
-        return self.memory_node, self.stays_remote, self.is_shared
-
-    @cached_property
     def is_shared(self) -> bool:
         """The page is of a shared mapping and other processes map it, too."""
         return bool(self.flags & 4)
@@ -63,29 +58,24 @@ class HintFault(Struct, frozen=True, order=True, cache_hash=True, dict=True):
         return bool(self.flags & 16)
 
 
-class PagesUsed(Struct, frozen=True):
-    """Memory of a container that was used in its processes' newest scan passes, by the node of its use, in bytes.
+class SeenRemote(Struct, frozen=True):
+    """Memory that was seen used from another node in one scan pass of each process, in bytes: so much at least.
 
-    A byte that was used counts once, however often. What is not in it was not seen: not used, or never sampled.
+    In pages as the kernel maps them: a used byte of a huge page counts 2 MiB. What is not in it says nothing.
     """
 
-    remote: Mapping[tuple[int, int], int]
-    """Used from another node: by the CPU's node and the memory's."""
-    local: Mapping[int, int]
-    """Used from its own node first in the pass; threads on other nodes may have used it, too."""
-    home: int
-    """Brought to the CPU's node by the use itself."""
+    by_pair: Mapping[tuple[int, int], int]
+    """By the CPU's node and the memory's."""
     age: float
-    """Seconds since the oldest of the passes was through; 0 while one goes on."""
-    is_whole: bool
-    """False: some of it is of a pass that goes on."""
+    """Seconds since the oldest of it was seen."""
+    passes_since: int
+    """Most scan passes of one of the processes that were through since then."""
     mapped: int | None = None
-    """Bytes that its processes map, those of others included, and no less than these; None = they cannot be read."""
+    """Bytes that its processes map; None = they cannot be read."""
 
     @property
-    def seen(self) -> int:
-        """All that was used."""
-        return sum(self.remote.values()) + sum(self.local.values()) + self.home
+    def at_least(self) -> int:
+        return sum(self.by_pair.values())
 
 
 class Sampled(Struct, frozen=True):
@@ -93,7 +83,7 @@ class Sampled(Struct, frozen=True):
 
     faults: Mapping[HintFault, int]
     """Base pages since the probe was loaded: how often pages were found used, by kind of fault."""
-    used: PagesUsed | None = None
+    used: SeenRemote | None = None
     """None = no pass is known."""
     knows_passes: bool = True
     """False: this kernel does not say in which pass a page faulted."""
@@ -101,7 +91,7 @@ class Sampled(Struct, frozen=True):
     """False: the kernel leaves its tasks out, so no faults mean nothing."""
     is_watched: bool = True
     """False: it was not on the watch list, so no faults mean nothing."""
-    by_process: Mapping[int, PagesUsed] | None = None
+    by_process: Mapping[int, SeenRemote] | None = None
     """Of its processes, where those were asked for."""
 
 

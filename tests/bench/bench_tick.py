@@ -205,7 +205,7 @@ def _count_and_end_passes(probes: Mapping[str, Counters], cgroup: int, process: 
     """The same, and its process begins another scan pass each time."""
     _count(probes, cgroup, process, index, number)
     seen = {_LOCAL: 200 + number, _REMOTE: 50 + number}
-    probes["hint_faults"].passes[cgroup] = {ScanPass(process, one): PassUse(seen, 0) for one in (number, number + 1)}
+    probes["hint_faults"].passes[cgroup] = {ScanPass(process, 1, one): PassUse(seen) for one in (number, number + 1)}
 
 
 def _write_status_of_processes(tree: NodeTree) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import Access, RemoteUse, SampledPages, measured
+from numaudit.evaluation.access import Access, RemoteUse, UsedRemotely, measured
 from numaudit.evaluation.counted import Counted
 from numaudit.report.values import ContainerReport
 
@@ -19,16 +19,10 @@ def counted(ratio: float) -> Access:
     return Access("pmu", "accesses", ratio, ratio, ratio, counted=basis)
 
 
-def sampled(remote: int, local: int, memory: int, upper: float | None = None) -> Access:
-    """Pages that were seen used; sizes in MiB."""
-    rows = (RemoteUse(0, 1, remote * MIB),) if remote else ()
-    pages = SampledPages(rows, remote * MIB, local * MIB, 0, memory * MIB, (remote + local) / memory, whole=True)
-    return Access("hint_faults", "pages", remote / (remote + local), remote / memory, upper, pages=pages)
-
-
-def unsampled(reason: str) -> Access:
-    """Hint faults that say nothing."""
-    return Access("hint_faults", "pages", None, reason=reason)
+def sampled(remote: int, memory: int) -> Access:
+    """Pages that were seen used remotely; sizes in MiB."""
+    used = UsedRemotely(remote * MIB, (RemoteUse(0, 1, remote * MIB),), memory * MIB, 0)
+    return Access("hint_faults", "pages", None, remote / memory, age=0.0, used_remotely=used)
 
 
 def first_uses(ratio: float) -> Access:

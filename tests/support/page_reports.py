@@ -32,7 +32,7 @@ from reports import container, report
 GIB, MIB = 1 << 30, 1 << 20
 _ACCESSES = (
     (counted(0.0375),),
-    (sampled(remote=50, local=50, memory=125),),
+    (sampled(remote=50, memory=125),),
     (),
 )
 

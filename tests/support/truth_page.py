@@ -43,9 +43,9 @@ def _figures(found: Sequence[Record]) -> str:
 
 
 def _pages(found: Sequence[Record]) -> str:
-    lines = ["| work | trials | MiB used remotely | reported | at most |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| work | trials | MiB used remotely | reported |", "| --- | --- | --- | --- |"]
     for workload, trials in _by_workload(found, PAGES):
-        cells = (_range([one[key] for one in trials]) for key in ("truth", "reported", "atMost"))
+        cells = (_range([one[key] for one in trials]) for key in ("truth", "reported"))
         lines.append(f"| {workload} | {len(trials)} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 

@@ -8,7 +8,6 @@ SECONDS: Mapping[str, int] = {
     "test_access": 330,
     "test_page_truth": 140,
     "test_confined_guest": 155,
-    "test_assert_of_programs": 100,
     "test_ranks": 50,
     "test_remedies": 70,
     "test_agent": 65,

@@ -18,9 +18,6 @@ Of = Literal["accesses", "pages", "first-uses", "expectation"]
 """The base of a share: accesses that were counted; memory that was seen used, however often; pages when they were first
 used; or accesses if every byte were used equally, which nobody measured."""
 
-COVERED = 0.8
-"""Of less than this share of its memory nobody says `at most`."""
-
 
 class RemoteUse(Value, frozen=True):
     """Memory that was used from another node."""
@@ -31,23 +28,18 @@ class RemoteUse(Value, frozen=True):
     """Bytes of the node's memory that were used from the CPU's node."""
 
 
-class SampledPages(Value, frozen=True):
-    """Memory that the kernel's newest scan passes saw used, in bytes. A byte counts once, however often it was used."""
+class UsedRemotely(Value, frozen=True):
+    """Memory that was seen used from another node in one scan pass. Of what was not seen nothing follows."""
 
-    remote: tuple[RemoteUse, ...]
-    """Used from another node than its own, the most first."""
-    remote_bytes: int
-    """All that was used from another node."""
-    local_bytes: int
-    """Used from its own node."""
-    home_bytes: int
-    """Brought to the node that used it by the use itself (NUMA balancing)."""
+    at_least_bytes: int
+    """In pages as the kernel maps them: a used byte of a huge page counts 2 MiB. A byte counts once, however often it
+    was used."""
+    by_pair: tuple[RemoteUse, ...]
+    """The same by pair of nodes, the most first."""
     memory_bytes: int | None
     """Memory that its processes map: its own memory and that of others; null = not known."""
-    coverage: float | None
-    """Share of memory_bytes that was seen used. The rest was not used, or cannot be sampled."""
-    whole: bool
-    """False: a pass still goes on, and what it has not reached is not known."""
+    passes_since: int
+    """Later scan passes that were through: 0 = it is of the newest one. The kernel may leave memory out of a pass."""
 
 
 class Access(Value, frozen=True):
@@ -58,13 +50,12 @@ class Access(Value, frozen=True):
     of: Of
     """Base of its ratio."""
     remote_ratio: float | None
-    """Share that was on another node, of what `of` names; for pages, of those that were seen used. null = this source
-    cannot tell."""
+    """Share that was on another node, of what `of` names. null = this source cannot tell, as pages never can."""
     lower: float | None = None
-    """Lower end of the share: its 95 % interval for accesses, a bound for pages; null = not known."""
+    """Lower end of the share: of accesses, the counted share itself; of first uses, of the 95 % confidence interval; of
+    pages, the share of its memory that was seen used from other nodes. null = not known."""
     upper: float | None = None
-    """Bounds of the remote share: of accesses, the counted share itself; of pages, the share of all its memory that is
-    used from other nodes; of first uses, the 95 % confidence interval. null = not bounded."""
+    """Upper end of the share of accesses or of first uses. null = not known, as of pages always."""
     samples: int | None = None
     """First uses that were sampled lately; older ones weigh less. null = the source takes no such samples."""
     remote_samples: int | None = None
@@ -72,26 +63,25 @@ class Access(Value, frozen=True):
     reason: str | None = None
     """Reason why there is no ratio."""
     age: float | None = field(default=None, name="ageSeconds")
-    """Seconds since this was seen: of pages, since the oldest of the scan passes was through; else the mean age of the
-    samples or counts. null = there are none."""
+    """Seconds since this was seen: of pages, since the oldest of them was; else the mean age of the samples or counts.
+    null = there are none."""
     counted: Counted | None = None
     """null for a source that does not count."""
-    pages: SampledPages | None = None
-    """null for a source that does not sample pages, or saw none."""
+    used_remotely: UsedRemotely | None = None
+    """null for a source that does not sample pages, or saw none used from another node."""
 
 
 class Measured(Value, frozen=True):
-    """The measured share that counts: what verdict, gate, metric, table, live screen and page say."""
+    """The measurement that counts: what verdict, gate, metric, table, live screen and page say."""
 
     source: Source
     """The source of accesses."""
     of: Literal["accesses", "pages"]
-    """Base of its bounds."""
+    """Base of its share."""
     lower: float
-    """Of pages: share of its memory that is used from other nodes, at least."""
-    upper: float
-    """As `lower` where all accesses were counted."""
-    pages: SampledPages | None = None
+    """Of accesses, the share that was remote; of pages, the share of its memory that was used from other nodes, at
+    least."""
+    used_remotely: UsedRemotely | None = None
     """null where accesses were counted."""
     age: float | None = field(default=None, name="ageSeconds")
     """Of the samples or counts, as in the source's entry of `accesses`."""
@@ -105,14 +95,19 @@ class Measured(Value, frozen=True):
 def measured(accesses: Iterable[Access]) -> Measured | None:
     """Measurement of the best source; sources come in their order. None = no source has measured anything.
 
-    An expectation is no measurement, and a page's first use says nothing about later ones.
+    An expectation is no measurement, a page's first use says nothing about later ones, and pages that were not seen
+    used from another node say nothing at all.
     """
     for access in accesses:
         if access.lower is None:
             continue
-        upper = 1.0 if access.upper is None else access.upper
         if access.of == "accesses":
-            return Measured(access.source, "accesses", access.lower, upper, age=access.age)
-        if access.of == "pages":
-            return Measured(access.source, "pages", access.lower, upper, access.pages, access.age)
+            return Measured(access.source, "accesses", access.lower, age=access.age)
+        if access.used_remotely is not None:
+            return Measured(access.source, "pages", access.lower, access.used_remotely, access.age)
     return None
+
+
+def saw_nothing(accesses: Iterable[Access]) -> bool:
+    """Did hint faults look, and see no page used from another node? What they had seen before is over then."""
+    return any(access.of == "pages" and access.lower == 0.0 for access in accesses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaudit.evaluation.access import COVERED, Measured, SampledPages
+from numaudit.evaluation.access import UsedRemotely
 from numaudit.evaluation.history import UsedElsewhere
 from numaudit.evaluation.window import ends_at
 from numaudit.topology.nodeset import NodeSet
@@ -11,26 +11,19 @@ from numaudit.topology.sizes import in_units
 
 def access_clause(used: UsedElsewhere, now: float) -> str:
     """One clause, with when it was measured unless that was now."""
-    share = used.share
-    minutes = int(now - used.taken_at + (share.age or 0.0 if share.pages is not None else 0.0)) // 60
+    share, pages = used.share, used.share.used_remotely
+    minutes = int(now - used.taken_at + (0.0 if pages is None else share.age or 0.0)) // 60
     when = f"{share.source}, {minutes} min ago" if minutes > 0 else share.source
-    if share.pages is None:
+    if pages is None:
         return f"{share.lower:.0%} of the accesses were to memory of another node ({when})"
-    return _of_pages(share, share.pages, when)
+    return f"{_of_pages(pages)} ({when})"
 
 
-def _of_pages(share: Measured, pages: SampledPages, when: str) -> str:
+def _of_pages(pages: UsedRemotely) -> str:
     memory = "" if pages.memory_bytes is None else f" of its {in_units(pages.memory_bytes)}"
-    watched = "" if pages.coverage is None else f"; {pages.coverage:.0%} of its memory was watched"
-    if pages.remote_bytes:
-        nodes = NodeSet.from_ids(one.cpu_numa_node for one in pages.remote)
-        word = "node" if len(nodes) == 1 else "nodes"
-        said = f"at least {in_units(pages.remote_bytes)}{memory} were used from another node, by CPUs of {word} {nodes}"
-    else:
-        said = f"none{memory or ' of its memory'} was seen used from another node"
-    if share.upper < 1.0 and pages.coverage is not None and pages.coverage >= COVERED:
-        watched = f", and at most {share.upper:.0%} of it{watched}"
-    return f"{said}{watched} ({when})"
+    nodes = NodeSet.from_ids(one.cpu_numa_node for one in pages.by_pair)
+    word = "node" if len(nodes) == 1 else "nodes"
+    return f"at least {in_units(pages.at_least_bytes)}{memory} were used from another node, by CPUs of {word} {nodes}"
 
 
 def still_clause(share: float, limit: float) -> str:

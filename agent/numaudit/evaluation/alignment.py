@@ -8,7 +8,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import Access, Measured, measured
+from numaudit.evaluation.access import Access, Measured, measured, saw_nothing
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.arrivals import Arrival
 from numaudit.evaluation.causes.causes import CauseFinder, full_nodes
@@ -165,7 +165,8 @@ class _Judging(Struct):
         snapshot, thresholds, id_ = self.snapshot, self.thresholds, container.id
         intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
         if intended:
-            history = history.judged(intended, grown, share, snapshot.taken_at, thresholds)
+            nothing = saw_nothing(self.accesses.get(id_, ()))
+            history = history.judged(intended, grown, share, snapshot.taken_at, thresholds, saw_nothing=nothing)
         evidence = _gather(snapshot, container, history, self.earlier, thresholds, measures_cpu=grown is not None)
         if evidence.spill is not None:
             self.spills[id_] = evidence.spill

@@ -92,8 +92,13 @@ class History(Struct, frozen=True):
         share: Measured | None,
         taken_at: float,
         thresholds: Thresholds,
+        *,
+        saw_nothing: bool = False,
     ) -> History:
-        """With the CPU seconds by node since the previous tick, and the remote share now. None = not measured."""
+        """With the CPU seconds by node since the previous tick, and the remote share now. None = not measured.
+
+        `saw_nothing`: of pages that were used remotely nothing is left.
+        """
         seconds = self.cpu_seconds
         if grown is not None:
             seconds = seconds.after(grown, taken_at, thresholds.window)
@@ -106,10 +111,10 @@ class History(Struct, frozen=True):
         if share is not None:
             was_past = used is not None and used.is_past
             limit = max(thresholds.remote_access_share, even_remote_share(intended))
-            past = is_past(limit, share.lower, share.upper if share.is_exact else share.lower, was_past)
-            used = UsedElsewhere(share, taken_at, past)
-        elif used is not None and taken_at - used.taken_at > thresholds.access_age:
-            used = None
+            used = UsedElsewhere(share, taken_at, is_past(limit, share.lower, share.lower, was_past))
+        elif used is not None:
+            is_over = saw_nothing and used.share.used_remotely is not None
+            used = None if is_over or taken_at - used.taken_at > thresholds.access_age else used
         return History(self.allowed, seconds, self.samples, ran, used, self.moves)
 
     def moved(self, moves: tuple[int, int] | None, taken_at: float, thresholds: Thresholds) -> History:

@@ -8,8 +8,8 @@ this pass. What faults cannot show:
   (mm/mprotect.c, change_pte_range).
 - Memory bound by a policy (MPOL_BIND without MPOL_F_NUMA_BALANCING), file mappings that are only read, pages that
   a parent and its children share since fork(2), huge pages of the pool, and pages that cannot move.
-- Mappings in which the scanning task has not faulted lately (kernel/sched/fair.c, vma_is_accessed; seen on 6.12, not
-  on 6.1): a pass may leave out most of the memory.
+- Mappings in which the scanning task has not faulted lately (kernel/sched/fair.c, vma_is_accessed; since Linux 6.4):
+  a pass may leave out most of the memory. Since Linux 6.7 the tracepoint sched_skip_vma_numa says which.
 - Who else uses a page: it faults once, for the thread that comes first.
 Source: kernel/sched/fair.c (task_numa_fault, task_numa_work), include/linux/sched/numa_balancing.h (TNF_ flags).
 """
@@ -44,21 +44,31 @@ _NAME = "hint_faults"
 FUNCTION = "task_numa_fault"
 _SKIP_TRACEPOINT = "sched_skip_cpuset_numa"
 _ON_SKIP = "hint_faults_on_skip"
+_LEFT_OUT_TRACEPOINT = "sched_skip_vma_numa"
+_ON_LEFT_OUT = "hint_faults_on_left_out"
 _ON_TRIAL = "hint_faults_on_trial"
 _KEY = "=QHHI"  # struct hint_faults_key
-_SCAN_KEY = "=QIiHHI"  # struct hint_faults_pass
-_SCAN_VALUE = "=QQ"  # struct hint_faults_used
+_SCAN_KEY = "=QIIiHHI4x"  # struct hint_faults_pass
 _TRIAL = 1 << 31
 """The flag of what the trial counts."""
+_LEFT_OUT = 1 << 30
+"""The flag of the bytes that a pass left out."""
 _FLAGS_PER_PAIR = 4
 """A container commonly sees local, shared, migrated and failed faults."""
 _PASSES = 32_768
 """Entries for scan passes: a process commonly has four kinds of faults in a pass, and two passes from tick to tick."""
 _MEMBERS = {
     "HINT_FAULTS_MM_OF_TASK": ("task_struct", "mm"),
+    "HINT_FAULTS_EXEC_OF_TASK": ("task_struct", "self_exec_id"),
     "HINT_FAULTS_PASS_OF_MM": ("mm_struct", "numa_scan_seq"),
     "HINT_FAULTS_OFFSET_OF_MM": ("mm_struct", "numa_scan_offset"),
 }
+_MEMBERS_OF_MAPPINGS = {
+    "HINT_FAULTS_START_OF_VMA": ("vm_area_struct", "vm_start"),
+    "HINT_FAULTS_END_OF_VMA": ("vm_area_struct", "vm_end"),
+}
+_MAY_LEAVE_OUT = "HINT_FAULTS_STATE_OF_VMA"
+"""Not 0 where passes leave mappings out: only then a mapping has such a state (numab_state)."""
 
 
 class ScanPass(NamedTuple):
@@ -66,6 +76,9 @@ class ScanPass(NamedTuple):
 
     process: int
     """Its id, as the initial PID namespace has it."""
+    image: int
+    """task->self_exec_id: how many programs it and the processes that it comes from have executed. Each has memory of
+    its own."""
     number: int
     """mm->numa_scan_seq of the marks that its faults found. Another program starts at 0 again."""
 
@@ -74,9 +87,9 @@ class PassUse(NamedTuple):
     """Faults of one pass."""
 
     pages: Mapping[HintFault, int]
-    """Base pages by kind of fault; each page that was used counts once."""
-    scanned_to: int
-    """Address that the scan had reached at the newest of the faults; 0 = the pass was through."""
+    """Base pages by kind of fault; a page that was used counts once, or twice (scan_passes.py)."""
+    left_out: int | None = 0
+    """Bytes of mappings that the kernel left out of the pass; None = it may leave some out and does not say which."""
 
 
 class Passes(Struct, frozen=True):
@@ -115,6 +128,7 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
         programs=(
             *entry.wanted,
             BpfProgram(_ON_SKIP, ProgramType.RAW_TRACEPOINT),
+            BpfProgram(_ON_LEFT_OUT, ProgramType.RAW_TRACEPOINT),
             BpfProgram(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
         refused=entry.refused,
@@ -135,12 +149,24 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
 
 
 def find_pass_members(types: Btf | ProbeRefusal) -> dict[str, int]:
-    """Offsets at which the kernel keeps a process's scan pass, in bytes; zeros where BTF does not say."""
+    """Offsets at which the kernel keeps a process's scan pass and a mapping's ends, in bytes; zeros where BTF does not
+    say.
+    """
     if isinstance(types, ProbeRefusal):
-        return dict.fromkeys(_MEMBERS, 0)
-    found = {name: types.member(structure, member) for name, (structure, member) in _MEMBERS.items()}
+        return dict.fromkeys((*_MEMBERS, *_MEMBERS_OF_MAPPINGS, _MAY_LEAVE_OUT), 0)
+    state = types.member("vm_area_struct", "numab_state")
+    return {
+        **_offsets(types, _MEMBERS),
+        **_offsets(types, _MEMBERS_OF_MAPPINGS),
+        _MAY_LEAVE_OUT: 0 if state is None else state.bits // 8,
+    }
+
+
+def _offsets(types: Btf, members: Mapping[str, tuple[str, str]]) -> dict[str, int]:
+    """All of them, or zeros."""
+    found = {name: types.member(structure, member) for name, (structure, member) in members.items()}
     if not all(found.values()):
-        return dict.fromkeys(_MEMBERS, 0)
+        return dict.fromkeys(members, 0)
     return {name: member.bits // 8 for name, member in found.items() if member is not None}
 
 
@@ -154,6 +180,7 @@ class HintFaultsProbe(BpfProbe):
         self._ways = ways
         self._forgotten = 0
         self._knows_passes = bool(loaded.numbers.get("HINT_FAULTS_PASS_OF_MM"))
+        self._says_left_out = not loaded.numbers.get(_MAY_LEAVE_OUT)
         self._before: Mapping[ScanPass, PassUse] = {}
         """The passes of all processes at the last reading."""
         self._dropped_before = 0
@@ -181,15 +208,15 @@ class HintFaultsProbe(BpfProbe):
         """And make room in the map. `dropped`: faults that found a map full until now."""
         table = self._maps["passes"]
         entries = list(table.read())
-        found = decode_passes(entries)
+        found = decode_passes(entries, self._says_left_out)
         flat = {one: use for passes in found.by_cgroup.values() for one, use in passes.items()}
         is_full, self._dropped_before = dropped > self._dropped_before, dropped
         leaving = passes_to_evict(flat, self._before, self._has_ended, is_full)
         for chunk in entries if leaving else ():
             for at in range(0, len(chunk.keys), table.info.key_size):
                 key = chunk.keys[at : at + table.info.key_size]
-                _, process, number, *_ = struct.unpack(_SCAN_KEY, key)
-                if (process, number) in leaving:
+                _, process, image, number, *_ = struct.unpack(_SCAN_KEY, key)
+                if (process, image, number) in leaving:
                     table.delete(key)
         self._before = flat
         return found
@@ -201,11 +228,19 @@ class HintFaultsProbe(BpfProbe):
         attached = function_entry.attach(self._host, self._loaded, _NAME, FUNCTION, self._ways)
         self.hook = f"{attached.way} on {FUNCTION}"
         self._hooks.append(attached.descriptor)
+        self._attach_if_there(_SKIP_TRACEPOINT, _ON_SKIP)  # a kernel without it samples every task
+        if self._loaded.numbers.get("HINT_FAULTS_END_OF_VMA"):
+            self._says_left_out |= self._attach_if_there(_LEFT_OUT_TRACEPOINT, _ON_LEFT_OUT)
+
+    def _attach_if_there(self, tracepoint: str, program: str) -> bool:
+        """False: this kernel has no such tracepoint. Raises ProbeRefusal when it cannot be used."""
         try:
-            self._attach_raw_tracepoint(_SKIP_TRACEPOINT, _ON_SKIP)
+            self._attach_raw_tracepoint(tracepoint, program)
         except ProbeRefusal as refusal:
-            if not _is_absent(refusal):  # a kernel without it samples every task
+            if not _is_absent(refusal):
                 raise
+            return False
+        return True
 
     def _try_out(self, times: int) -> None:
         """Count faults that never were, and forget them."""
@@ -237,17 +272,17 @@ def passes_to_evict(
     passes that stay as they were of processes that have ended. Of a full map also those of others, which may go on:
     then other processes have their turn.
     """
-    newest: dict[int, int] = {}
-    for process, number in now:
-        newest[process] = max(number, newest.get(process, number))
-    begun: dict[int, int] = {}
-    for process, number in now.keys() - before.keys():
-        # It comes after a later one: the process has executed another program, whose passes begin at 0.
-        if number < newest[process] - 1 and (process, newest[process]) in before:
-            begun[process] = max(number, begun.get(process, number))
-    newest |= begun
+    newest: dict[int, ScanPass] = {}
+    for one in now:
+        newest[one.process] = max(one, newest.get(one.process, one))
+    last_of = {**newest}
+    for one in sorted(now.keys() - before.keys()):
+        last = last_of[one.process]
+        # It comes after a later one, and is no late fault of the pass before: another process of this id.
+        if one.image == last.image and one.number < last.number - 1 and last in before:
+            newest[one.process] = one
     still = {one for one, use in now.items() if before.get(one) == use}
-    return {one for one in now if one.number != newest[one.process]} | {
+    return {one for one in now if one != newest[one.process]} | {
         one for one in still if is_full or has_ended(one.process)
     }
 
@@ -278,22 +313,21 @@ def decode(
     return HintFaultCounts(faults, pages, skips, lost=lost or {})
 
 
-def decode_passes(entries: Iterable[MapEntries]) -> Passes:
+def decode_passes(entries: Iterable[MapEntries], says_left_out: bool = True) -> Passes:
     """Map entries as the kernel packs them, by cgroup, process and pass."""
-    seen: dict[tuple[int, int, int], dict[HintFault, int]] = {}
-    reached: dict[tuple[int, int, int], int] = {}
+    pages: dict[tuple[int, ScanPass], dict[HintFault, int]] = {}
+    left_out: dict[tuple[int, ScanPass], int] = {}
     for chunk in entries:
-        keys, values = struct.iter_unpack(_SCAN_KEY, chunk.keys), struct.iter_unpack(_SCAN_VALUE, chunk.values)
-        for (cgroup, process, number, *kind), (pages, scanned_to) in zip(keys, values, strict=True):
-            place = cgroup, process, number
-            fault = _kind(*kind)
-            if place in seen:
-                seen[place][fault] = pages
-                reached[place] = max(scanned_to, reached[place])
+        keys, values = struct.iter_unpack(_SCAN_KEY, chunk.keys), struct.iter_unpack("=Q", chunk.values)
+        for (cgroup, process, image, number, *kind), (amount,) in zip(keys, values, strict=True):
+            place = cgroup, ScanPass(process, image, number)
+            of_pass = pages.setdefault(place, {})
+            if kind[-1] == _LEFT_OUT:
+                left_out[place] = amount
             else:
-                seen[place], reached[place] = {fault: pages}, scanned_to
+                of_pass[_kind(*kind)] = amount
     found: dict[int, dict[ScanPass, PassUse]] = {}
-    for place, pages in seen.items():
-        cgroup, process, number = place
-        found.setdefault(cgroup, {})[ScanPass(process, number)] = PassUse(pages, reached[place])
+    for place, of_pass in pages.items():
+        cgroup, one = place
+        found.setdefault(cgroup, {})[one] = PassUse(of_pass, left_out.get(place, 0) if says_left_out else None)
     return Passes(found)

@@ -64,8 +64,10 @@ def _evidence(one: ContainerReport, name: str, reason: str) -> str:
 def _used_remotely(one: ContainerReport) -> str:
     if one.measured is None:
         return ""
-    at_least = "" if one.measured.pages is None else ">="
-    return f"{at_least}{100 * one.measured.lower:.1f}% used remotely"
+    found = one.measured
+    if found.used_remotely is None:
+        return f"{100 * found.lower:.1f}% of accesses remote"
+    return f">={size(found.used_remotely.at_least_bytes)} used remotely"
 
 
 def bytes_of_type(kind: str, one: ContainerReport) -> int | None:
@@ -184,12 +186,11 @@ def counted_remote(one: ContainerReport) -> str:
 
 
 def used_remotely(one: ContainerReport) -> str:
-    """Bytes seen used from other nodes, of all that were seen used: `12.0M of 24.0M`."""
+    """Bytes that were seen used from other nodes, at least: `>=12.0Mi`."""
     for access in one.accesses:
-        if access.pages is not None:
-            seen = access.pages.remote_bytes + access.pages.local_bytes
-            return f"{size(access.pages.remote_bytes)} of {size(seen)}"
-    return UNKNOWN if any(access.of == "pages" and access.reason for access in one.accesses) else "-"
+        if access.used_remotely is not None:
+            return f">={size(access.used_remotely.at_least_bytes)}"
+    return UNKNOWN
 
 
 def stall(one: ContainerReport) -> str:
@@ -209,7 +210,8 @@ def measured(one: ContainerReport) -> str:
     found = one.measured
     if found is None:
         return "not measured"
-    if found.pages is None:
+    used = found.used_remotely
+    if used is None:
         return f"{100 * found.lower:.1f}% of accesses remote, counted"
-    memory = "" if found.pages.memory_bytes is None else f" of {size(found.pages.memory_bytes)}"
-    return f"{100 * found.lower:.1f}% at least used remotely: {size(found.pages.remote_bytes)}{memory}, sampled pages"
+    memory = "" if used.memory_bytes is None else f" of {size(used.memory_bytes)}"
+    return f"at least {size(used.at_least_bytes)}{memory} used remotely, sampled pages"

@@ -103,8 +103,8 @@ def _has_counts(report: Report) -> bool:
     return any(access.counted is not None for one in report.containers for access in one.accesses)
 
 
-def _has_sampled_pages(report: Report) -> bool:
-    return any(access.of == "pages" for one in report.containers for access in one.accesses)
+def _has_used_remotely(report: Report) -> bool:
+    return any(access.used_remotely is not None for one in report.containers for access in one.accesses)
 
 
 def _has_mappings(report: Report) -> bool:
@@ -245,9 +245,9 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "USED REMOTELY", cells.used_remotely,
-        "memory that the kernel saw used from another node's CPUs, of all that it saw used (NUMA hint faults, newest "
-        "scan pass). It shows which pages are used, not how often; - = it saw none, ? = it cannot see this container",
-        is_number=True, needs=_has_sampled_pages,
+        "memory that the kernel saw used from another node's CPUs, at least (NUMA hint faults of one scan pass). It "
+        "shows which pages are used, not how often; ? = it saw none, which proves nothing",
+        is_number=True, needs=_has_used_remotely,
         table=ColumnPlaces(180, 2), top=ColumnPlaces(100, 2),
     ),
     Column(

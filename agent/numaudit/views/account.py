@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from numaudit.container_devices import ContainerDevices, HeldBy, Interrupts
-from numaudit.evaluation.access import Access, SampledPages
+from numaudit.evaluation.access import Access, UsedRemotely
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, share, size
@@ -163,8 +163,8 @@ def _basis(one: ContainerReport) -> str:
 
 def _said_by(access: Access) -> str:
     """A share is of what the source saw; an expectation is named one."""
-    if access.pages is not None:
-        return _pages(access.pages)
+    if access.used_remotely is not None:
+        return _pages(access.used_remotely, access.age or 0.0)
     if access.remote_ratio is None:
         return f"unknown: {access.reason or 'no samples'}"
     of = {"accesses": "of the counted accesses were remote", "first-uses": "of the first uses of a page were remote"}
@@ -172,14 +172,10 @@ def _said_by(access: Access) -> str:
     return f"{access.remote_ratio:.0%} {said}"
 
 
-def _pages(pages: SampledPages) -> str:
-    seen = pages.remote_bytes + pages.local_bytes
-    said = f"{size(pages.remote_bytes)} of the {size(seen)} that it was seen using were used remotely"
-    if pages.home_bytes:
-        said += f"; {size(pages.home_bytes)} more moved to the CPU's node"
-    if pages.coverage is not None:
-        said += f"; that covers {pages.coverage:.0%} of its {size(pages.memory_bytes)}"
-    return said if pages.whole else f"{said}, in a scan pass that still goes on"
+def _pages(used: UsedRemotely, age: float) -> str:
+    memory = "" if used.memory_bytes is None else f" of its {size(used.memory_bytes)}"
+    pairs = [f"{size(one.bytes)} of node {one.numa_node} from node {one.cpu_numa_node}" for one in used.by_pair]
+    return f"at least {size(used.at_least_bytes)}{memory} were used remotely, {age:.0f} s ago: {', '.join(pairs)}"
 
 
 def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:

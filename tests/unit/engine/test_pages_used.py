@@ -42,7 +42,7 @@ class Node:
 
     def scan(self, number: int, seen: dict[HintFault, int] = SEEN, process: int = PID) -> None:
         """Pass `number` goes on; the one before it is through."""
-        passes = {ScanPass(process, one): PassUse(seen, 0) for one in (number - 1, number)}
+        passes = {ScanPass(process, 1, one): PassUse(seen, 0) for one in (number - 1, number)}
         self._probes["hint_faults"].passes[self.id] = passes
 
     def end(self) -> None:
@@ -73,36 +73,11 @@ def test_processes_are_not_asked_while_no_pass_ends_and_their_memory_stays(node:
     assert node.tick() == 4 * MIB
 
 
-def test_processes_are_not_asked_when_a_pass_has_ended_that_saw_no_more_than_they_map(node: Node) -> None:
+def test_processes_are_not_asked_when_a_pass_has_ended(node: Node) -> None:
     node.tick()
     node.maps(5 * MIB)
     node.scan(2)
     assert node.tick() == 4 * MIB
-
-
-@pytest.mark.parametrize(
-    "seen",
-    [
-        pytest.param({HintFault(0, 0, 8): 1100, HintFault(0, 1, 0): 100}, id="more-than-they-map"),
-        pytest.param({HintFault(0, 0, 8): 300, HintFault(0, 1, 4): 100}, id="more-that-is-shared"),
-    ],
-)
-def test_processes_are_asked_when_a_pass_has_ended_that_saw_more_than_they_map(
-    node: Node, seen: dict[HintFault, int]
-) -> None:
-    node.scan(1, seen)
-    node.tick()
-    node.maps(5 * MIB)
-    node.scan(2, seen)
-    assert node.tick() == 5 * MIB
-
-
-def test_processes_are_asked_when_a_pass_saw_more_on_a_node_than_they_can_have_there(node: Node) -> None:
-    node.tree.hold(node.path, (12 * MIB, 4096))
-    node.tick()
-    node.maps(5 * MIB)
-    node.scan(2)
-    assert node.tick() == 5 * MIB
 
 
 def test_processes_are_asked_when_a_pass_of_a_new_one_has_begun(node: Node) -> None:

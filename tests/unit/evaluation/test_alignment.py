@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.counted import CountBasis, CountedAccesses, PagesUsed, Sampled
+from numaudit.counted import CountBasis, CountedAccesses, Sampled, SeenRemote
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.intent.kubelet import KubeletConfig
@@ -71,9 +71,9 @@ def verdict(taken: Snapshot, earlier: Judgements | None = None) -> Verdict:
     return judge(taken, earlier=earlier).verdicts[DB]
 
 
-def sampled(local: int, remote: int) -> Snapshot:
-    """With so many MiB of 100 seen used from their own node and from the other one."""
-    used = PagesUsed({(0, 1): remote << 20}, {0: local << 20}, 0, 0.0, is_whole=True, mapped=100 << 20)
+def sampled(remote: int) -> Snapshot:
+    """With so many MiB of 100 seen used from another node."""
+    used = SeenRemote({(0, 1): remote << 20}, 0.0, 0, mapped=100 << 20)
     return replace(snapshot(), hint_faults={DB: Sampled({}, used)})
 
 
@@ -178,15 +178,18 @@ def test_the_policy_static_is_no_remedy_where_it_is_in_force() -> None:
 
 
 def test_measured_access_is_named_with_its_source() -> None:
-    assert verdict(sampled(96, 4)).reason == (
-        "at least 4Mi of its 100Mi were used from another node, by CPUs of node 0, and at most 4% of it; 100% of its "
-        "memory was watched (hint_faults)"
+    assert verdict(sampled(4)).reason == (
+        "at least 4Mi of its 100Mi were used from another node, by CPUs of node 0 (hint_faults)"
     )
 
 
+def test_of_memory_that_was_not_seen_used_from_another_node_nothing_is_said() -> None:
+    assert said(verdict(sampled(0))) == ("aligned", "access not measured")
+
+
 def test_the_lower_bound_of_remote_access_decides() -> None:
-    assert verdict(sampled(40, 10)).name == "aligned"
-    assert verdict(sampled(40, 11)).name == "remote-access"
+    assert verdict(sampled(10)).name == "aligned"
+    assert verdict(sampled(11)).name == "remote-access"
 
 
 def counted(local: int, remote: int) -> Snapshot:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from examples import times
 from numaudit.containermanager.memory.state import Block
-from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, PagesUsed, Sampled
+from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, Sampled, SeenRemote
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.changes import OF_CONTAINERS, OF_NO_CONTAINER, OF_THE_HOST, unchanged
 from numaudit.evaluation.thresholds import Thresholds
@@ -68,7 +68,7 @@ ALLOWED = (
     Allowed(None, None),
 )
 CPU: tuple[Mapping[int, float], ...] = ({0: 5.0}, {0: 5.0, 1: 4.0}, {0: 60.0, 1: 4.0})
-PASSES = PagesUsed({(0, 1): 40 * MIB}, {0: 50 * MIB}, 0, 3.0, is_whole=True, mapped=100 * MIB)
+PASSES = SeenRemote({(0, 1): 40 * MIB}, 3.0, 0, mapped=100 * MIB)
 SAMPLED = (Sampled({}), Sampled(FAULTS), Sampled(FAULTS, PASSES), Sampled(FAULTS, is_watched=False))
 MIGRATED = (
     Migrated({"numa_misplaced": MigratedPages(9000, 200)}, {}, {(0, 1): MigratedPages(9000, 200)}),
@@ -197,7 +197,7 @@ def test_what_did_not_change_keeps_its_verdict_and_its_row_themselves() -> None:
 
 
 def test_a_measured_share_is_kept_with_the_judgement() -> None:
-    used = PagesUsed({(0, 1): 4 * MIB}, {0: 4 * MIB}, 0, 0.0, True, 8 * MIB)
+    used = SeenRemote({(0, 1): 4 * MIB}, 0.0, 0, 8 * MIB)
     sampled = {IDS[0]: Sampled({HintFault(0, 1, 0): 10}, used)}
     ticks = [_still(1000.0 + 15 * number, intent=None, hint_faults=sampled) for number in range(4)]
     judged: Judgements | None = None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
-from numaudit.counted import HintFault, Migrated, MigratedPages, PagesUsed, Sampled
+from numaudit.counted import HintFault, Migrated, MigratedPages, Sampled, SeenRemote
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.failed_moves import failed_moves
@@ -33,7 +33,6 @@ REMOTE_FAULT = HintFault(0, 1, 0)
 HEALED_FAULT = HintFault(0, 0, MIGRATED)
 STUCK_FAULT = HintFault(0, 1, MIGRATE_FAIL)
 NOTHING: Mapping[tuple[int, int], int] = {}
-NOTHING_LOCAL: Mapping[int, int] = {}
 
 
 MIB = 1 << 20
@@ -41,7 +40,7 @@ MIB = 1 << 20
 
 def tick(
     faults: Mapping[HintFault, int] | None = None,
-    used: PagesUsed | None = None,
+    used: SeenRemote | None = None,
     is_scanned: bool = True,
     is_watched: bool = True,
     knows_passes: bool = True,
@@ -60,23 +59,10 @@ def tick(
     )
 
 
-def used(
-    remote: Mapping[tuple[int, int], int] = NOTHING,
-    local: Mapping[int, int] = NOTHING_LOCAL,
-    home: int = 0,
-    mapped: int | None = 400,
-    age: float = 0.0,
-    is_whole: bool = True,
-) -> PagesUsed:
+def used(remote: Mapping[tuple[int, int], int] = NOTHING, mapped: int | None = 400, age: float = 0.0) -> SeenRemote:
     """Sizes in MiB."""
-    return PagesUsed(
-        {pair: size * MIB for pair, size in remote.items()},
-        {node: size * MIB for node, size in local.items()},
-        home * MIB,
-        age,
-        is_whole,
-        None if mapped is None else mapped * MIB,
-    )
+    pairs = {pair: size * MIB for pair, size in remote.items()}
+    return SeenRemote(pairs, age, 0, None if mapped is None else mapped * MIB)
 
 
 def accesses(snapshot: Snapshot, container: Container, before: Snapshot | None = None) -> tuple[Access, ...]:
@@ -130,54 +116,33 @@ def test_a_page_that_the_fault_found_on_the_cpus_node_was_local_wherever_it_move
 
 
 def test_pages_seen_used_from_afar_are_bytes_of_its_memory_and_no_share_of_accesses() -> None:
-    (access,) = accesses(tick(used=used({(0, 1): 12}, {0: 12}, mapped=48)), WEB)
-    assert (access.source, access.of, access.remote_ratio) == ("hint_faults", "pages", 0.5)
-    assert (access.lower, access.upper) == (0.25, 0.75)
-    assert access.pages is not None
-    assert (access.pages.remote_bytes, access.pages.local_bytes) == (12 * MIB, 12 * MIB)
-    assert (access.pages.memory_bytes, access.pages.coverage) == (48 * MIB, 0.5)
-    assert [(one.cpu_numa_node, one.numa_node, one.bytes) for one in access.pages.remote] == [(0, 1, 12 * MIB)]
+    (access,) = accesses(tick(used=used({(0, 1): 12, (2, 1): 4}, mapped=64, age=9.0)), WEB)
+    assert (access.source, access.of, access.remote_ratio) == ("hint_faults", "pages", None)
+    assert (access.lower, access.upper, access.age) == (0.25, None, 9.0)
+    assert access.used_remotely is not None
+    assert (access.used_remotely.at_least_bytes, access.used_remotely.memory_bytes) == (16 * MIB, 64 * MIB)
+    pairs = [(one.cpu_numa_node, one.numa_node, one.bytes) for one in access.used_remotely.by_pair]
+    assert pairs == [(0, 1, 12 * MIB), (2, 1, 4 * MIB)]
 
 
-def test_pages_that_their_use_brought_home_are_counted_apart() -> None:
-    (access,) = accesses(tick(used=used({}, {0: 12}, home=12, mapped=24)), WEB)
-    assert access.pages is not None
-    assert (access.pages.remote_bytes, access.pages.home_bytes, access.pages.coverage) == (0, 12 * MIB, 1.0)
-    assert (access.remote_ratio, access.lower, access.upper) == (0.0, 0.0, 0.5)
+def test_of_pages_that_were_not_seen_used_from_afar_nothing_follows() -> None:
+    (access,) = accesses(tick(used=used({(0, 1): 0})), WEB)
+    assert (access.remote_ratio, access.upper, access.used_remotely) == (None, None, None)
+    assert access.reason == "no use from another node was seen, which proves nothing"
+    assert measured(accesses(tick(used=used()), WEB)) is None
 
 
-def test_memory_that_was_not_seen_may_be_remote() -> None:
-    """A process with one thread, memory bound by a policy and files that are only read are not sampled when near."""
-    (access,) = accesses(tick(used=used({}, {0: 100})), WEB)
-    assert (access.lower, access.upper) == (0.0, 0.75)
-    (unseen,) = accesses(tick(used=used({(0, 1): 100})), WEB)
-    assert (unseen.lower, unseen.upper) == (0.25, 1.0)
-
-
-def test_threads_on_two_nodes_may_share_pages_whose_faults_show_only_who_came_first() -> None:
-    (access,) = accesses(tick(used=used({(1, 0): 6}, {0: 94}, mapped=100)), WEB)
-    assert (access.lower, access.upper) == (0.06, None)
-    alone = tick(used=used({}, {0: 100}, mapped=100))
-    assert accesses(alone, WEB)[0].upper == 0.0
-    both = replace(alone, cpu_time={WEB.id: {0: 60.0, 1: 5.0}})
-    assert accesses(both, WEB)[0].upper is None
-    stray = replace(alone, cpu_time={WEB.id: {0: 60.0, 1: 0.1}})
-    assert accesses(stray, WEB)[0].upper == 0.0
-
-
-def test_a_container_that_runs_there_no_more_uses_nothing_from_there() -> None:
-    before = replace(tick(used=used({(1, 0): 50}, {0: 50})), cpu_time={WEB.id: {1: 50.0}})
-    now = replace(tick(used=used({(1, 0): 50}, {0: 50})), cpu_time={WEB.id: {0: 15.0, 1: 50.0}})
+def test_where_it_runs_in_this_tick_takes_nothing_from_what_was_seen() -> None:
+    """A worker that runs in bursts does not run in every tick."""
+    before = replace(tick(used=used({(1, 0): 50})), cpu_time={WEB.id: {1: 50.0}})
+    now = replace(tick(used=used({(1, 0): 50})), cpu_time={WEB.id: {0: 15.0, 1: 50.0}})
     (access, _) = accesses(now, WEB, before)
-    assert access.pages is not None
-    assert (access.pages.remote_bytes, access.lower) == (0, 0.0)
-    idle = replace(now, cpu_time={WEB.id: {0: 0.05, 1: 50.0}})
-    assert accesses(idle, WEB, before)[0].lower == 0.125
+    assert access.lower == 0.125
 
 
-def test_where_no_process_can_be_read_its_own_bytes_bound_the_share_from_below_only() -> None:
-    (access,) = accesses(tick(used=used({(0, 1): 100}, {0: 300}, mapped=None)), WEB)
-    assert (access.lower, access.upper) == (0.25, None)
+def test_where_no_process_can_be_read_its_own_bytes_are_its_memory() -> None:
+    (access,) = accesses(tick(used=used({(0, 1): 100}, mapped=None)), WEB)
+    assert access.lower == 0.25
     unknown = replace(tick(used=used({(0, 1): 100}, mapped=None)), residency={})
     assert accesses(unknown, WEB)[0].lower is None
 
@@ -195,33 +160,14 @@ def test_where_no_process_can_be_read_its_own_bytes_bound_the_share_from_below_o
 )
 def test_a_source_that_saw_no_page_says_why(snapshot: Snapshot, words: str) -> None:
     (access,) = accesses(snapshot, WEB)
-    assert (access.remote_ratio, access.lower, access.upper, access.pages) == (None, None, None, None)
+    assert (access.lower, access.used_remotely) == (None, None)
     assert access.reason is not None and words in access.reason
     assert measured(accesses(snapshot, WEB)) is None
 
 
-_SIZES = st.integers(0, 500)
-
-
-@given(
-    st.dictionaries(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(lambda pair: pair[0] != pair[1]), _SIZES),
-    st.dictionaries(st.integers(0, 3), _SIZES),
-    _SIZES,
-    st.none() | _SIZES,
-)
-def test_any_bounds_by_sampled_pages_are_a_share_in_order(
-    remote: dict[tuple[int, int], int], local: dict[int, int], home: int, mapped: int | None
-) -> None:
-    (access,) = accesses(tick(used=used(remote, local, home, mapped)), WEB)
-    assert access.upper is None or (access.lower is not None and 0 <= access.lower <= access.upper <= 1)
-    assert access.pages is not None
-    assert access.pages.coverage is None or 0 <= access.pages.coverage <= 1
-    assert (access.remote_ratio is None) == (access.reason is not None)
-
-
 def test_a_container_that_the_probe_saw_nothing_of_had_no_samples() -> None:
     (access,) = accesses(replace(tick(), hint_faults={}), WEB)
-    assert (access.pages, access.remote_ratio) == (None, None)
+    assert (access.used_remotely, access.lower) == (None, None)
 
 
 def test_without_a_probe_samples_are_not_mentioned() -> None:
@@ -243,11 +189,11 @@ def test_the_expected_share_is_the_reports_own_figure() -> None:
 
 
 def test_what_is_measured_is_what_the_report_has_for_verdict_and_gate() -> None:
-    snapshot = tick(used=used({(0, 1): 100}, {0: 100}))
+    snapshot = tick(used=used({(0, 1): 100}))
     (web,) = build(snapshot).containers
     assert web.measured is not None
     assert (web.measured.source, web.measured.of, web.measured.is_exact) == ("hint_faults", "pages", False)
-    assert (web.measured.lower, web.measured.upper) == (0.25, 0.75)
+    assert web.measured.lower == 0.25
     assert judge(snapshot).verdicts[WEB.id].name == "unmanaged"
 
 
@@ -329,18 +275,16 @@ def _table(snapshot: Snapshot, print_: Callable[[Report, Console], None]) -> str
 
 
 def test_the_table_shows_the_bytes_seen_used_from_afar_and_the_finding_with_its_subject() -> None:
-    snapshot = tick({STUCK_FAULT: 3000}, used({(0, 1): 12}, {0: 12}))
+    snapshot = tick({STUCK_FAULT: 3000}, used({(0, 1): 12}))
     text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
     assert "USED REMOTELY" in text
-    assert "12Mi of 24Mi" in text
+    assert ">=12Mi" in text
     assert "cannot-heal: /web: NUMA balancing could not bring 3000 pages" in text
 
 
-@pytest.mark.parametrize(("snapshot", "cell"), [(replace(tick({}), hint_faults={}), "?")], ids=["no samples"])
-def test_pages_that_nobody_saw_are_a_question_mark(snapshot: Snapshot, cell: str) -> None:
-    text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
-    (row,) = [line for line in text.splitlines() if line.startswith("/web ")]
-    assert row.split()[-3] == cell
+def test_without_remote_uses_there_is_no_column_of_them() -> None:
+    text = _table(tick({LOCAL_FAULT: 5}, used()), lambda report, out: print_report(report, out, wide=True))
+    assert "REMOTELY" not in text
 
 
 def test_sampled_accesses_are_shown_by_both_nodes_and_what_came_home() -> None:

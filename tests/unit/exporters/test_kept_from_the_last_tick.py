@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from numaudit.container_devices import ContainerDevice, ContainerDevices
-from numaudit.evaluation.access import Access, Measured, RemoteUse, SampledPages
+from numaudit.evaluation.access import Access, Measured, RemoteUse, UsedRemotely
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
@@ -40,7 +40,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp
 from reports import LIVE, STARTED, container, report, tick
 
-PAGES = SampledPages((RemoteUse(0, 1, 40),), 40, 50, 0, 100, 0.9, whole=True)
+PAGES = UsedRemotely(40, (RemoteUse(0, 1, 40),), 100, 0)
 CLAIM = PromiseOfSource("dra", "ns/claim", "dra.memory", NodeSet.of(0), {"memory": 9}, None, None, (), None)
 FULL = structs.replace(
     report(container()).containers[0],
@@ -52,8 +52,8 @@ FULL = structs.replace(
     hint_outcome=HintOutcome(None, None, None, None, AdmissionOutcome.DEGRADED, "log", None, None, None),
     findings=("stale", "oom-risk"),
     distance_ratio=1.5,
-    accesses=(Access("pmu", "accesses", 0.25), Access("hint_faults", "pages", 0.5, pages=PAGES)),
-    measured=Measured("pmu", "accesses", 0.25, 0.25),
+    accesses=(Access("pmu", "accesses", 0.25), Access("hint_faults", "pages", None, 0.4, used_remotely=PAGES)),
+    measured=Measured("pmu", "accesses", 0.25),
     remote_stall=RemoteStall("ratio", "made up", 0.1, 0.2, (), None, None, None, None),
     cpu_seconds=(NodeSeconds(0, 1.5),),
     allocated=(AllocatedBytes(0, 1, 4096),),

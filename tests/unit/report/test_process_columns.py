@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from numaudit.counted import CountBasis, CountedOfProcess, PagesUsed, ProcessAccesses, Sampled
+from numaudit.counted import CountBasis, CountedOfProcess, ProcessAccesses, Sampled, SeenRemote
 from numaudit.process_placement import (
     ContainerProcesses,
     MappedMemory,
@@ -100,12 +100,12 @@ def test_one_reason_of_many_processes_is_one_note() -> None:
     assert "mappings of 3 processes not read: Permission denied" in notes(found, None, None)
 
 
-def test_a_process_has_the_pages_that_hint_faults_saw_it_use() -> None:
-    used = {7: PagesUsed({(0, 1): 3 * MIB}, {1: MIB}, 0, 0.0, is_whole=True)}
+def test_a_process_has_the_bytes_that_hint_faults_saw_it_use_remotely() -> None:
+    used = {7: SeenRemote({(0, 1): 3 * MIB}, 0.0, 0)}
     processes = ContainerProcesses((process(7), process(8)), 2, None, "measurement")
     found = processes_report(processes, Sampled({}, by_process=used), None, ())
-    assert [cells(row)["USED REMOTELY"] for row in process_rows(found)] == ["75.0%", "-"]
-    assert found.pages_unused is None
+    assert [cells(row)["USED REMOTELY"] for row in process_rows(found)] == [">=3Mi", "-"]
+    assert found.none_used_remotely is None
     assert "USED REMOTELY" in [column.title for column in process_columns(found)]
 
 

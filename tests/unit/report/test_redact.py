@@ -61,7 +61,7 @@ _NEVER_NAMES = {
     "OverheadOfProbe": {"probe"},
     "ProbeAccount": {"probe"},
     "ProcessMapping": {"kind", "policy"},
-    "ProcessesReport": {"accessesUncounted", "pagesUnused"},
+    "ProcessesReport": {"accessesUncounted", "noneUsedRemotely"},
     "Rank": {"detail"},  # the cause alone in public reports
     "RankProblem": {"detail"},
     "RemoteStall": {"latencySource"},

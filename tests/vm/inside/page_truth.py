@@ -3,8 +3,8 @@
     page_truth.py ROUNDS [NAME...]
 
 Each trial is one workload in a cgroup, observed and judged every second as the agent does. At each tick the claims are
-compared with the truth: bytes used from other nodes (no more than there are), and the upper bound (no less). Prints a
-line for each trial, its record for docs/truth.md, and how many had an answer. Exit status 1: a claim was false.
+compared with the truth: bytes used from other nodes, of which no more may be told than there are. Prints a line for
+each trial, its record for docs/truth.md, and how many had an answer. Exit status 1: a claim was false.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class Trial:
 
     @property
     def is_answered(self) -> bool:
-        """Did any tick bound the share of its memory, from below or from above?"""
-        return any(one.lower or (one.upper is not None and one.upper < 1.0) for one in self.ticks)
+        """Did any tick tell of a remote use?"""
+        return any(one.used_remotely is not None for one in self.ticks)
 
     @property
     def last(self) -> Access | None:
@@ -198,13 +198,13 @@ def run(
             access = next((one for one in judgements.accesses[key] if one.source == "hint_faults"), None)
             is_late = time.monotonic() - begin > PATIENCE
             trial.truths.append(truth)
-            if access is None or access.pages is None:
+            if access is None or access.lower is None:
                 if is_late:
                     break
                 continue
             trial.ticks.append(access)
-            trial.answered.append(Comparison(truth, access.pages.remote_bytes, _at_most(access)))
-            trial.false += _false(access, max(trial.truths[-5:]), truth, plan.extra * MIB)
+            trial.answered.append(Comparison(truth, told(access)))
+            trial.false += _false(access, max(trial.truths[-5:]), plan.extra * MIB)
             if healed and has_healed is not None and has_healed(access):
                 break
     return trial
@@ -222,21 +222,15 @@ def working(plan: Plan) -> Iterator[tuple[Cgroup, Sequence[subprocess.Popen[str]
         yield group, processes
 
 
-def _false(access: Access, most: float, now: float, extra: float) -> Iterator[str]:
+def told(access: Access) -> int:
+    """Bytes that were used from other nodes, at least."""
+    return 0 if access.used_remotely is None else access.used_remotely.at_least_bytes
+
+
+def _false(access: Access, most: float, extra: float) -> Iterator[str]:
     """What it says of bytes that is not so. `most`: bytes used remotely lately; a pass may be some ticks old."""
-    assert access.pages is not None
-    if access.pages.remote_bytes > most + SLACK + extra:
-        yield f"{access.pages.remote_bytes / MIB:.1f} MiB remote, and {most / MIB:.1f} are"
-    at_most = _at_most(access)
-    if at_most is not None and at_most < min(now, most) - SLACK:
-        yield f"at most {at_most / MIB:.1f} MiB remote, and {now / MIB:.1f} are"
-
-
-def _at_most(access: Access) -> float | None:
-    """Bytes; None = it gives no upper bound."""
-    if access.upper is None or access.pages is None or not access.pages.memory_bytes:
-        return None
-    return access.upper * access.pages.memory_bytes
+    if told(access) > most + SLACK + extra:
+        yield f"{told(access) / MIB:.1f} MiB remote, and {most / MIB:.1f} are"
 
 
 def used_remotely(plan: Process, process: subprocess.Popen[str]) -> float:
@@ -314,9 +308,7 @@ def _started(plan: Process, group: Cgroup) -> Iterator[subprocess.Popen[str]]:
 def main() -> int:
     rounds, names = int(sys.argv[1]), sys.argv[2:] or list(PLANS)
     observer, trials = Observer.of(Host()), []
-    print(
-        f"{'workload':40} {'truth':>6} {'seen remote':>11} {'seen':>6} {'of':>6} {'bounds':>13} {'age':>5}", flush=True
-    )
+    print(f"{'workload':40} {'truth':>6} {'told':>6} {'of':>6} {'age':>5}", flush=True)
     with Session.open(Host(), kinds_by_default(), cgroups=100, nodes=16, deadline=600) as session:
         for _ in range(rounds):
             for name in names:
@@ -331,18 +323,13 @@ def main() -> int:
 
 
 def _row(trial: Trial) -> str:
-    if trial.last is None or trial.last.pages is None:
+    if trial.last is None:
         return "no answer"
-    pages, truth = trial.last.pages, trial.truths[-1]
-    seen = pages.remote_bytes + pages.local_bytes
-    lower, upper = trial.last.lower, trial.last.upper
-    bounds = f"{'none' if lower is None else f'{lower:.2f}'}-{'none' if upper is None else f'{upper:.2f}'}"
-    sizes = " ".join(
-        f"{size / MIB:{width}.1f}"
-        for size, width in ((truth, 6), (pages.remote_bytes, 11), (seen, 6), (pages.memory_bytes or 0, 6))
-    )
-    remotes = ",".join(f"{one.pages.remote_bytes / MIB:.0f}" for one in trial.ticks if one.pages is not None)
-    return f"{sizes} {bounds:>13} {trial.last.age or 0:5.1f}  [{remotes}] {'; '.join(trial.false[:2])}"
+    used = trial.last.used_remotely
+    memory = 0 if used is None else used.memory_bytes or 0
+    sizes = " ".join(f"{size / MIB:6.1f}" for size in (trial.truths[-1], told(trial.last), memory))
+    remotes = ",".join(f"{told(one) / MIB:.0f}" for one in trial.ticks)
+    return f"{sizes} {trial.last.age or 0:5.1f}  [{remotes}] {'; '.join(trial.false[:2])}"
 
 
 if __name__ == "__main__":

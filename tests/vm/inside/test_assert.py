@@ -16,8 +16,6 @@ from workload import CGROUPS, MIB, TOUCH, cgroup, eventually, worker
 
 SIZE = 32 * MIB
 HELD = 64 * MIB
-HELD_OF_ALL = HELD / (HELD + 16 * MIB)
-"""What a worker holds, of its memory: Python has no more than these 16 MiB."""
 ENOUGH = 8.0
 """Seconds of work in which each page is sampled several times: the guest's kernel scans every second."""
 
@@ -48,32 +46,18 @@ def work(one: Started) -> None:
     one.close_input()
 
 
-@pytest.mark.parametrize(
-    ("nodes", "limit", "code", "state"),
-    [("0", 1 - HELD_OF_ALL + 0.05, 0, "passed"), ("2", HELD_OF_ALL - 0.05, 1, "failed")],
-    ids=["aligned", "misaligned"],
-)
-def test_an_aligned_command_passes_and_a_misaligned_one_fails(
-    nodes: str, limit: float, code: int, state: str, tmp_path: Path
-) -> None:
-    """Both run on CPU 0, which is on node 0. What Python has beside what it holds may be anywhere, and not be sampled.
-
-    The kernel may sample a process only when it is new, and not all of it in the pass that counts: then another one is
-    tried.
-    """
-    touch = (*TOUCH, str(HELD), "--threads", "2", "--policy", "bind-sampled")
+@pytest.mark.parametrize("nodes", ["0", "2"], ids=["aligned", "misaligned"])
+def test_without_counters_the_gate_is_inconclusive_and_says_what_would_decide(nodes: str, tmp_path: Path) -> None:
+    """Hint faults show which memory is used from another node, not how often."""
     junit = tmp_path / "gate.xml"
-    for _ in range(3):
-        one = gate(f"--max-remote-pages={limit:.0%}", "--junit", str(junit), "--", *touch, "--nodes", nodes)
-        with ending(one):
-            work(one)
-            found, text = one.end()
-        if found != EXIT_INCONCLUSIVE:
-            break
-    assert found == code, text
-    assert f"{state}: " in text and f": at most {limit:.0%} of the memory used from other nodes: hint_faults: " in text
+    one = gate("--max-remote=5%", "--junit", str(junit), "--", *TOUCH, str(HELD), "--threads", "2", "--nodes", nodes)
+    with ending(one):
+        work(one)
+        code, text = one.end()
+    assert code == EXIT_INCONCLUSIVE, text
+    assert "it needs a processor whose counters tell local from remote" in text
     (suite,) = ElementTree.parse(junit).getroot()
-    assert suite.get("failures") == str(code)
+    assert suite.get("skipped") == "1"
 
 
 @pytest.mark.one_kernel

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from numaudit.engine.observer import Observer
-from numaudit.evaluation.access import SampledPages
 from numaudit.evaluation.alignment import judge
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import HINT_FAULTS
@@ -39,16 +38,16 @@ class Watch:
         self.session = session
         self._observer = Observer.of(Host())
 
-    def ask(self, group: Cgroup) -> tuple[SampledPages, set[int], CollectorOutcome]:
-        """What is said of the container, by passes of which processes, and how sure that is."""
+    def ask(self, group: Cgroup) -> tuple[int, set[int], CollectorOutcome]:
+        """Bytes that the container is said to use remotely, by passes of which processes, and how sure that is."""
         readings = ProbeReadings(self.session)
         snapshot = self._observer.observe(readings=readings)
         (outcome,) = [one for one in snapshot.outcomes if one.source == "hint_faults"]
         access = next(one for one in judge(snapshot).accesses[ContainerId(group.id)] if one.source == "hint_faults")
-        assert access.pages is not None, access.reason
+        assert access.used_remotely is not None, access.reason
         passes = readings.of(HINT_FAULTS).passes
         assert passes is not None
-        return access.pages, {one.process for one in passes.by_cgroup.get(group.id, {})}, outcome
+        return access.used_remotely.at_least_bytes, {one.process for one in passes.by_cgroup.get(group.id, {})}, outcome
 
 
 @contextlib.contextmanager
@@ -76,13 +75,13 @@ def test_hundreds_of_processes_are_answered_and_what_a_full_map_lost_is_said(mon
 
         def are_answered() -> None:
             nonlocal most, at_once
-            pages, processes, outcome = enough.ask(group)
+            used, processes, outcome = enough.ask(group)
             of_some, some, partial = small.ask(group)
-            most = max(most, pages.remote_bytes, of_some.remote_bytes)
+            most = max(most, used, of_some)
             at_once = max(at_once, len(some))
             by_turns.update(some)
             assert (outcome.state, partial.state) == ("ok", "partial")
-            assert pages.remote_bytes > 0.5 * TRUTH, pages
+            assert used > 0.5 * TRUTH, used
             assert len(processes) > 0.9 * PROCESSES
             assert len(by_turns) > 1.5 * at_once, "a full map has room for one process after the other"
             assert "a map was full" in (partial.reason or "")

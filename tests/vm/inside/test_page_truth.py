@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from numaudit.engine.observer import Observer
-from numaudit.evaluation.access import Access
 from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_by_default
 from numaudit.probes.session import Session
-from page_truth import PLANS, SLACK, run
+from page_truth import PLANS, SLACK, run, told
 from workload import MIB
 
 SOON = 0.5
@@ -46,13 +45,13 @@ def test_no_claim_about_sampled_pages_is_false(session: Session, observer: Obser
     assert trial.false == []
 
 
-def test_pages_used_from_afar_are_known_to_the_megabyte(session: Session, observer: Observer) -> None:
-    """The kernel may leave memory out of a scan pass: then another new process is tried."""
+def test_most_of_what_is_used_from_afar_is_told_after_some_passes(session: Session, observer: Observer) -> None:
+    """Four fifths, when four passes saw all of it. The kernel may leave memory out: then another process is tried."""
     for _ in range(3):
-        trial = run(PLANS["half far"], observer, session, ticks=8, pause=SOON)
+        trial = run(PLANS["half far"], observer, session, ticks=16, pause=SOON)
         assert trial.false == []
-        found = [one.pages.remote_bytes for one in trial.ticks if one.pages is not None]
-        if found and abs(max(found) - 12 * MIB) < SLACK:
+        found = [told(one) for one in trial.ticks]
+        if found and max(found) > 0.7 * 12 * MIB:
             return
     pytest.fail(f"12 MiB were used from another node, and the ticks say {found}")
 
@@ -60,14 +59,9 @@ def test_pages_used_from_afar_are_known_to_the_megabyte(session: Session, observ
 def test_memory_that_came_home_is_not_remote_any_more(session: Session, observer: Observer) -> None:
     """The kernel moves it when it scans it again, which may take longer than a trial: then another one is made."""
     for _ in range(3):
-        trial = run(PLANS["heals"], observer, session, ticks=25, has_healed=lambda one: _remote_bytes(one) < SLACK)
+        trial = run(PLANS["heals"], observer, session, ticks=25, has_healed=lambda one: told(one) < SLACK)
         assert trial.false == []
-        said = [_remote_bytes(one) for one in trial.ticks]
+        said = [told(one) for one in trial.ticks]
         if max(said, default=0) > SLACK > said[-1]:
             return
     pytest.fail(f"memory came home, and the ticks say {said} bytes")
-
-
-def _remote_bytes(access: Access) -> float:
-    assert access.pages is not None
-    return access.pages.remote_bytes

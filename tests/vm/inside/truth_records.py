@@ -15,13 +15,10 @@ class Comparison:
 
     truth: float
     reported: float
-    at_most: float | None = None
-    """The upper bound that was reported, where a figure has one."""
 
 
 def write(figure: str, workload: str, unit: str, found: Sequence[Comparison], false: Sequence[str] = ()) -> None:
     """`false`: statements that were not true, beyond what the trial allows."""
-    bounds = [one.at_most for one in found if one.at_most is not None]
     record = {
         "figure": figure,
         "workload": workload,
@@ -31,7 +28,6 @@ def write(figure: str, workload: str, unit: str, found: Sequence[Comparison], fa
         "reported": _range([one.reported for one in found]),
         "above": max((one.reported - one.truth for one in found), default=None),
         "below": max((one.truth - one.reported for one in found), default=None),
-        "atMost": _range(bounds),
         "false": list(false),
     }
     print(f"{MARK}{json.dumps(record)}", flush=True)

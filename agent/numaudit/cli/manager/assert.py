@@ -29,7 +29,6 @@ class Gate(click.Command):
     epilog="""\b
 Examples:
   numaudit assert --max-remote 5% -- ./benchmark
-  numaudit assert --max-remote-pages 5% -- ./benchmark
   numaudit assert --max-remote 5% --max-spilled 0 --duration 30s prod/mysql-0/db
   numaudit assert --max-spilled 0 prod/mysql-0/db -o json
   numaudit assert --ranks prod/vllm-0
@@ -44,12 +43,6 @@ either. If the command fails, its exit status is returned, and nothing is judged
     type=options.Share(),
     metavar="SHARE",
     help="Maximum share of accesses to other nodes, such as 5% or 0.05. It needs hardware counters.",
-)
-@click.option(
-    "--max-remote-pages",
-    type=options.Share(),
-    metavar="SHARE",
-    help="Maximum share of the memory that is used remotely, however often.",
 )
 @click.option(
     "--max-spilled", type=Size(least=0), metavar="SIZE", help="Maximum size of the memory outside the promised nodes."
@@ -72,8 +65,7 @@ def command(ctx: click.Context, /, **given: options.Given) -> int:
     """Measure a container, or a command while it runs, and compare it with limits.
 
     NAME is a pod, a container or a cgroup, as for `numaudit report`. It passes or fails only if the evidence is
-    certain. Only hardware counters count accesses. Without them, use --max-remote-pages, which judges by the pages that
-    NUMA balancing sees used.
+    certain. Only hardware counters count accesses: without them --max-remote is inconclusive.
     """
     from numaudit.cli.manager.assert_work import run
 

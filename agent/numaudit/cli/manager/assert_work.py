@@ -33,7 +33,6 @@ _PROCESSES_SECONDS = 10.0
 def run(
     *,
     max_remote: float | None,
-    max_remote_pages: float | None,
     max_spilled: int | None,
     max_migrated: int | None,
     ranks: bool,
@@ -47,11 +46,9 @@ def run(
 
     Raises InputError for options that do not fit, and Unavailable.
     """
-    limits = GateLimits(max_remote, max_remote_pages, max_spilled, max_migrated, ranks or None)
+    limits = GateLimits(max_remote, max_spilled, max_migrated, ranks or None)
     if limits == GateLimits():
-        raise InputError(
-            "nothing to judge: give --max-remote, --max-remote-pages, --max-spilled, --max-migrated or --ranks"
-        )
+        raise InputError("nothing to judge: give --max-remote, --max-spilled, --max-migrated or --ranks")
     if (arguments is None) == (which is None) or arguments == ():
         raise InputError("give either a container to measure, or a command after --")
     if arguments is not None and duration is not None:

@@ -1,24 +1,19 @@
-"""Pages that NUMA balancing sees used: bytes and bounds, and never a share of accesses.
+"""Memory that NUMA balancing saw used from another node: a least number of bytes, and never a share of accesses.
 
-A fault says that a page was used from a node in a scan pass. How often, no pass can tell: a megabyte that is used nine
-times as often as fifteen others counts as one of sixteen.
+A fault says that a page was used from a node in a scan pass. How often, no pass can tell; and of what was not seen used
+from another node nothing follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from numaudit.counted import PagesUsed, Sampled
-from numaudit.evaluation.access import Access, RemoteUse, SampledPages, Source
+from numaudit.counted import Sampled, SeenRemote
+from numaudit.evaluation.access import Access, RemoteUse, Source, UsedRemotely
 from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
-STRAY_SHARE = 0.01
-"""A node with at most this share of a container's CPU time and of its uses counts as one where it does not run."""
-RAN = 0.1
-"""Seconds of CPU time in a tick that tell where a container runs."""
 _NO_FAULTS = Sampled({})
+_NONE_SEEN = "no use from another node was seen, which proves nothing"
 
 
 class HintFaults:
@@ -55,43 +50,18 @@ def _why_unseen(sampled: Sampled) -> str:
     return "no page of it was sampled yet"
 
 
-def _access(used: PagesUsed, evidence: AccessEvidence) -> Access:
-    grown = evidence.grown
-    if grown is not None and sum(grown.values()) >= RAN:  # else where it runs now is not known, or it hardly ran at all
-        remote = {pair: size for pair, size in used.remote.items() if size and grown.get(pair[0], 0.0) > 0.0}
-    else:
-        remote = {pair: size for pair, size in used.remote.items() if size}
-    remote_bytes, local_bytes = sum(remote.values()), sum(used.local.values())
-    seen_in_all = sum(used.remote.values()) + local_bytes + used.home
+def _access(used: SeenRemote, evidence: AccessEvidence) -> Access:
+    uses = [RemoteUse(*pair, size) for pair, size in used.by_pair.items() if size]
+    if not uses:
+        return Access("hint_faults", "pages", None, 0.0, reason=_NONE_SEEN)
+    by_pair = tuple(sorted(uses, key=lambda one: (-one.bytes, one.cpu_numa_node, one.numa_node)))
     memory = _memory(used, evidence)
-    if memory is not None:
-        memory = max(memory, seen_in_all)
-    pages = SampledPages(
-        tuple([RemoteUse(*pair, size) for pair, size in sorted(remote.items(), key=_most_first)]),
-        remote_bytes,
-        local_bytes,
-        used.home,
-        memory,
-        None if not memory else min(1.0, seen_in_all / memory),
-        used.is_whole,
-    )
-    seen = remote_bytes + local_bytes
-    ratio = remote_bytes / seen if seen else None
-    lower = upper = None
-    if memory:
-        lower = min(1.0, remote_bytes / memory)
-        if used.mapped is not None and len(_users(used, evidence.ran)) == 1:
-            upper = max(lower, 1 - local_bytes / memory)
-    reason = None if seen else "all pages that were sampled were brought home by their use"
-    return Access("hint_faults", "pages", ratio, lower, upper, reason=reason, age=used.age, pages=pages)
+    pages = UsedRemotely(used.at_least, by_pair, memory, used.passes_since)
+    lower = min(1.0, used.at_least / memory) if memory else None
+    return Access("hint_faults", "pages", None, lower, age=used.age, used_remotely=pages)
 
 
-def _most_first(use: tuple[tuple[int, int], int]) -> tuple[int, tuple[int, int]]:
-    pair, size = use
-    return -size, pair
-
-
-def _memory(used: PagesUsed, evidence: AccessEvidence) -> int | None:
+def _memory(used: SeenRemote, evidence: AccessEvidence) -> int | None:
     """Bytes that it may use."""
     resident = evidence.snapshot.residency.get(evidence.container)
     if used.mapped is not None:
@@ -99,22 +69,3 @@ def _memory(used: PagesUsed, evidence: AccessEvidence) -> int | None:
     if resident is None or resident.anon is None:
         return None
     return sum(resident.sum_of(("anon", "shmem", "file", "hugetlb")).values())
-
-
-def _users(used: PagesUsed, ran: Mapping[int, float]) -> set[int]:
-    """The nodes that it runs on. With two or more, a page of one may be used from the other as well, unseen: a page
-    faults once in a pass, for the thread that comes first.
-    """
-    uses: Mapping[int, float] = used.local
-    if used.remote:
-        uses = by_user = {**uses}
-        for (cpu_node, _), size in used.remote.items():
-            by_user[cpu_node] = by_user.get(cpu_node, 0) + size
-    return _more_than_stray(uses) | _more_than_stray(ran)
-
-
-def _more_than_stray(by_node: Mapping[int, float]) -> set[int]:
-    if len(by_node) == 1:
-        return {node for node, part in by_node.items() if part > 0}
-    stray = STRAY_SHARE * sum(by_node.values())
-    return {node for node, part in by_node.items() if part > stray}

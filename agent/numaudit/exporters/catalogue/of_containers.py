@@ -136,22 +136,14 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("accesses",),
     ),
     Metric(
-        "container_remote_ratio_lower", "",
-        "Lower bound of the remote share, by the best source that measures: of accesses (pmu), or of the container's "
-        "memory that was used remotely (hint_faults).",
-        ("source",), values.remote_lower, merged=None, item="ratio",
-        reads=("measured",),
-    ),
-    Metric(
-        "container_sampled_page_bytes", "bytes",
-        "Memory that NUMA balancing saw used in its newest complete scan pass, from its own node or from other nodes.",
-        ("locality",), values.sampled_page_bytes,
+        "container_used_remotely_bytes", "bytes",
+        "Memory that was seen used from another node, at least; absent where none was seen, which proves nothing.",
+        ("source",), values.used_remotely,
         reads=("accesses",),
     ),
     Metric(
-        "container_sampled_page_coverage_ratio", "ratio",
-        "Share of the container's memory that the newest complete scan pass saw used; the rest is unknown.",
-        (), one(values.sampled_page_coverage), merged=None,
+        "container_used_remotely_age_seconds", "seconds", "Age of container_used_remotely_bytes.",
+        ("source",), values.used_remotely_age, merged="max",
         reads=("accesses",),
     ),
     Metric(

@@ -11,7 +11,6 @@ from typing import Literal
 
 from numaudit.containermanager.versions import KNOWN_GATES
 from numaudit.counted import OverheadOfProbe
-from numaudit.evaluation.access import SampledPages
 from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.exporters.facts import ExportedTick, Live
 from numaudit.exporters.metric import Columns, Number, Values
@@ -21,7 +20,6 @@ from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES
 from numaudit.topology.nodeset import NodeSet
 
 _ONE = (1,)
-_LOCALITIES = (("local",), ("remote",))
 _MOST_SETS = 2048
 """Sets of labels of each kind that are remembered. Those of containers come and go with the nodes that they use."""
 
@@ -214,32 +212,19 @@ def remote_ratios(container: ContainerReport) -> Values:
     return Columns(_source_labels(*found), tuple(found.values()))
 
 
-def remote_lower(container: ContainerReport) -> Values:
-    found = container.measured
-    return () if found is None else Columns(_source_labels(found.source), (found.lower,))
-
-
 @lru_cache(maxsize=64)
 def _source_labels(*sources: str) -> tuple[tuple[str], ...]:
     return tuple([(source,) for source in sources])
 
 
-def sampled_page_bytes(container: ContainerReport) -> Values:
-    pages = sampled_pages(container)
-    return () if pages is None else Columns(_LOCALITIES, (pages.local_bytes, pages.remote_bytes))
+def used_remotely(container: ContainerReport) -> Values:
+    found = {one.source: one.used_remotely for one in container.accesses if one.used_remotely is not None}
+    return Columns(_source_labels(*found), tuple([used.at_least_bytes for used in found.values()]))
 
 
-def sampled_page_coverage(container: ContainerReport) -> float | None:
-    pages = sampled_pages(container)
-    return None if pages is None else pages.coverage
-
-
-def sampled_pages(container: ContainerReport) -> SampledPages | None:
-    """Pages that the newest scan passes saw used."""
-    for access in container.accesses:
-        if access.pages is not None:
-            return access.pages
-    return None
+def used_remotely_age(container: ContainerReport) -> Values:
+    found = {one.source: one.age or 0.0 for one in container.accesses if one.used_remotely is not None}
+    return Columns(_source_labels(*found), tuple(found.values()))
 
 
 def memory_accesses(container: ContainerReport) -> Values:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from numaudit.counted import PagesUsed, ProcessAccesses, Sampled
+from numaudit.counted import ProcessAccesses, Sampled, SeenRemote
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
 from numaudit.evaluation.sources.by_process import expected_of
 from numaudit.evaluation.sources.pmu import share_of_process
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement, WatchedProcesses
-from numaudit.report.processes.values import ProcessesReport, ProcessPagesUsed, ProcessReport, RanksReport
+from numaudit.report.processes.values import ProcessesReport, ProcessReport, RanksReport
 
 _NOT_MEASURED = "not measured; --duration 10s samples it where NUMA balancing does"
 _NOT_COUNTED = "not counted; --duration 10s counts them where the processor tells local from remote memory"
 _NONE_RAN = "none of its processes ran"
-_NONE_SEEN = "the kernel saw none of its processes use memory in a scan pass of the last hour"
+_NONE_SEEN = "the kernel saw none of its processes use memory of another node, which proves nothing"
 
 
 def processes_report(
@@ -32,7 +32,7 @@ def processes_report(
     used = {} if sampled is None or sampled.by_process is None else sampled.by_process
     why = _NOT_MEASURED if sampled is None or sampled.by_process is None else _NONE_SEEN
     items = tuple(_process(one, used.get(one.pid), accesses) for one in found.processes)
-    has_some = any(one.pages_used is not None for one in items)
+    has_some = any(one.used_remotely_bytes is not None for one in items)
     return ProcessesReport(
         items,
         found.alive,
@@ -53,14 +53,14 @@ def ranks_report(watched: WatchedProcesses, ranks: tuple[Rank, ...]) -> RanksRep
     return RanksReport(verdicts, ranks, summary(ranks), watched.read_at, read.alive, read.unread)
 
 
-def _process(one: ProcessPlacement, used: PagesUsed | None, accesses: ProcessAccesses | None) -> ProcessReport:
+def _process(one: ProcessPlacement, used: SeenRemote | None, accesses: ProcessAccesses | None) -> ProcessReport:
     return ProcessReport(
         **{name: getattr(one, name) for name in one.__struct_fields__},
         judged_bytes=one.judged,
         cpu_seconds=one.ran,
         threads_elsewhere=one.strays,
         expected_remote_ratio=expected_of(one),
-        pages_used=None if used is None else _pages(used),
+        used_remotely_bytes=None if used is None else used.at_least or None,
         accesses=share_of_process(accesses, one.pid),
     )
 
@@ -75,9 +75,3 @@ def _why_uncounted(items: Iterable[ProcessReport], accesses: ProcessAccesses | N
     if any(one.counted is not None for one in found):
         return None
     return next((one.reason for one in found), _NONE_RAN)
-
-
-def _pages(used: PagesUsed) -> ProcessPagesUsed:
-    remote, local = sum(used.remote.values()), sum(used.local.values())
-    ratio = remote / (remote + local) if remote + local else None
-    return ProcessPagesUsed(remote, local, used.home, ratio, used.is_whole)

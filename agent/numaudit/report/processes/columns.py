@@ -163,8 +163,8 @@ def _expected(row: ProcessRow) -> str:
 def _used_remotely(row: ProcessRow) -> str:
     if row.group is not None:
         return ""
-    used = row.process.pages_used
-    return _NONE if used is None or used.remote_ratio is None else percent(used.remote_ratio)
+    used = row.process.used_remotely_bytes
+    return _NONE if used is None else f">={size(used)}"
 
 
 def _counted_remote(row: ProcessRow) -> str:
@@ -188,7 +188,9 @@ COLUMNS = (
     ProcessColumn(
         "COUNTED REMOTE", _counted_remote, is_number=True, needs=lambda report: report.accesses_uncounted is None
     ),
-    ProcessColumn("USED REMOTELY", _used_remotely, is_number=True, needs=lambda report: report.pages_unused is None),
+    ProcessColumn(
+        "USED REMOTELY", _used_remotely, is_number=True, needs=lambda report: report.none_used_remotely is None
+    ),
 )
 """From left to right."""
 

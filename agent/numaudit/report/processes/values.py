@@ -11,21 +11,6 @@ from numaudit.process_placement import BytesByNode, ProcessPlacement
 from numaudit.value import Timestamp, Value
 
 
-class ProcessPagesUsed(Value, frozen=True):
-    """Memory that the kernel's newest scan passes saw one process use (NUMA hint faults). A byte counts once."""
-
-    remote_bytes: int
-    """Used from another node than its own."""
-    local_bytes: int
-    """Used from its own node."""
-    home_bytes: int
-    """Brought to the node that used it by the use itself (NUMA balancing)."""
-    remote_ratio: float | None
-    """Share of the first in the first two; null = they are 0."""
-    whole: bool
-    """False: a pass still goes on, and what it has not reached is not known."""
-
-
 class ProcessReport(ProcessPlacement, frozen=True):
     """One process: what places it, where it ran, and where its memory is."""
 
@@ -38,8 +23,8 @@ class ProcessReport(ProcessPlacement, frozen=True):
     expected_remote_ratio: float | None
     """Share of its accesses that would be remote if it used every byte equally from wherever its threads ran; null = it
     did not run, or its memory is not known."""
-    pages_used: ProcessPagesUsed | None
-    """Measured; null = not measured, or the kernel saw it use nothing."""
+    used_remotely_bytes: int | None
+    """Memory that hint faults saw it use from another node, at least; null = none was seen, which proves nothing."""
     accesses: Access | None
     """Counted by the processor in the time of the measurement; null = it did not run, or none were counted."""
 
@@ -55,8 +40,8 @@ class ProcessesReport(Value, frozen=True):
     """Reason why some were not read at all; null = all were read."""
     cpu_time_since: Literal["start", "measurement"]
     """Beginning of the CPU times: the start of each thread, or of the measurement."""
-    pages_unused: str | None
-    """Reason why no process has `pagesUsed`; null = some have."""
+    none_used_remotely: str | None
+    """Reason why no process has `usedRemotelyBytes`; null = some have."""
     accesses_uncounted: str | None
     """Reason why no process has counted `accesses`; null = some have."""
     ranks: tuple[Rank, ...]

@@ -1,4 +1,4 @@
-"""Memory that each container used, by the node of its use: the newest scan passes beside what its processes map."""
+"""Memory that each container used from another node: what scan passes saw, as far as it is still there."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numaudit.counted import PagesUsed
+from numaudit.counted import SeenRemote
 from numaudit.engine.collectors.base import TickInputs
-from numaudit.engine.collectors.probes.scan_passes import Begun, ScanPasses
+from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.errors import ParseError
 from numaudit.kernel import process_status
 from numaudit.kernel.cgroup import Cgroup
@@ -23,8 +23,11 @@ from numaudit.snapshot import BytesByNode, ContainerId, Resident, Snapshot
 _charged = attrgetter("anon", "file", "shmem", "hugetlb")
 """Memory types that processes can map."""
 _NOTHING: Mapping[int, int] = {}
+_MAPS_NOTHING = process_status.ProcessMemory(0, 0, 0)
 _ASK_AGAIN = 120.0
 """Seconds. Memory that belongs to other containers may come and go meanwhile, or a process may change its cgroup."""
+_CLOCK = 0.001
+"""Seconds: two times that differ by less are the same."""
 _MUCH = 1 / 64
 """Share of a container's memory: as long as less than this has come or gone, what its processes map is as it was."""
 
@@ -55,43 +58,45 @@ class PagesUsedByContainer(Struct):
     """Remembers scan passes, and what processes map, from tick to tick.
 
     A container's processes are asked when one of them is new, when much of the container's own memory has come or gone,
-    when a pass that is through saw more than they mapped, and every two minutes: else each tick would read thousands of
+    when a pass saw more than they mapped, and every two minutes: else each tick would read thousands of
     files and find the same.
     """
 
     _passes: ScanPasses = field(default_factory=ScanPasses)
     _mapped: dict[ContainerId, _Mapped] = field(default_factory=dict)
+    _then: dict[ContainerId, tuple[float, Resident | None]] = field(default_factory=dict)
+    """Its own memory in the tick that saw it used remotely, and when that was in seconds since the epoch."""
 
-    def take(self, tick: TickInputs, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, PagesUsed]:
+    def take(self, tick: TickInputs, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, SeenRemote]:
         """Pages that the newest scan passes saw used, by container, with `passes` from now on."""
         now, known = time.time(), self._passes
-        begun = Begun(set(), set()) if passes is None else known.take(passes.by_cgroup, now)
+        begun = set[int]() if passes is None else known.take(passes.by_cgroup, tick.machine.page_size, now)
         groups_of = tick.census.groups
         known.keep_cgroups({group.id for groups in groups_of.values() for group in groups})
         scanned, page_size = known.cgroups(), tick.machine.page_size
         before, self._mapped = self._mapped, {}
-        found: dict[ContainerId, PagesUsed] = {}
+        then_there, self._then = self._then, {}
+        found: dict[ContainerId, SeenRemote] = {}
         shmem_on = {one.node: size for one in snapshot.nodes for size in (one.resident.shmem or {}).values()}
         for owner, groups in groups_of.items():
             ids = [group.id for group in groups]
             if scanned.isdisjoint(ids):
                 continue
             resident, mapped = snapshot.residency.get(owner), before.get(owner)
-            if mapped is None or not mapped.holds(resident, now) or not begun.processes.isdisjoint(ids):
+            if mapped is None or not mapped.holds(resident, now) or not begun.isdisjoint(ids):
                 mapped = self._ask(tick, groups, resident, now)
-            used = known.of(ids, page_size, now)
-            one = None if used is None else limited(used, resident, mapped.memory, shmem_on)
-            is_less = used is not None and one is not None and one.remote is not used.remote
-            if mapped.asked_at != now and not begun.passes.isdisjoint(ids) and (is_less or known.saw_too_much(ids)):
-                mapped = self._ask(tick, groups, resident, now)
-                used = known.of(ids, page_size, now)
-                one = None if used is None else limited(used, resident, mapped.memory, shmem_on)
             self._mapped[owner] = mapped
-            if one is not None:
-                found[owner] = one
+            used = known.of(ids, page_size, now)
+            if used is None:
+                continue
+            seen_at, then = now - used.age, then_there.get(owner)
+            if then is None or abs(then[0] - seen_at) > _CLOCK:
+                then = seen_at, resident
+            self._then[owner] = then
+            found[owner] = limited(used, resident, mapped.memory, shmem_on, then[1])
         return found
 
-    def by_process(self, tick: TickInputs) -> dict[ContainerId, dict[int, PagesUsed]]:
+    def by_process(self, tick: TickInputs) -> dict[ContainerId, dict[int, SeenRemote]]:
         """Of the containers whose processes are asked for, by what the last `take` found."""
         if not tick.with_processes:
             return {}
@@ -107,7 +112,7 @@ class PagesUsedByContainer(Struct):
         mapped: list[process_status.ProcessMemory] = []
         for group in groups:
             processes = {pid: _memory_of(tick.host, pid) for pid in _processes(tick, group)}
-            self._passes.keep_only(group.id, processes, tick.machine.page_size)
+            self._passes.keep_only(group.id, processes)
             mapped += filter(None, processes.values())
         return _Mapped(now, resident, 0 if resident is None else _mappable(resident), mapped)
 
@@ -118,43 +123,43 @@ def _mappable(resident: Resident) -> int:
 
 
 def limited(
-    used: PagesUsed,
+    used: SeenRemote,
     resident: Resident | None,
     mapped: Sequence[process_status.ProcessMemory],
     shmem_on: Mapping[int, int] = _NOTHING,
-) -> PagesUsed:
-    """The same with what the processes map, and no more on a node than they can have there.
+    then: Resident | None = None,
+) -> SeenRemote:
+    """The same with what the processes map, and no more on a node than they can still have there.
 
-    A page that faults twice in a pass would count twice, and memory may have moved since the pass: the bytes on its
-    node are a limit. Memory of other containers that is sampled is shared memory: the kernel samples no file that is
-    only read. `mapped`: of each process that can be read. `shmem_on`: shared memory on each node, of anybody.
+    Memory may have moved since it was seen: the bytes on its node are a limit, and what has left the node since `then`
+    may all be of it. Memory of other containers that is sampled is shared memory: the kernel samples no file that is
+    only read. `mapped`: of each process that can be read. `shmem_on`: shared memory on each node, of anybody. `then`:
+    the container's own memory when it was seen.
     """
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
     anon, file, shmem, hugetlb = map(_total, _charged(resident))
-    if len(mapped) == 1:
-        sums = most = mapped[0]
-    else:
-        columns = tuple(zip(*mapped, strict=True)) or ((0,), (0,), (0,))
-        sums = process_status.ProcessMemory(*map(sum, columns))
-        most = process_status.ProcessMemory(*map(max, columns))
-    remote = used.remote
-    if remote:
-        limits: dict[int, int] = {}
-        of_others = max(0, most.shmem - shmem)
-        for _, node in remote:
-            if node not in limits:
-                there = of_others
-                if of_others and node in shmem_on:
-                    there = max(0, shmem_on[node] - (resident.shmem or _NOTHING).get(node, 0))
-                limits[node] = _sampled_at_most(resident, node) + min(of_others, there)
-        remote = _within(remote, limits)
+    sums = process_status.ProcessMemory(*map(sum, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
+    most = process_status.ProcessMemory(*map(max, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
+    of_others = max(0, most.shmem - shmem)
+    by_node: dict[int, int] = {}
+    for (_, node), size in used.by_pair.items():
+        by_node[node] = by_node.get(node, 0) + size
+    left: dict[int, int] = {}
+    for node, size in by_node.items():
+        there = of_others
+        if node in shmem_on:
+            there = min(of_others, max(0, shmem_on[node] - (resident.shmem or _NOTHING).get(node, 0)))
+        now = _sampled_at_most(resident, node)
+        gone = 0 if then is None or then.anon is None else max(0, _sampled_at_most(then, node) - now)
+        left[node] = min(max(0, size - gone), now + there)
+    by_pair = {pair: size * left[pair[1]] // by_node[pair[1]] for pair, size in used.by_pair.items()}
     known = used.mapped
     if mapped:
         # Children share their parent's memory, and processes share files: that counts once where the sums say so.
         private = max(most.anon, min(sums.anon, anon))
         known = private + min(sums.file, most.file + file) + min(sums.shmem, most.shmem + shmem) + hugetlb
-    return PagesUsed(remote, used.local, used.home, used.age, used.is_whole, known)
+    return SeenRemote(by_pair, used.age, used.passes_since, known)
 
 
 def _total(by_node: BytesByNode | None) -> int:
@@ -167,16 +172,6 @@ def _sampled_at_most(resident: Resident, node: int) -> int:
     files = file.get(node, 0) + shmem.get(node, 0)
     in_use = files if resident.mapped is None else min(files, resident.mapped.get(node, 0))
     return anon.get(node, 0) + in_use
-
-
-def _within(remote: Mapping[tuple[int, int], int], limits: Mapping[int, int]) -> Mapping[tuple[int, int], int]:
-    """No more on each node than its limit: the very same where it is no more."""
-    sums: dict[int, int] = {}
-    for (_, node), size in remote.items():
-        sums[node] = sums.get(node, 0) + size
-    if all(size <= limits[node] for node, size in sums.items()):
-        return remote
-    return {pair: size * min(sums[pair[1]], limits[pair[1]]) // sums[pair[1]] for pair, size in remote.items()}
 
 
 def _processes(tick: TickInputs, group: Cgroup) -> tuple[int, ...]:

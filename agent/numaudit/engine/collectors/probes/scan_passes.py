@@ -1,280 +1,245 @@
-"""Memory that a container used, and from which node, by the kernel's scan passes.
+"""Memory that processes were seen using from another node, by the kernel's scan passes: so much of it at least.
 
-In one pass through a process's memory each page that is used faults once, so the faults of a pass are bytes. What the
-newest passes said is kept from tick to tick; samples of different passes are never added up.
+A scan pass marks the pages of a process. The next use of a marked page faults, for the thread that comes first, and
+takes the mark away. So what faults from another node was used from there. What does not fault says nothing: a page may
+have been used by somebody else before, may not have been used in this pass, or may not have been marked.
 
-What makes this less than simple:
-- A pass may leave memory out: mappings that the scanning thread has not used lately (on 6.12, not on 6.1), and huge
-  pages whose fault comes in the next pass. So two passes count together: of each side (the page's node, and
-  whether it was used from there) the one that saw more. And a pass that saw less than half of what is known is passed
-  over, unless four saw as little; one that saw less than a tenth always is.
-- With threads on several nodes some pages fault twice in one pass and never in the next, since the scan and the work
-  overlap. For pages that were used from their own node the pass counts that saw fewer; those that were used from
-  another node are limited by the bytes on their node (pages_used.py).
-- Memory that moved between two passes was seen in both, on two nodes. So memory that only the older one saw used from
-  another node counts as far as the process maps more than the newer one saw.
-- A pass through a large process takes minutes or hours: 256 MiB each second or minute. While one goes on for long, the
-  part of the pass before it that was behind the scan's position is added to it: together one pass's length.
+A page that was marked in one pass and used in the next one is marked there once more, and can fault twice. But in k
+passes that follow each other it has k + 1 marks at most, and so that many faults: of the faults of four passes at least
+a fifth are different pages. More than the newest pass saw is never told.
+
+What a pass saw stands until there is evidence against it, and so long as it is not too old:
+- The same pages came home (a fault says so), or memory left its node or was unmapped (pages_used.py).
+- Two passes in a row saw less, and left out less than what stands. Not one alone: the fault of a huge page may come in
+  the pass after the one that marked it.
+- The program ended, or executed another one: that has other memory.
 Source: kernel/sched/fair.c (task_numa_work), mm/memory.c (do_numa_page).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from numaudit.counted import HintFault, PagesUsed
-from numaudit.engine.collectors.probes.pass_pages import (
-    NO_PAGES,
-    Pages,
-    brought_home,
-    bytes_by_side,
-    most_of_both,
-    most_of_each,
-    no_more_than,
-    shared_of,
-    sum_of,
-    together,
-    total_of,
-    without,
-)
-from numaudit.kernel.process_status import ProcessMemory
+from numaudit.counted import HintFault, SeenRemote
 from numaudit.probes.hint_faults import PassUse, ScanPass
 
-_SAW_THE_MEMORY = 0.5
-"""A pass that saw no more than this share of what is known was not a pass through the memory."""
-_SAW_NOTHING = 0.1
-"""A pass that saw no more than this share of what is known says nothing, however many of them come in a row."""
-_MOST_PASSED_OVER = 4
-"""So many passes in a row are passed over that saw little; then they are right."""
-_LONG = 120.0
-"""Seconds after which a pass that goes on is joined with the end of the one before it."""
-_OLDEST = 3600.0
-"""Seconds after which a pass says nothing any more."""
-_MOST_POSITIONS = 64
-"""Of a pass that goes on: how many positions of the scan are remembered with what had been used by then."""
+Pages = Mapping[HintFault, int]
+"""Base pages by kind of fault."""
+_NO_PAGES: Pages = {}
+_NO_USE = PassUse(_NO_PAGES)
+_MOST_EARLIER = 3
+"""Passes before the newest one by which its faults are judged."""
+_STANDS = 600.0
+"""Seconds for which what was seen stands at least, where no later pass decides; else as long as two passes take."""
 
 
-class _Position(Struct, frozen=True):
-    """Progress of a pass, and the memory that had been used by then."""
+class _Seen(Struct, frozen=True):
+    """Pages that one pass saw used from another node."""
 
-    scanned_to: int
-    pages: Pages
+    remote: Pages
+    """Of these kinds only; each page once."""
+    at: float
+    """Seconds since the epoch: the newest reading that had more of them than the one before."""
+    passes_since: int = 0
+    """Later passes that were through."""
+
+    def after(self, use: PassUse, page_size: int) -> _Seen:
+        """The part that is left when a later pass is through."""
+        left = _less(self.remote, _brought_home(use.pages))
+        if self.passes_since and use.left_out is not None:
+            left = _less(left, _total(left) - -(-use.left_out // page_size))
+        return _Seen(left, self.at, self.passes_since + 1)
 
 
-class _Process(Struct):
-    """Scan passes of one process."""
+_NOTHING = _Seen(_NO_PAGES, 0.0)
 
-    newest: Pages = field(default_factory=dict)
-    """The newest pass that saw the memory."""
-    known: Pages = field(default_factory=dict)
-    """It, together with the one before it that did."""
-    sizes: tuple[int, int] = (0, 0)
-    """Pages of `known`: all, and those that are shared."""
-    passed_over: int = 0
-    """Passes since then that did not."""
-    seen_at: float = 0.0
-    """Seconds since the epoch: when the newest pass was through, as far as the ticks know."""
-    home: int = 0
-    """Pages that later passes brought home."""
+
+class _Image(Struct):
+    """Scan passes through the memory of one program that a process executes."""
+
+    image: int
     number: int | None = None
     """The pass that goes on."""
-    current: Pages = field(default_factory=dict)
+    use: PassUse = _NO_USE
     since: float = 0.0
     """Seconds since the epoch: when the pass that goes on was first seen."""
-    scanned_to: int = 0
-    positions: list[_Position] = field(default_factory=list)
-    last: Pages = field(default_factory=dict)
-    """The pass before the one that goes on, whether or not it saw the memory."""
-    last_positions: list[_Position] = field(default_factory=list)
-    mapped: int | None = None
-    """Pages that it maps; None = not known."""
-    shareable: int | None = None
-    """Those of files and of shared memory."""
+    current: _Seen = _NOTHING
+    """Of the pass that goes on."""
+    earlier: tuple[int, ...] = ()
+    """Remote faults, in pages, of the passes just before it, the newest first."""
+    stands: _Seen = _NOTHING
+    """Of a pass that is through."""
+    lasted: float = 0.0
+    """Seconds that the newest pass that is through took, as far as the ticks know."""
 
-    def take(self, passes: Mapping[int, PassUse], now: float) -> bool:
-        """The process's passes that are in the map, by number. True: one has begun, so the one before it is through."""
-        before = self.number
+    def take(self, passes: Mapping[int, PassUse], page_size: int, now: float) -> None:
+        """Its passes that are in the map, by number."""
         for number in sorted(passes):
             if self.number is None or number > self.number:
-                self._begin(number, now)
+                self._begin(number, page_size, now)
             if number == self.number:
-                self._go_on(passes[number])
-        return self.number != before
+                self._go_on(passes[number], now)
 
-    def _begin(self, number: int, now: float) -> None:
-        """A new pass: the one before it is through."""
-        if self.current:
-            seen, known = total_of(self.current), self._known()[1]
-            is_little, is_nothing = seen <= _SAW_THE_MEMORY * known, seen <= _SAW_NOTHING * known
-            if is_nothing or (is_little and self.passed_over < _MOST_PASSED_OVER):
-                self.passed_over += not is_nothing
-                self.home += brought_home(self.current)
-            else:
-                self.known = together(self.current, NO_PAGES if is_little else self.newest)
-                self.sizes = total_of(self.known), total_of(shared_of(self.known))
-                self.newest, self.seen_at = self.current, now
-                self.passed_over = self.home = 0
-        self.last, self.last_positions = self.current, self.positions
-        self.number, self.since, self.current, self.positions = number, now, {}, []
+    def _begin(self, number: int, page_size: int, now: float) -> None:
+        """The pass that went on is through."""
+        if self.number is not None:
+            self.lasted = now - self.since
+            older = self.stands.after(self.use, page_size)
+            self.stands = older if _total(self.current.remote) < _total(older.remote) else self.current
+            has_followed = number == self.number + 1
+            self.earlier = (_total(_remote_of(self.use.pages)), *self.earlier)[:_MOST_EARLIER] if has_followed else ()
+        self.number, self.since, self.use, self.current = number, now, _NO_USE, _Seen(_NO_PAGES, now)
 
-    def _go_on(self, use: PassUse) -> None:
+    def _go_on(self, use: PassUse, now: float) -> None:
         """Counts of a pass rise; where the probe had to make room in its map, they begin at 0 once more."""
-        if use.pages != self.current:
-            before = self.current
-            has_fallen = before and any(count > use.pages.get(kind, 0) for kind, count in before.items())
-            self.current = most_of_both(use.pages, before) if has_fallen else use.pages
-            self.positions.append(_Position(use.scanned_to, self.current))
-            if len(self.positions) > _MOST_POSITIONS:
-                del self.positions[1::2]
-        self.scanned_to = use.scanned_to
+        if use == self.use:
+            return
+        if any(count > use.pages.get(kind, 0) for kind, count in self.use.pages.items()):
+            use = PassUse(_most_of_both(use.pages, self.use.pages), use.left_out)
+        before, remote = _total(_remote_of(self.use.pages)), _remote_of(use.pages)
+        self.use = use
+        self.current = _Seen(_different(remote, self.earlier), now if _total(remote) > before else self.current.at)
 
-    def used(self, now: float) -> tuple[Pages, float, bool]:
-        """Pages by kind, when they were seen, and whether all of a pass is in it."""
-        (known, size), current = self._known(), total_of(self.current)
-        if current >= size:  # also where no pass is through yet
-            return self.current, now, False
-        if now - self.since > _LONG and self.scanned_to and current:
-            return self._limited(sum_of(self.current, self._rest()), self.current), now, False
-        return without(known, self.home + brought_home(self.current)), self.seen_at, True
+    def seen(self, now: float) -> _Seen:
+        """The pass that counts now."""
+        if now - self.stands.at > max(_STANDS, 2 * self.lasted):
+            self.stands = _NOTHING
+        stands = _less(self.stands.remote, _brought_home(self.use.pages))
+        if _total(self.current.remote) >= _total(stands):
+            return self.current
+        return _Seen(stands, self.stands.at, self.stands.passes_since)
 
-    @property
-    def saw_too_much(self) -> bool:
-        """More, or more that is shared, than the process mapped when it was asked last."""
-        total, shared = self.sizes
-        return (self.mapped is not None and total > self.mapped) or (
-            self.shareable is not None and shared > self.shareable
-        )
 
-    def _known(self) -> tuple[Pages, int]:
-        """As far as there is room for it, and how many pages these are."""
-        if not self.saw_too_much:
-            return self.known, self.sizes[0]
-        limited = self._limited(self.known, self.newest)
-        return limited, total_of(limited)
+def _different(remote: Pages, earlier: Iterable[int]) -> Pages:
+    """So many different pages there are among these faults at least, by those of the passes before."""
+    total = faults = _total(remote)
+    most = total / 2
+    for marks, more in enumerate(earlier, start=3):
+        faults += more
+        most = max(most, faults / marks)
+    return _less(remote, total - int(most))
 
-    def _limited(self, pages: Pages, newer: Pages) -> Pages:
-        """Two passes joined, of which the newer one counts in full."""
-        shared = shared_of(pages)
-        if self.shareable is not None and total_of(shared) > self.shareable:
-            pages = {**pages, **no_more_than(self.shareable, shared, shared_of(newer))}
-        if self.mapped is not None and total_of(pages) > self.mapped:
-            pages = no_more_than(self.mapped, pages, newer)
+
+def _total(pages: Pages) -> int:
+    return sum(pages.values())
+
+
+def _remote_of(pages: Pages) -> Pages:
+    return {kind: count for kind, count in pages.items() if kind.stays_remote and count}
+
+
+def _brought_home(pages: Pages) -> int:
+    return sum(count for kind, count in pages.items() if kind.has_moved)
+
+
+def _most_of_both(one: Pages, other: Pages) -> Pages:
+    return {kind: max(one.get(kind, 0), other.get(kind, 0)) for kind in {*one, *other}}
+
+
+def _less(pages: Pages, by: int) -> Pages:
+    """Fewer pages, by this number. Nobody says which, so each kind loses its part."""
+    total = _total(pages)
+    if by <= 0 or not total:
         return pages
-
-    def _rest(self) -> Pages:
-        """Pages that the last pass used behind the position of the current one."""
-        for position in self.last_positions:
-            if position.scanned_to >= self.scanned_to:
-                return {kind: count - position.pages.get(kind, 0) for kind, count in self.last.items()}
-        return NO_PAGES
-
-
-_NONE: Mapping[int, _Process] = {}
+    left = max(0, total - by)
+    return {kind: count * left // total for kind, count in pages.items()}
 
 
 def _of_all(processes: Iterable[Pages]) -> Pages:
-    """Private pages of each, and shared ones as the process saw them that used most of them."""
+    """Private pages of each, and the shared ones of each node as the process saw them that used most of them."""
     private: dict[HintFault, int] = {}
-    shared: list[Pages] = []
+    shared: dict[int, Pages] = {}
     for pages in processes:
-        for fault, count in pages.items():
-            if not fault.is_shared:
-                private[fault] = private.get(fault, 0) + count
-        shared.append(shared_of(pages))
-    return sum_of(private, most_of_each(shared))
+        by_node: dict[int, dict[HintFault, int]] = {}
+        for kind, count in pages.items():
+            if kind.is_shared:
+                by_node.setdefault(kind.memory_node, {})[kind] = count
+            else:
+                private[kind] = private.get(kind, 0) + count
+        for node, own in by_node.items():
+            shared[node] = max(shared.get(node, _NO_PAGES), own, key=_total)
+    return {kind: count for part in (private, *shared.values()) for kind, count in part.items()}
 
 
-class Begun(NamedTuple):
-    """Cgroups in which something has begun since the reading before."""
+def _bytes_by_pair(pages: Pages, page_size: int) -> dict[tuple[int, int], int]:
+    """By the CPU's node and the memory's."""
+    found: dict[tuple[int, int], int] = {}
+    for kind, count in pages.items():
+        pair = kind.cpu_node, kind.memory_node
+        if count:
+            found[pair] = found.get(pair, 0) + count * page_size
+    return found
 
-    passes: set[int]
-    """A scan pass of some process, so that the one before it is through."""
-    processes: set[int]
-    """A process that was not known."""
+
+_NONE: Mapping[int, _Image] = {}
 
 
 class ScanPasses(Struct):
     """Remembers the passes of all processes from tick to tick."""
 
-    _processes: dict[int, dict[int, _Process]] = field(default_factory=dict)
-    """By cgroup id, then by process id."""
+    _images: dict[int, dict[int, _Image]] = field(default_factory=dict)
+    """By cgroup id, then by process id: a process executes one program at a time."""
 
-    def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], now: float) -> Begun:
-        """Take over the passes in a reading. `now`: seconds since the epoch."""
-        begun = Begun(set(), set())
+    def take(self, by_cgroup: Mapping[int, Mapping[ScanPass, PassUse]], page_size: int, now: float) -> set[int]:
+        """Take over the passes in a reading. `now`: seconds since the epoch.
+
+        The cgroups that have a process, or a program that one executes, that was not known.
+        """
+        begun: set[int] = set()
         for cgroup, passes in by_cgroup.items():
-            by_process: dict[int, dict[int, PassUse]] = {}
-            for (process, number), use in passes.items():
-                own = by_process.get(process)
-                if own is None:
-                    by_process[process] = {number: use}
-                else:
-                    own[number] = use
-            processes = self._processes.get(cgroup)
-            if processes is None:
-                processes = self._processes[cgroup] = {}
-            for process, own in by_process.items():
-                known = processes.get(process)
-                # Fewer passes than before: it executed another program, or is another process of this id.
-                if known is None or (known.number is not None and max(own) < known.number):
-                    known = processes[process] = _Process()
-                    begun.processes.add(cgroup)
-                if known.take(own, now):
-                    begun.passes.add(cgroup)
+            newest: dict[int, tuple[int, dict[int, PassUse]]] = {}
+            for one in sorted(passes):
+                if one.process not in newest or newest[one.process][0] != one.image:
+                    newest[one.process] = one.image, {}
+                newest[one.process][1][one.number] = passes[one]
+            images = self._images.setdefault(cgroup, {})
+            for process, (image, own) in newest.items():
+                known = images.get(process)
+                # Fewer passes than before, too: it is another process of this id.
+                if known is None or known.image != image or (known.number is not None and max(own) < known.number):
+                    known = images[process] = _Image(image)
+                    begun.add(cgroup)
+                known.take(own, page_size, now)
         return begun
-
-    def saw_too_much(self, cgroups: Iterable[int]) -> bool:
-        """Did a pass of one of their processes see more than the process mapped when it was asked last?"""
-        return any(one.saw_too_much for id_ in cgroups for one in self._processes.get(id_, _NONE).values())
 
     def cgroups(self) -> set[int]:
         """Those of which something is known."""
-        return {cgroup for cgroup, processes in self._processes.items() if processes}
+        return {cgroup for cgroup, images in self._images.items() if images}
 
-    def keep_only(self, cgroup: int, processes: Mapping[int, ProcessMemory | None], page_size: int) -> None:
-        """Forget processes of a cgroup that have ended. `processes`: what each that lives maps, if that is known."""
-        known = self._processes.get(cgroup, {})
-        for process in known.keys() - processes.keys():
+    def keep_only(self, cgroup: int, processes: Collection[int]) -> None:
+        """Forget processes of a cgroup that have ended."""
+        known = self._images.get(cgroup, {})
+        for process in known.keys() - set(processes):
             del known[process]
-        for process, one in known.items():
-            maps = processes[process]
-            one.mapped = None if maps is None else sum(maps) // page_size
-            one.shareable = None if maps is None else (maps.file + maps.shmem) // page_size
 
     def keep_cgroups(self, cgroups: Collection[int]) -> None:
         """Forget cgroups that are no more."""
-        for cgroup in self._processes.keys() - set(cgroups):
-            del self._processes[cgroup]
+        for cgroup in self._images.keys() - set(cgroups):
+            del self._images[cgroup]
 
-    def of(self, cgroups: Iterable[int], page_size: int, now: float) -> PagesUsed | None:
-        """Pages that the processes in these cgroups used; None = no pass of theirs is known.
+    def of(self, cgroups: Iterable[int], page_size: int, now: float) -> SeenRemote | None:
+        """Memory that the processes in these cgroups used remotely; None = no pass of theirs is known.
 
         Memory that several processes share is used by each of them, and counts once: as the process saw it that used
         most of it. Where only some of the memory is shared by some of them, that is less than all.
         """
-        found: list[Pages] = []
-        oldest, is_whole = now, True
-        for cgroup in cgroups:
-            for process in self._processes.get(cgroup, _NONE).values():
-                pages, seen_at, whole = process.used(now)
-                if not pages or now - seen_at > _OLDEST:
-                    continue
-                found.append(pages)
-                oldest, is_whole = min(oldest, seen_at), is_whole and whole
+        found = [one.seen(now) for id_ in cgroups for one in self._images.get(id_, _NONE).values()]
         if not found:
             return None
-        remote, local, home = bytes_by_side(found[0] if len(found) == 1 else _of_all(found), page_size)
-        return PagesUsed(remote, local, home, max(0.0, now - oldest), is_whole)
+        pages = found[0].remote if len(found) == 1 else _of_all(one.remote for one in found)
+        counting = [one for one in found if any(one.remote.values())]
+        return SeenRemote(
+            _bytes_by_pair(pages, page_size),
+            max((now - one.at for one in counting), default=0.0),
+            max((one.passes_since for one in counting), default=0),
+        )
 
-    def by_process(self, cgroups: Iterable[int], page_size: int, now: float) -> dict[int, PagesUsed]:
+    def by_process(self, cgroups: Iterable[int], page_size: int, now: float) -> dict[int, SeenRemote]:
         """The same of each process that a pass is known of. Memory that several share counts for each of them."""
-        found: dict[int, PagesUsed] = {}
-        for number, process in (one for cgroup in cgroups for one in self._processes.get(cgroup, {}).items()):
-            pages, seen_at, whole = process.used(now)
-            if pages and now - seen_at <= _OLDEST:
-                remote, local, home = bytes_by_side(pages, page_size)
-                found[number] = PagesUsed(remote, local, home, max(0.0, now - seen_at), whole)
+        found: dict[int, SeenRemote] = {}
+        for process, one in (each for id_ in cgroups for each in self._images.get(id_, _NONE).items()):
+            seen = one.seen(now)
+            found[process] = SeenRemote(_bytes_by_pair(seen.remote, page_size), now - seen.at, seen.passes_since)
         return found
