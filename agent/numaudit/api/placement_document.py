@@ -56,6 +56,8 @@ class AdmissionAccount(Value, frozen=True):
     """The reason why it was not derived."""
     differences: list[str] | None
     """Empty = log and derivation agree; null = one of them is missing."""
+    log_gaps: str | None = None
+    """Count of lines of the log that were not understood and may be about this admission; null = none."""
 
 
 class Placement(Value, frozen=True):

@@ -29,11 +29,12 @@ SourceName = Literal[
 class SourceState(Struct, frozen=True):
     """The state of one of the kubelet's sources.
 
-    `ok`: read now. `old`: could not be read now, its last good values are used. `missing`: nothing is known from it.
+    `ok`: read now. `partial`: read now, but not all of it was understood. `old`: could not be read now, its last good
+    values are used. `missing`: nothing is known from it.
     """
 
     name: SourceName
-    state: Literal["ok", "old", "missing"]
+    state: Literal["ok", "partial", "old", "missing"]
     reason: str | None = None
     """Reason why it is not `ok`; what an `ok` source left out."""
     read_at: float | None = None

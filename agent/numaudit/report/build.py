@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _SOURCE_STATES: dict[str, Literal["ok", "partial", "unavailable"]] = {
     "ok": "ok",
+    "partial": "partial",
     "old": "partial",
     "missing": "unavailable",
 }

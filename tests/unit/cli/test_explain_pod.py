@@ -82,6 +82,20 @@ def test_without_the_log_the_admission_is_derived_alone(capsys: Capture, tmp_pat
     assert "  The kubelet's log does not show its admission." in page(capsys, "gu-small-numanode", "--root", str(root))
 
 
+def test_what_of_the_log_was_not_understood_is_said(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    root = tmp_path / "host"
+    shutil.copytree(fixtures / "kubernetes-four-nodes", root, symlinks=True)
+    log = root / "numaudit/kubelet.log"
+    log.write_text(log.read_text().replace("hints={", "hints=<"))
+    count = log.read_text().count("hints=<")
+    gaps = f"{count} lines of a known kind were not understood"
+    assert count > 10
+    assert document(capsys, "gu-small-numanode", "--root", str(root))["items"][0]["admission"]["logGaps"] == gaps
+    assert f"  The kubelet's log does not show its admission: {gaps}." in page(
+        capsys, "gu-small-numanode", "--root", str(root)
+    )
+
+
 def test_without_the_kubelets_configuration_the_log_stands_alone(
     capsys: Capture, tmp_path: Path, fixtures: Path
 ) -> None:

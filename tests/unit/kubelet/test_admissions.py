@@ -47,6 +47,52 @@ def test_an_admission_tells_every_providers_hints_the_merge_and_what_was_given()
     assert record.denial is None
 
 
+OLD_HEAD = "I0905 00:40:55.907739 1468778 x.go:77] "
+OLD = {
+    name: [
+        f'{OLD_HEAD}"TopologyHints" hints=map[] pod="work/{name}-numanode" containerName="app"',
+        f'{OLD_HEAD}"TopologyHints" hints=map[cpu:[{{{mask} true}}]] pod="work/{name}-numanode" containerName="app"',
+        f'{OLD_HEAD}"ContainerTopologyHint" bestHint={{{mask} true}}',
+        f'{OLD_HEAD}"AllocateCPUs" numCPUs=2 socket=<nil>',
+        f'{OLD_HEAD}"AllocateCPUs" result="{cpus}"',
+    ]
+    for name, mask, cpus in (("one", "01", "2-3"), ("two", "10", "6-7"))
+}
+
+
+def test_lines_of_old_kubelets_that_name_no_pod_go_to_the_admission_before_them() -> None:
+    created = f'{OLD_HEAD}"Memory affinity" pod="work/one-numanode" containerName="app" numaNodes=map[0:{{}}]'
+    found = admissions_of([*OLD["one"], *OLD["two"][:3], created, *OLD["two"][3:]])
+    assert (of(found, "one").cpus, of(found, "two").cpus) == (CpuSet.of(2, 3), CpuSet.of(6, 7))
+    assert (of(found, "one").best, of(found, "two").best) == (
+        TopologyHint(NodeSet.of(0), True), TopologyHint(NodeSet.of(1), True)
+    )  # fmt: skip
+    assert of(found, "one").memory_nodes == NodeSet.of(0)
+
+
+@pytest.mark.parametrize("missed", [0, 1])
+def test_hints_beside_some_that_were_not_understood_are_of_no_known_provider(missed: int) -> None:
+    """The order of the lines says whose they are."""
+    found = admissions_of(OLD["one"])
+    for number, line in enumerate(OLD["two"]):
+        if number == missed:
+            found.miss_hints()
+        else:
+            admissions_of([line], found)
+    assert (of(found, "one").cpus, len(of(found, "one").providers)) == (CpuSet.of(2, 3), 2)
+    assert of(found, "two").providers == ()
+    again = admissions_of([line.replace("two", "three") for line in OLD["two"]], found)
+    assert len(of(again, "three").providers) == 2
+
+
+def test_what_follows_an_admission_that_was_not_understood_is_not_given_to_the_one_before() -> None:
+    found = admissions_of(OLD["one"])
+    for _ in range(2):
+        found.miss_hints()
+    admissions_of(OLD["two"][2:], found)
+    assert (of(found, "one").cpus, of(found, "one").best) == (CpuSet.of(2, 3), TopologyHint(NodeSet.of(0), True))
+
+
 def test_a_pod_that_fits_nowhere_is_denied_by_the_merge() -> None:
     found = admissions_of(log("standalone-log-verbosity-0"))
     record = of(found, "gu-toobig")

@@ -47,6 +47,56 @@ def test_the_four_shapes_of_an_answer_without_candidates_stay_apart(text: str, h
     assert event.hints == hints
 
 
+@pytest.mark.parametrize(
+    "cpu", ["[{01 true} {10 true} {11 false}]", "[{NUMANodeAffinity:01 Preferred:true} {NUMANodeAffinity:10 "
+        "Preferred:true} {NUMANodeAffinity:11 Preferred:false}]"]
+)  # fmt: skip
+def test_hints_are_read_as_kubelets_before_1_29_print_them(cpu: str) -> None:
+    event = read(f'"TopologyHints" hints=map[cpu:{cpu} hugepages-2Mi:[]] {WHO}')
+    one, other, both = (NodeSet.of(0), True), (NodeSet.of(1), True), (NodeSet.of(0, 1), False)
+    expected = {"cpu": tuple(TopologyHint(*hint) for hint in (one, other, both)), "hugepages-2Mi": ()}
+    assert event == log.Hints(1.0, APP, expected)
+    assert read(f'"TopologyHints" hints=map[] {WHO}') == log.Hints(1.0, APP, {})
+    any_node = read(f'"TopologyHints" hints=map[a.com/x:[{{<nil> true}}]] {WHO}')
+    assert any_node == log.Hints(1.0, APP, {"a.com/x": (TopologyHint(None, True),)})
+
+
+def test_an_empty_list_of_a_device_may_mean_either_so_it_is_not_read() -> None:
+    """Go prints nil, which is no preference, as it prints an empty list, which no node can satisfy."""
+    with pytest.raises(log.UnreadHints, match="may be no preference or no possible node"):
+        read(f'"TopologyHints" hints=map[nvidia.com/gpu:[]] {WHO}')
+    event = read(f'"TopologyHints" hints={{"nvidia.com/gpu":[]}} {WHO}')
+    assert event == log.Hints(1.0, APP, {"nvidia.com/gpu": ()})
+
+
+def test_lines_that_name_no_pod_are_of_the_admission_at_hand() -> None:
+    best = read('"ContainerTopologyHint" bestHint={NUMANodeAffinity:0100 Preferred:true}')
+    assert best == log.AdmissionStep(1.0, None, best=TopologyHint(NodeSet.of(2), True))
+    assert read('"AllocateCPUs" numCPUs=20 socket=<nil>') == log.AdmissionStep(1.0, None)
+    cpus = CpuSet.parse("25-34,73-82")
+    assert read('"AllocateCPUs" result="25-34,73-82"') == log.AdmissionStep(1.0, None, cpus=cpus)
+    refused = read('"Allocate error" err="[memorymanager] failed to find NUMA nodes"')
+    assert refused == log.AdmissionStep(1.0, None, allocate_error="[memorymanager] failed to find NUMA nodes")
+
+
+def test_old_lines_of_the_managers_are_read() -> None:
+    affinity = (
+        '"Topology Affinity" pod="default/db-0" containerName="app" affinity={NUMANodeAffinity:<nil> Preferred:false}'
+    )
+    assert read(affinity) == log.AdmissionStep(1.0, APP)
+    nodes = read(f'"Memory affinity" {WHO} numaNodes=map[0:{{}} 1:{{}}]')
+    assert nodes == log.AdmissionStep(1.0, APP, memory_nodes=NodeSet.of(0, 1))
+
+
+@pytest.mark.parametrize(
+    "value", ["map[cpu", "map[cpu:[{01 true]", "map[cpu:[{01 maybe}]]", "map[cpu:[{21 true}]]", "map[cpu:" + "[" * 20,
+        "map[cpu:[{01 true 3}]]", "[1 2]"]
+)  # fmt: skip
+def test_hints_of_another_form_are_not_guessed(value: str) -> None:
+    with pytest.raises(ParseError):
+        read(f'"TopologyHints" hints={value} {WHO}')
+
+
 def test_a_pod_scope_line_has_no_container() -> None:
     event = read('"PodTopologyHint" bestHint={"NUMANodeAffinity":4,"Preferred":true} pod="prod/db-0"')
     assert event == log.AdmissionStep(
@@ -111,8 +161,12 @@ def test_every_line_of_the_recorded_logs_says_the_same_in_json(prefix: str) -> N
     assert compared == 356
 
 
-def test_a_line_may_stand_behind_a_syslog_prefix() -> None:
-    line = f"Nov 20 22:38:22 node-a kubelet[341]: {HEAD}" + '"Kubelet version" kubeletVersion="v1.36.2"'
+@pytest.mark.parametrize(
+    "program", ["kubelet", "kubenswrapper", "k3s", "kubelet.daemon", "microk8s.daemon-kubelite", "k8s.kubelet"]
+)
+def test_a_line_may_stand_behind_a_syslog_prefix(program: str) -> None:
+    line = f"Nov 20 22:38:22 node-a {program}[341]: {HEAD}" + '"Kubelet version" kubeletVersion="v1.36.2"'
+    assert parse(line.replace(program, "containerd"), until=NOW, at=2.0) is None
     assert parse(line, until=NOW, at=2.0) == log.LoggedVersion(2.0, "v1.36.2")
 
 
@@ -153,7 +207,7 @@ def test_a_captured_line_has_its_time_in_utc() -> None:
         f'"TopologyHints" hints={{"cpu":[{{"NUMANodeAffinity":1}}]}} {WHO}',
         f'"TopologyHints" hints={{"cpu":[{{"NUMANodeAffinity":-1,"Preferred":true}}]}} {WHO}',
         f'"TopologyHints" hints={{"cpu":[{{"NUMANodeAffinity":36893488147419103232,"Preferred":true}}]}} {WHO}',
-        f'"TopologyHints" hints=map[cpu:[{{01 true}}]] {WHO}',
+        f'"TopologyHints" hints=map[cpu:[{{01}}]] {WHO}',
         '"TopologyHints" hints={} containerName="app"',
         '"TopologyHints" hints={} pod="no-namespace" containerName="app"',
         f'"Memory affinity" {WHO} numaNodes={{"a":{{}}}}',
@@ -218,3 +272,9 @@ VALUES = st.recursive(
 def test_any_json_fields_are_read_or_refused(message: str, fields: dict[str, object]) -> None:
     with contextlib.suppress(ParseError):
         parse(json.dumps({"msg": message, **fields}), until=NOW)
+
+
+@given(st.lists(st.sampled_from(["map[", "[", "{", "]", "}", " ", "cpu:", "Preferred:", "01", "true", "<nil>"])))
+def test_any_value_as_go_prints_it_is_read_or_refused(parts: list[str]) -> None:
+    with contextlib.suppress(ParseError):
+        read(f'"TopologyHints" hints=map[{"".join(parts)} {WHO}')

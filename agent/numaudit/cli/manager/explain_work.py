@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from numaudit.api.placement_document import Placement, PlacementList, account
+from numaudit.api.placement_document import AdmissionAccount, Placement, PlacementList, account
 from numaudit.api.selection import narrow
 from numaudit.cli import json_output, options
 from numaudit.cli.observe.report_work import observe_whole
@@ -109,13 +110,19 @@ class PromiseAccounts(Struct, frozen=True):
     def of_container(self, one: ContainerReport) -> Placement:
         own = (hint for hint in self._records(one.pod_uid) if hint.container in (None, one.container))
         record = next(own, None)
-        admission = account(record, self._derived(one.pod_uid), one.container)
+        admission = self._account(record, one.pod_uid, one.container)
         promised_at = None if one.pod_uid is None else admitted_at(self.intent, one.pod_uid)
         return Placement(one, None, admission, timestamp(promised_at), timestamp(self._started_at(one)))
 
     def of_refused(self, one: HintOutcome) -> Placement:
         record = next(iter(self._records(one.pod_uid)), None)
-        return Placement(None, one, account(record, self._derived(one.pod_uid), None))
+        return Placement(None, one, self._account(record, one.pod_uid, None))
+
+    def _account(self, record: HintRecord | None, uid: str | None, container: str | None) -> AdmissionAccount:
+        found = account(record, self._derived(uid), container)
+        log = next((one for one in self.intent.sources if one.name == "kubelet log"), None)
+        is_whole = record is not None and bool(record.providers) and record.best is not None
+        return found if is_whole or log is None or log.state != "partial" else replace(found, log_gaps=log.reason)
 
     def _started_at(self, one: ContainerReport) -> float | None:
         pod = (self.intent.pods or {}).get(one.pod_uid or "")

@@ -60,6 +60,10 @@ class Admissions(Struct):
     """The record before the newest one."""
     _first: dict[_AdmissionKey, HintRecord] = field(default_factory=dict)
     """The record that decided, where the newest one is regenerated."""
+    _current: log.Subject | None = None
+    """Subject of the newest lines: the kubelet admits one pod at a time."""
+    _is_torn: bool = False
+    """A provider's hints in the admission at hand were not understood."""
     _facts: LogFacts | None = None
 
     @property
@@ -83,6 +87,7 @@ class Admissions(Struct):
             case log.TopologyManagerSettings():
                 self.topology, self.start_error = event, None
                 self.denials = Counter()
+                self._current = None
             case log.LoggedVersion():
                 self.version = event.version
             case log.StartFailure():
@@ -94,15 +99,23 @@ class Admissions(Struct):
             case log.AdmissionStep():
                 self._step(event)
 
+    def miss_hints(self) -> None:
+        """A provider's hints were not understood. Those of its admission are known by their order, so none is kept."""
+        record = None if self._current is None else self._find(self._current)
+        if record is not None and record.best is None:
+            self._records[record.namespace, record.pod, record.container] = replace(record, providers=())
+        self._is_torn, self._current, self._facts = True, None, None
+
     def _hints(self, event: log.Hints) -> None:
-        who = event.subject
+        self._current = who = event.subject
         key = (who.namespace, who.pod, who.container)
         record = self._records.get(key)
         # After the merge the next hint belongs to another admission, of a restarted kubelet or a new pod.
         if record is None or record.best is not None or len(record.providers) >= _MOST_PROVIDERS:
             self._set_aside(key)
             record = HintRecord(who.namespace, who.pod, who.container, who.pod_uid, event.at)
-        self._keep(key, replace(record, providers=(*record.providers, event.hints)))
+        providers = () if self._is_torn else (*record.providers, event.hints)
+        self._keep(key, replace(record, providers=providers))
 
     def _set_aside(self, key: _AdmissionKey) -> None:
         record = self._first.pop(key, None) or self._records.get(key)
@@ -111,14 +124,18 @@ class Admissions(Struct):
             self._replaced[key] = record
 
     def _step(self, step: log.AdmissionStep) -> None:
-        record = self._find(step.subject)
-        if record is None:
+        if step.memory_nodes is None:  # that is of a container's creation, which comes between the lines of others
+            self._current = step.subject or self._current
+        who = step.subject or self._current
+        record = None if who is None else self._find(who)
+        self._is_torn = self._is_torn and step.best is None
+        if who is None or record is None:
             return
         said: dict[str, Any] = {name: getattr(step, name) for name in _OF_A_RECORD if getattr(step, name) is not None}
         if record.container is None:  # With pod scope all containers give theirs to one record.
             said |= {name: said[name] | (getattr(record, name) or said[name]) for name in _SETS & said.keys()}
-        if record.pod_uid is None and step.subject.pod_uid is not None:
-            said["pod_uid"] = step.subject.pod_uid
+        if record.pod_uid is None and who.pod_uid is not None:
+            said["pod_uid"] = who.pod_uid
         key = (record.namespace, record.pod, record.container)
         self._records[key] = record = replace(record, **said)
         if step.regenerated:
@@ -128,6 +145,7 @@ class Admissions(Struct):
 
     def _denied(self, event: log.Denied) -> None:
         who, uid = event.subject, event.pod_uid
+        self._current = None
         if self.denials is not None:
             self.denials[event.reason] += 1
         denial = Rejection(uid, who.namespace, who.pod, event.reason, event.message, event.at)

@@ -1,6 +1,7 @@
 """A line of a log that klog wrote, in either format: time, message and fields. Pure.
 
-Text: `I1120 22:38:22.328746 341 scope_container.go:93] "TopologyHints" hints={...} pod="ns/name"`.
+Text: `I1120 22:38:22.328746 341 scope_container.go:93] "TopologyHints" hints={...} pod="ns/name"`; before Kubernetes
+1.29 values are as Go prints them: `hints=map[...]`.
 JSON (`--logging-format=json`): `{"ts":1763678302328.7,"msg":"TopologyHints","hints":{...},"pod":{...}}`.
 
 Sources: k8s.io/klog/v2, k8s.io/component-base/logs/json.
@@ -16,14 +17,20 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from numaudit.errors import ParseError
+from numaudit.kubelet.parsers import go_values
 
 LONGEST_LINE = 1 << 20
 """Characters; a line of hints of one provider has at most about 100 KB on eight nodes."""
 
-_SYSLOG = re.compile(r"[^\"{]{0,200}?\bkubelet\[\d+\]: (?=\{)", re.ASCII)
-"""Prefix that syslog writes before a line in JSON."""
+_BY_SYSLOG = (
+    r"[^\"{]{0,200}?\b(?:[\w.-]{1,60}\.)?"  # a snap's name
+    r"(?:kubelet|kubenswrapper|k3s|kubelite|hyperkube|daemon(?:-kubelet|-kubelite)?)\[\d+\]: "
+)
+"""The prefix that syslog writes before a line, with the names of the programs that run a kubelet."""
+_SYSLOG = re.compile(_BY_SYSLOG + r"(?=\{)", re.ASCII)
+"""Before a line in JSON."""
 _TEXT = re.compile(
-    r"(?:[^\"]{0,200}?\bkubelet\[\d+\]: )?"  # as syslog writes it
+    rf"(?:{_BY_SYSLOG})?"
     r"[IWEF](?P<month>\d\d)(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d\.\d{6}) +\d+ [^\]\s]+\] "
     r"(?P<message>\"(?:[^\"\\]|\\.)*\")(?P<fields>.*)",
     re.ASCII | re.DOTALL,
@@ -34,6 +41,7 @@ _BARE = re.compile(r"[^ ]*")
 _ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _JSON = json.JSONDecoder()
+_NOTHING = ("null", "<nil>")
 
 Fields = Mapping[str, object]
 """Texts, values as JSON has them, and words without quotes."""
@@ -140,19 +148,27 @@ def _fields(text: str) -> Fields:
         if quoted := _QUOTED.match(text, at):
             value: object = _unquote(quoted[0])
             at = quoted.end()
-        elif text.startswith(("{", "["), at):
-            try:
-                value, at = _JSON.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                raise ParseError(f"the value of {match[1]} is not JSON: {text[at : at + 60]!r}") from None
+        elif text.startswith(("{", "[", "map["), at):
+            value, at = _structure(text, at, match[1])
         else:
             bare = _BARE.match(text, at)
-            value = None if bare is None or bare[0] == "null" else bare[0]
+            value = None if bare is None or bare[0] in _NOTHING else bare[0]
             at = at if bare is None else bare.end()
         fields[match[1]] = value
     if text[at:].strip():
         raise ParseError(f"expected key=value: {text[at : at + 60]!r}")
     return fields
+
+
+def _structure(text: str, at: int, name: str) -> tuple[object, int]:
+    try:
+        return _JSON.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return go_values.parse_at(text, at)
+    except ParseError as error:
+        raise ParseError(f"the value of {name} is neither JSON nor as Go prints it: {error}") from None
 
 
 def _unquote(quoted: str) -> str:

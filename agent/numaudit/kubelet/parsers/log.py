@@ -1,7 +1,7 @@
 """Admissions in the kubelet's log. Pure: text in, events out. Node masks are integers, bit n = node n.
 
-Sources: pkg/kubelet/cm/topologymanager/scope_{container,pod}.go, cpumanager/policy_static.go,
-memorymanager/memory_manager.go, pkg/kubelet/allocation/allocation_manager.go.
+Sources: pkg/kubelet/cm/topologymanager/scope_{container,pod}.go and bitmask/bitmask.go, cpumanager/policy_static.go,
+memorymanager/memory_manager.go, pkg/kubelet/allocation/allocation_manager.go; of 1.22 to 1.36.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from numaudit.containermanager.pod.spec import is_memory
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.errors import ParseError
 from numaudit.kubelet.parsers import klog
@@ -20,7 +21,14 @@ from numaudit.kubelet.parsers.klog import Fields, shown
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _POD = re.compile(r"([a-z0-9][a-z0-9.-]{0,62})/([a-z0-9][a-z0-9.-]{0,252})", re.ASCII)
+_FIELDS_OF_A_HINT = ("NUMANodeAffinity", "Preferred")
+_MASK = re.compile(r"[01]{2,64}", re.ASCII)
+"""As bitMask.String() writes it: the highest node first."""
 _CPUS = re.compile(r"([0-9,-]*)(?: aligned=<.*>)?", re.ASCII)
+
+
+class UnreadHints(ParseError):
+    """A line with a provider's hints was not understood, so those of its admission are not whole."""
 
 
 class Subject(Struct, frozen=True):
@@ -45,7 +53,8 @@ class AdmissionStep(Struct, frozen=True):
     """A step of an admission. None = its line does not say; some say only the pod's UID."""
 
     at: float | None
-    subject: Subject
+    subject: Subject | None
+    """None = the admission at hand: some lines of kubelets before 1.36 name no pod."""
     best: TopologyHint | None = None
     """The merged hint."""
     merged: bool | None = None
@@ -121,6 +130,10 @@ def _subject(fields: Fields) -> Subject:
     return Subject(match[1], match[2], container, uid)
 
 
+def _subject_if_named(fields: Fields) -> Subject | None:
+    return _subject(fields) if fields.get("pod") is not None else None
+
+
 def _text(fields: Fields, key: str) -> str:
     value = fields.get(key)
     if not isinstance(value, str):
@@ -128,26 +141,43 @@ def _text(fields: Fields, key: str) -> str:
     return value
 
 
+def _topology_hints(at: float | None, fields: Fields) -> LogEvent:
+    try:
+        return Hints(at, _subject(fields), _provider(fields.get("hints")))
+    except ParseError as error:
+        raise UnreadHints(str(error)) from None
+
+
 def _provider(value: object) -> ProviderHints:
     if value is None:
         return None
     if not isinstance(value, dict):
         raise ParseError(f"hints: expected an object, found {shown(value)}")
-    return {resource: _hints(hints) for resource, hints in value.items()}
+    return {resource: _hints(resource, hints) for resource, hints in value.items()}
 
 
-def _hints(value: object) -> tuple[TopologyHint, ...] | None:
+def _hints(resource: str, value: object) -> tuple[TopologyHint, ...] | None:
     if value is None:
         return None
+    if value == () and isinstance(value, tuple):
+        # Only the Device Manager gives nil (no preference), and it gives empty lists (impossible), too.
+        if resource == "cpu" or is_memory(resource):
+            return ()
+        raise ParseError(f"hints of {resource}: [] may be no preference or no possible node")
     if not isinstance(value, list):
         raise ParseError(f"hints: expected a list, found {shown(value)}")
     return tuple([_hint(one) for one in value])
 
 
 def _hint(value: object) -> TopologyHint:
+    if isinstance(value, list) and len(value) == len(_FIELDS_OF_A_HINT):
+        value = dict(zip(_FIELDS_OF_A_HINT, value, strict=True))
     if not isinstance(value, dict):
         raise ParseError(f"a hint: expected an object, found {shown(value)}")
-    mask, preferred = value.get("NUMANodeAffinity"), value.get("Preferred")
+    mask, preferred = (value.get(name) for name in _FIELDS_OF_A_HINT)
+    if isinstance(preferred, str):  # as Go prints it
+        mask = int(mask, 2) if isinstance(mask, str) and _MASK.fullmatch(mask) else mask
+        preferred = {"true": True, "false": False}.get(preferred, preferred)
     if not isinstance(preferred, bool):
         raise ParseError(f"Preferred: expected true or false, found {shown(preferred)}")
     if mask is not None and (type(mask) is not int or not 0 <= mask < 1 << 64):
@@ -161,21 +191,25 @@ def _interned(mask: int | None, preferred: bool) -> TopologyHint:
     return TopologyHint(None if mask is None else NodeSet(mask), preferred)
 
 
+def _best(at: float | None, fields: Fields) -> LogEvent:
+    return AdmissionStep(at, _subject_if_named(fields), best=_hint(fields.get("bestHint")))
+
+
 def _topology_affinity(at: float | None, fields: Fields) -> LogEvent:
     # The CPU Manager logs the same message with another field; its line has the UID.
     if "bestHint" in fields:
         _hint(fields["bestHint"])
-        return AdmissionStep(at, _subject(fields), merged=True)
+        return AdmissionStep(at, _subject_if_named(fields), merged=True)
     return AdmissionStep(at, _subject(fields))
 
 
 def _allocate_cpus(at: float | None, fields: Fields) -> LogEvent:
     if "result" not in fields:
-        return AdmissionStep(at, _subject(fields))
+        return AdmissionStep(at, _subject_if_named(fields))
     match = _CPUS.fullmatch(_text(fields, "result"))
     if match is None:
         raise ParseError(f"result: expected a list of CPUs, found {shown(fields['result'])}")
-    return AdmissionStep(at, _subject(fields), cpus=CpuSet.parse(match[1]))
+    return AdmissionStep(at, _subject_if_named(fields), cpus=CpuSet.parse(match[1]))
 
 
 def _memory_affinity(at: float | None, fields: Fields) -> LogEvent:
@@ -199,9 +233,9 @@ def _denied(at: float | None, fields: Fields) -> LogEvent:
 
 
 _EVENTS: Mapping[str, Callable[[float | None, Fields], LogEvent]] = {
-    "TopologyHints": lambda at, f: Hints(at, _subject(f), _provider(f.get("hints"))),
-    "ContainerTopologyHint": lambda at, f: AdmissionStep(at, _subject(f), best=_hint(f.get("bestHint"))),
-    "PodTopologyHint": lambda at, f: AdmissionStep(at, _subject(f), best=_hint(f.get("bestHint"))),
+    "TopologyHints": _topology_hints,
+    "ContainerTopologyHint": _best,
+    "PodTopologyHint": _best,
     "Topology Affinity": _topology_affinity,
     "Allocate start": lambda at, f: AdmissionStep(at, _subject(f)),
     "TopologyHints generated": lambda at, f: AdmissionStep(at, _subject(f)),
@@ -209,7 +243,7 @@ _EVENTS: Mapping[str, Callable[[float | None, Fields], LogEvent]] = {
     "Regenerating TopologyHints, resource was already allocated to pod": _regenerating,
     "AllocateCPUs": _allocate_cpus,
     "Memory affinity": _memory_affinity,
-    "Allocate error": lambda at, f: AdmissionStep(at, _subject(f), allocate_error=_text(f, "err")),
+    "Allocate error": lambda at, f: AdmissionStep(at, _subject_if_named(f), allocate_error=_text(f, "err")),
     "Pod admission denied": _denied,
     "Creating topology manager with policy per scope": lambda at, f: TopologyManagerSettings(
         at, _text(f, "topologyPolicyName"), _text(f, "topologyScopeName")

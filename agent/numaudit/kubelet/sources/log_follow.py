@@ -26,7 +26,8 @@ _FIRST_LINES = 50_000
 _JOURNAL_SECONDS = 10.0
 _HEAD = 256
 
-UNITS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "snap.microk8s.daemon-kubelite")
+UNITS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "snap.microk8s.daemon-kubelite",
+    "snap.kubelet.daemon", "snap.k8s.kubelet")  # fmt: skip
 """Units that run a kubelet, in common distributions."""
 
 

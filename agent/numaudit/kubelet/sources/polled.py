@@ -25,6 +25,8 @@ class Polled(Generic[Value]):
     name: SourceName
     every: float = 0.0
     """Seconds before it is asked again; 0 = each time."""
+    reasons_are_gaps: bool = False
+    """A reason beside its value says what of it was not understood."""
     value: Value | None = None
     error: Exception | None = None
     """Of the newest call; None = it gave a value, or there was none yet."""
@@ -36,7 +38,7 @@ class Polled(Generic[Value]):
 
     @property
     def is_current(self) -> bool:
-        return self.state.state == "ok"
+        return self.state.state in {"ok", "partial"}
 
     def ask(self, fetch: Callable[[], tuple[Value, str | None]]) -> None:
         """Ask, unless it is too early; `fetch` gives the value and what of it is missing."""
@@ -46,7 +48,8 @@ class Polled(Generic[Value]):
         try:
             self.value, reason = fetch()
             self.error = None
-            self.state = SourceState(self.name, "ok", reason, time())
+            is_partial = reason is not None and self.reasons_are_gaps
+            self.state = SourceState(self.name, "partial" if is_partial else "ok", reason, time())
             self._not_before = clock + self.every
         except (Unavailable, ParseError, OSError) as error:
             self.error = to_keep(error)

@@ -76,10 +76,10 @@ class KubeletPoller:
     _machine: MachineWatch = field(init=False)
     _cdi_files: CdiFiles = field(init=False)
     _settings: Polled[StartSettings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
-    _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods", every=SELDOM))
+    _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods", every=SELDOM, reasons_are_gaps=True))
     _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources", every=SELDOM))
     _metrics: Polled[KubeletMetrics] = field(default_factory=lambda: Polled("kubelet metrics", every=SELDOM))
-    _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log"))
+    _lines: Polled[Admissions] = field(default_factory=lambda: Polled("kubelet log", reasons_are_gaps=True))
     _allocatable: Polled[NodesOfDevices] = field(default_factory=lambda: Polled("allocatable devices", every=SELDOM))
     _cdi: Polled[CdiSpecs] = field(default_factory=lambda: Polled("cdi"))
     _admissions: Admissions = field(default_factory=Admissions)
@@ -324,13 +324,19 @@ class KubeletPoller:
 
     def _read_log(self) -> tuple[Admissions, str | None]:
         until = self._log_until()
+        lost = self.log.lost
         for line in self.log.read():
+            if self.log.lost != lost:
+                lost = self.log.lost
+                self._admissions.miss_hints()
             if self._strange is not None:
                 self._strange = None if klog.is_entry(line.text) else self._strange + 1
             try:
                 event = kubelet_log.parse(line.text, until=until, at=line.at)
-            except ParseError:
+            except ParseError as error:
                 self._misread += 1
+                if isinstance(error, kubelet_log.UnreadHints):
+                    self._admissions.miss_hints()
                 continue
             if event is not None:
                 self._admissions.add(event)

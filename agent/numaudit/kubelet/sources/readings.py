@@ -115,7 +115,7 @@ class KubeletReadings(Struct, frozen=True):
         return tuple([replace(one, age=self._age(one)) for one in (*files, *self.polled)])
 
     def _age(self, one: SourceState) -> float | None:
-        if self.polled_at is None or one.read_at is None or (self.is_captured and one.state == "ok"):
+        if self.polled_at is None or one.read_at is None or (self.is_captured and one.state in {"ok", "partial"}):
             return None
         return max(0.0, self.polled_at - one.read_at)
 

@@ -78,13 +78,16 @@ def _parts(
 def _why(account: AdmissionAccount) -> Iterator[str]:
     logged, derived = account.logged, account.derived
     if logged is None:
-        yield "The kubelet's log does not show its admission."
+        gaps = "" if account.log_gaps is None else f": {account.log_gaps}"
+        yield f"The kubelet's log does not show its admission{gaps}."
     else:
         merged = UNKNOWN if logged.hint is None else words.hint(logged.hint)
         yield f"Hints in the kubelet's log: {_answers(logged.providers)}. Merged hint: {merged}."
         yield from (f"  {line}" for line in _at(logged.at))
         if logged.regenerated:
             yield "  A restarted kubelet wrote this, so the hints repeat its checkpoint."
+        if account.log_gaps is not None:
+            yield f"  The log is not whole: {account.log_gaps}."
     if derived is None:
         yield f"The admission cannot be recomputed: {account.not_derived}."
     else:
