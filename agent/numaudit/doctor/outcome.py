@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from numaudit.doctor.questions import questions
 from numaudit.errors import InputError, nearest
 from numaudit.snapshot import Check
 
@@ -24,12 +25,16 @@ _MEASURING = ("residency", "numa_maps", "bpf ", "access ")
 
 
 def outcome(checks: Sequence[Check]) -> Outcome:
-    """Sum up which sources work here. A reduced source works; a source without its hardware does not."""
+    """Sum up which sources work here. A reduced source works.
+
+    Of accesses one source is enough, so no other is missed beside it.
+    """
     if any(one.name in _WITHOUT_WHICH_NOTHING and one.state == "missing" for one in checks):
         return "none"
     if all(one.state == "missing" for one in checks if one.name.startswith(_MEASURING)):
         return "none"
-    return "some" if any(_is_failing(one) for one in checks) else "all"
+    spare = {name for one in questions(checks) if one.link == "accessed" and one.answered for name in one.checks}
+    return "some" if any(_is_failing(one) for one in checks if one.name not in spare) else "all"
 
 
 def required(text: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ _LINKS = {
     **dict.fromkeys(("residency", cgroup_walk.NAME, "huge pages", "numa_maps", "memory tiers"), "resident"),
     **dict.fromkeys(("numa balancing", "calibration"), "accessed"),
 }
+_NOT_MEASURED = "access expected"
+"""Says from where memory would be used, whatever happens."""
 _PREFIXES = ("bpf ", "access ")
 
 
@@ -37,9 +39,14 @@ def link_of(check: str) -> str:
 
 def doctor(checks: Sequence[Check]) -> Doctor:
     """The checks, and which questions they can answer."""
+    return Doctor(tuple(checks), questions(checks))
+
+
+def questions(checks: Sequence[Check]) -> tuple[DoctorQuestion, ...]:
+    """The questions, and which checks are about each."""
     working = {one.name for one in checks if one.state != "missing"}
-    has_source = any(name.startswith("access ") for name in working)
-    found = [
+    has_source = any(name.startswith("access ") for name in working - {_NOT_MEASURED})
+    return tuple(
         DoctorQuestion(
             link,
             question,
@@ -47,5 +54,4 @@ def doctor(checks: Sequence[Check]) -> Doctor:
             [one.name for one in checks if link_of(one.name) == link],
         )
         for link, question in _QUESTIONS.items()
-    ]
-    return Doctor(tuple(checks), tuple(found))
+    )

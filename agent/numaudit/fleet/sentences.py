@@ -22,14 +22,17 @@ def summary(
     refused: int,
     rooms: Sequence[FleetRoom],
     unsafe: int = 0,
+    *,
+    refused_are_counted: bool = True,
 ) -> str:
+    """`refused_are_counted`: by the agents' counters; else `refused` are the pods that are still there to be seen."""
     bad = [f"{verdicts[name]} {name}" for name in SEVERITY if name in MISALIGNED and verdicts.get(name)]
     total = sum(verdicts.values())
     parts = [
         *([f"{plural(unsafe, 'kubelet')} would not start again"] if unsafe else []),
         f"{misaligned(verdicts)} of {plural(total, 'container')} misaligned"
         + (f" ({', '.join(bad)}; {in_units(misplaced)} misplaced)" if bad else ""),
-        f"{plural(refused, 'pod')} refused in the last hour",
+        f"{plural(refused, 'pod')} refused in the last hour{'' if refused_are_counted else ' and not deleted since'}",
     ]
     if rooms:
         one = rooms[0]

@@ -210,7 +210,13 @@ def merge(
         taken_at=Timestamp(now),
         namespace=namespace,
         summary=summary(
-            agents, verdicts, misplaced, len(refused), rooms, unsafe=sum(one.restart_unsafe for one in nodes)
+            agents,
+            verdicts,
+            misplaced,
+            len(refused),
+            rooms,
+            unsafe=sum(one.restart_unsafe for one in nodes),
+            refused_are_counted=False,
         ),
         agents=agents,
         verdicts=dict(sorted(verdicts.items(), key=lambda item: SEVERITY.get(item[0], len(SEVERITY)))),

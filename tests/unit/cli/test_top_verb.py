@@ -194,3 +194,23 @@ def test_the_agent_never_loads_the_screen_library() -> None:
     program = "import sys, numaudit.cli.service.agent, numaudit.daemon.agent\nprint('textual' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_the_screen_in_a_pod_is_headed_by_the_name_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a report is: a pod has a host name of its own."""
+    named: list[str] = []
+
+    class Named:
+        error = None
+
+        def __init__(self, _: LiveFeed, name: str, *__: object, **___: object) -> None:
+            named.append(name)
+
+        def run(self) -> bool:
+            return False
+
+    monkeypatch.setenv("NODE_NAME", "worker-7")
+    monkeypatch.setattr("numaudit.views.top.app.Top", Named)
+    monkeypatch.setattr("numaudit.cli.observe.top._require_a_terminal", lambda: None)
+    assert call(["top"]) == 0
+    assert named == ["worker-7"]

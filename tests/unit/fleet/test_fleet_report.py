@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet_nodes import Answering, recorded
-from numaudit.api.document import encode
+from numaudit.api.document import API_VERSION, encode
 from numaudit.api.fleet_document import FleetReport
 from numaudit.errors import Unavailable
 from numaudit.fleet import queries
@@ -19,6 +19,8 @@ from numaudit.fleet.answers import Sample
 from numaudit.fleet.report import ask_report
 from numaudit.fleet.scope import Scope
 from numaudit.fleet.sentences import what_is_missing
+from numaudit.kubectl.everywhere import NodeReply, Replies
+from numaudit.kubectl.merged import merge
 from numaudit.value import Origin
 from numaudit.views.terminal import fleet_tables, terminal
 from schemas import validate
@@ -266,3 +268,12 @@ def test_without_agents_there_is_no_report(server: Answering) -> None:
     nobody = replace(server, known={})
     with pytest.raises(Unavailable, match="no numaudit agent has reported within an hour"):
         ask_report(nobody, _SCOPE, TOP)
+
+
+def test_of_refused_pods_a_report_has_only_those_that_are_still_there() -> None:
+    """A deployment deletes its refused pods; the agents' counters, which Prometheus has, still have them."""
+    refused = {"namespace": "a", "pod": "b", "outcome": "rejected-affinity", "at": "2026-11-20T23:00:00Z"}
+    body = {"apiVersion": API_VERSION, "kind": "Report", "takenAt": "2026-11-20T23:01:00Z", "rejections": [refused]}
+    reply = NodeReply("worker", None, "reporting", json.dumps(body).encode())
+    found = merge(Replies((reply,), "exec"), now=1.0, context=None, namespace=None, top=1)
+    assert "; 1 pod refused in the last hour and not deleted since" in found.summary

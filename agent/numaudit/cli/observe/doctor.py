@@ -27,8 +27,8 @@ Examples:
   numaudit doctor --require residency,'access hint_faults'
   numaudit doctor --selftest
 
-Exit codes: 0 all sources work, 1 some (or a required one) do not, or the self-test fails, 2 usage, 3 nothing can be
-measured, 5 the self-test is inconclusive.
+Exit codes: 0 all sources work (of accesses one is enough), 1 some (or a required one) do not, or the self-test fails,
+2 usage, 3 nothing can be measured, 5 the self-test is inconclusive.
 """
 )
 @options.output("table", "json")

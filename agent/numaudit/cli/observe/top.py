@@ -67,13 +67,14 @@ def command(
     from numaudit.cli.observe.report_view import ReportSelection
     from numaudit.cli.observe.top_feed import CapturedFeed, LiveFeed
     from numaudit.engine.observer import Observer
-    from numaudit.kernel.origin import host_name
+    from numaudit.kernel.origin import origin_of
     from numaudit.views.top.app import Top
 
-    observer = Observer.of(options.host(root))
+    host = options.host(root)
+    observer = Observer.of(host)
     view = ReportSelection(which, namespace, verdict)
     feed = LiveFeed(observer, view, interval or _INTERVAL) if root is None else CapturedFeed(observer, view, str(root))
-    top = Top(feed, host_name() or "this host", sort, ascii_only=not _shows_unicode())
+    top = Top(feed, origin_of(host).host or "this host", sort, ascii_only=not _shows_unicode())
     try:
         interrupted = top.run()
     finally:
