@@ -14,7 +14,11 @@ from numaudit.snapshot import Check
 
 WORKS = tuple(Check(name, "ok", "") for name in names())
 ACCESSES = [name for name in names() if name.startswith("access ") and name != "access expected"]
-OF_ACCESSES = [*ACCESSES, *(name for name in names() if name.startswith(("bpf ", "calibration", "numa balancing")))]
+OF_ACCESSES = [
+    "access expected",
+    *ACCESSES,
+    *(name for name in names() if name.startswith(("bpf ", "calibration", "numa balancing"))),
+]
 Capture = pytest.CaptureFixture[str]
 
 
