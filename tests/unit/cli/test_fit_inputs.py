@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from numaudit.cli.main import call
+from numaudit.scenario.document import Document
+from numaudit.scenario.manifests import read_manifests
 from scenarios import Plain, machine, play, pod, scenario
 from schemas import validate
 
@@ -63,6 +65,136 @@ def test_a_workload_is_answered_for_a_pod_of_its_template(
     (alone,) = fits(capsys, tmp_path / "pod.yaml", where, POD)
     assert (found["pod"], found["owner"], alone["owner"]) == ("prod/web", owner, None)
     assert (found["admitted"], found["containers"]) == (True, alone["containers"])
+
+
+def group(**beside: object) -> Plain:
+    return {**beside, "template": OWNED}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "expected"),
+    [
+        (
+            "LeaderWorkerSet",
+            {"replicas": 2, "leaderWorkerTemplate": {"size": 4, "leaderTemplate": OWNED, "workerTemplate": OWNED}},
+            [
+                ("leader", "leaderWorkerTemplate.leaderTemplate", 2),
+                ("worker", "leaderWorkerTemplate.workerTemplate", 6),
+            ],
+        ),
+        (
+            "LeaderWorkerSet",
+            {"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": OWNED}},
+            [("", "leaderWorkerTemplate.workerTemplate", 8)],
+        ),
+        (
+            "RayJob",
+            {
+                "rayClusterSpec": {
+                    "headGroupSpec": group(rayStartParams={}),
+                    "workerGroupSpecs": [group(groupName="gpu", replicas=3, numOfHosts=2), group(groupName="cpu")],
+                }
+            },
+            [
+                ("head", "rayClusterSpec.headGroupSpec.template", None),
+                ("gpu", "rayClusterSpec.workerGroupSpecs[0].template", 6),
+                ("cpu", "rayClusterSpec.workerGroupSpecs[1].template", None),
+            ],
+        ),
+        (
+            "JobSet",
+            {
+                "replicatedJobs": [
+                    {"name": "w", "replicas": 3, "template": {"spec": group(parallelism=4, completions=8)}}
+                ]
+            },
+            [("", "replicatedJobs[0].template.spec.template", 12)],
+        ),
+        (
+            "MPIJob",
+            {"mpiReplicaSpecs": {"Launcher": group(replicas=1), "Worker": group(replicas=5)}},
+            [("launcher", "mpiReplicaSpecs.Launcher.template", 1), ("worker", "mpiReplicaSpecs.Worker.template", 5)],
+        ),
+        (
+            "Job",  # of Volcano
+            {"tasks": [group(name="ps", replicas=1), group(name="worker", replicas=2)]},
+            [("ps", "tasks[0].template", 1), ("worker", "tasks[1].template", 2)],
+        ),
+        (
+            "InferenceService",
+            {"predictor": {"minReplicas": 1, **SPEC}},
+            [("", "predictor", None)],
+        ),
+        (
+            "AppWrapper",
+            {"components": [{"podSpec": SPEC}, {"template": workload("Deployment", group(replicas=2))}]},
+            [("", "components[0].podSpec", None), ("", "components[1].template.spec.template", 2)],
+        ),
+        (
+            "Workflow",
+            {"entrypoint": "main", "templates": [{"name": "main", "container": SPEC["containers"][0]}, {"dag": {}}]},
+            [("", "templates[0], without the containers that Argo adds", None)],
+        ),
+    ],
+)
+def test_pods_of_any_workload_are_found_by_their_shape(
+    kind: str, spec: Plain, expected: list[tuple[str, str, int | None]]
+) -> None:
+    found = read_manifests([Document("file", workload(kind, spec))])
+    assert [(one.owner, one.replicas) for one in found] == [
+        (f"{kind} web spec.{path}", count) for _, path, count in expected
+    ]
+    if kind != "AppWrapper":
+        assert [one.pod.name for one in found] == [f"web-{title}".rstrip("-") for title, _, _ in expected]
+    alone = read_manifests([Document("pod", POD)])[0].pod
+    for one in found:
+        assert one.pod.namespace == "prod"
+        assert [part.resources for part in one.pod.containers] == [part.resources for part in alone.containers]
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (
+            workload("VirtualMachine", {"template": {"spec": {"domain": {"cpu": {"cores": 4}}}}}),
+            "spec.template.spec.domain: a virtual machine has no pod spec; give its virt-launcher pod",
+        ),
+        (workload("VirtualMachineInstance", {"domain": {}}), "spec.domain: a virtual machine has no pod spec"),
+        (
+            workload("TrainJob", {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 2}}),
+            "only TrainJob web; its pods are described by the runtime torch: give that, or one of its pods",
+        ),
+        (
+            workload("ClusterPolicy", {"rules": [{"validate": {"pattern": {"spec": SPEC}}}]}),
+            "there is no pod in it, only ClusterPolicy web",
+        ),
+    ],
+)
+def test_where_the_pods_are_not_in_the_file_it_says_where(
+    capsys: Capture, tmp_path: Path, where: tuple[str, str], document: Plain, message: str
+) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    assert call(["fit", "-f", str(path), *where]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_error_in_a_template_names_its_place(capsys: Capture, tmp_path: Path, where: tuple[str, str]) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("""kind: MPIJob
+metadata: {name: a}
+spec:
+  mpiReplicaSpecs:
+    Worker:
+      template:
+        spec:
+          containers:
+          - name: b
+            resorces: {}
+""")
+    assert call(["fit", "-f", str(path), *where]) == 2
+    place = "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].resorces"
+    assert f"{path}:10: {place}: unknown field; did you mean resources?" in capsys.readouterr().err
 
 
 def test_lists_and_documents_are_taken_apart_and_what_has_no_pods_is_passed_over(
