@@ -20,7 +20,11 @@ LATEST: KubernetesVersion = (1, 36)
 """The newest kubelet this project was checked against: the default wherever a version may be given."""
 
 DESCRIBED: tuple[KubernetesVersion, ...] = ((1, 23), (1, 28), (1, 32), LATEST, (1, 37))
-"""The versions whose behaviour is known, that of 1.37 by its source alone; one in between behaves as the one below."""
+"""The versions whose behaviour is known, that of 1.37 by its source alone; one in between behaves as the one below,
+but for those of `MERGES_EQUAL_HINTS` and later, which behave as 1.28."""
+
+MERGES_EQUAL_HINTS: KubernetesVersion = (1, 24)
+"""The first whose merged hint is preferred only if all masks are equal (kubernetes/kubernetes#108052, #108154)."""
 
 _VERSION = re.compile(r"v?(\d{1,2})\.(\d{1,3})(?:[.+-].*)?", re.ASCII)
 
@@ -169,7 +173,10 @@ def parse_version(text: str) -> KubernetesVersion:
 
 def nearest_described(version: KubernetesVersion) -> tuple[KubernetesVersion, str | None]:
     """The described version that this one is taken for, and a notice when it is another one."""
-    described = max((one for one in DESCRIBED if one <= version), default=DESCRIBED[0])
+    low, high = DESCRIBED[:2]
+    described = (
+        high if MERGES_EQUAL_HINTS <= version < high else max((one for one in DESCRIBED if one <= version), default=low)
+    )
     if described == version:
         return described, None
     how = "whose kubelet is known exactly" if described <= LATEST else "the newest that is known here"

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.start import create_cpu_manager
@@ -106,6 +107,8 @@ def read_kubelet(
         _option_gates(gates, "CPUManagerPolicy"),
     )
     cpu = _cpu_policy(cpu_options, machine, topology, at_least_described(parse_version(kubernetes_version)))
+    if cpu is not None:  # options ripen by the real version
+        cpu = replace(cpu, version=max(cpu.version, features.version))
     policy = _memory_policy(_name(config, "memoryManagerPolicy", "None"))
     reserved = system_reserved(machine, reservations, reservation) if policy == "Static" else None
     if reserved is not None:

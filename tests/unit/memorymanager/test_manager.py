@@ -574,9 +574,17 @@ class TestConfiguration:
         """Before 1.24 a merged hint could be preferred although the masks differ: then restricted admits."""
         asking = pod("a", container("app", "5Gi", more={NIC: "2"}))
         nics = DeviceState({NIC: {"n0": Device("n0", NodeSet.of(0)), "n1": Device("n1", NodeSet.of(1))}})
-        for version, admitted in (("1.23", True), ("1.28", False)):
+        for version, admitted in (("1.23", True), ("1.24", False), ("1.27", False), ("1.28", False)):
             node = kubelet(machine(11, 10), policy="restricted", version=version)
             assert admit(node, fresh_state(node, nics), asking).admitted is admitted
+
+    def test_cpus_of_a_version_that_is_taken_for_a_later_one_are_given_as_in_that_one(self) -> None:
+        whole, socket = {"full-pcpus-only": "true"}, {"align-by-socket": "true"}
+        given = kubelet(cpus=True, version="1.25", cpuManagerPolicyOptions=whole).cpu
+        assert given is not None
+        assert given.version == (1, 28)
+        with pytest.raises(InputError, match='unknown CPU Manager Policy option: "align-by-socket"'):
+            kubelet(cpus=True, version="1.24", cpuManagerPolicyOptions=socket)
 
     def test_more_than_a_node_has_is_not_reserved(self) -> None:
         with pytest.raises(InputError, match="NUMA node 0 has 1073741824 bytes of memory but 2147483648 are reserved"):

@@ -219,6 +219,12 @@ class TestFeatures:
         assert notice == "Kubernetes 1.30 is taken for 1.28, whose kubelet is known exactly"
         assert KubeletFeatures.of("1.36.2") == (LATEST_FEATURES, None)
 
+    @pytest.mark.parametrize(("version", "taken_for"), [((1, 23), (1, 23)), ((1, 24), (1, 28)), ((1, 27), (1, 28))])
+    def test_a_version_that_merges_hints_as_1_28_is_not_taken_for_1_23(
+        self, version: tuple[int, int], taken_for: tuple[int, int]
+    ) -> None:
+        assert nearest_described(version)[0] == taken_for
+
     def test_older_and_newer_versions_are_taken_for_the_nearest(self) -> None:
         assert nearest_described((1, 19)) == (
             (1, 23),

@@ -19,7 +19,7 @@ from numaudit.containermanager.topologymanager.policy import (
     Distances,
     TopologyOptions,
 )
-from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.containermanager.versions import LATEST, MERGES_EQUAL_HINTS, KubernetesVersion
 from numaudit.errors import InputError
 from numaudit.gojson.strconv import quote
 from numaudit.topology.nodeset import NodeSet
@@ -145,7 +145,7 @@ def merge_step_by_step(
     offers = _offers(hints, policy)
     by_distance = options.prefer_closest_numa_nodes and policy != SINGLE_NUMA_NODE
     closest = (distances or {}) if by_distance else None
-    old = version < (1, 24)
+    old = version < MERGES_EQUAL_HINTS
     lists = [one.kept for one in offers]
     preferred = [[hint for hint in one if hint.preferred] for one in lists]
     agreed = _reachable(preferred, nodes.mask) if old else _equal(preferred, nodes.mask)
