@@ -50,13 +50,13 @@ class RestartedPod(Value, frozen=True):
     pod: str
     """namespace/pod."""
     fate: str
-    """kept, elsewhere, refused or evicted."""
-    admitted: bool
-    """Is it admitted again?"""
+    """kept, elsewhere, refused, evicted or unknown."""
+    admitted: bool | None
+    """Is it admitted again? null = that is not known."""
     reason: str | None
     """The kubelet's reason for a refusal."""
     message: str | None
-    """The kubelet's message for a refusal."""
+    """The kubelet's message for a refusal, or why its fate is not known."""
     outcome: str | None
     """Outcome of its hints."""
     containers: dict[str, ContainerPlace]
@@ -207,6 +207,9 @@ def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:
 def _restarted(one: Played, accounts: Mapping[str, Account]) -> Iterator[RestartedPod]:
     for again in one.readmissions:
         admission = again.admission
+        if again.admitted is None:
+            yield RestartedPod(admission.pod.full_name, str(again.fate), None, None, again.problem, None, {}, None, ())
+            continue
         account = accounts.get(admission.pod.uid)
         rejection = admission.rejection
         yield RestartedPod(

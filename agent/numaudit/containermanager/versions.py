@@ -19,9 +19,9 @@ KubernetesVersion = tuple[int, int]
 LATEST: KubernetesVersion = (1, 36)
 """The newest kubelet this project was checked against: the default wherever a version may be given."""
 
-DESCRIBED: tuple[KubernetesVersion, ...] = ((1, 23), (1, 28), (1, 32), LATEST, (1, 37))
-"""The versions whose behaviour is known, that of 1.37 by its source alone; one in between behaves as the one below,
-but for those of `MERGES_EQUAL_HINTS` and later, which behave as 1.28."""
+DESCRIBED: tuple[KubernetesVersion, ...] = ((1, 23), (1, 28), (1, 32), LATEST, (1, 37), (1, 38))
+"""The versions whose behaviour is known, that of 1.37 and of the first alpha of 1.38 by their source alone; one in
+between behaves as the one below, but for those of `MERGES_EQUAL_HINTS` and later, which behave as 1.28."""
 
 MERGES_EQUAL_HINTS: KubernetesVersion = (1, 24)
 """The first whose merged hint is preferred only if all masks are equal (kubernetes/kubernetes#108052, #108154)."""
@@ -69,9 +69,14 @@ KNOWN_GATES = (
 def charges_pods_again(version: KubernetesVersion) -> bool:
     """Does AllocatePod charge a pod that has its memory and CPUs already, as it does after a restart?
 
-    In 1.36, which was the first to have it, it does not check. No source says that 1.37 does the same.
+    In 1.36, which was the first to have it, it does not check. 1.38.0-alpha.1 restores what they have
+    (kubernetes/kubernetes#141041, #141070). 1.37 counts as the one or the other: see `READMISSION_UNKNOWN`.
     """
     return version == (1, 36)
+
+
+READMISSION_UNKNOWN: KubernetesVersion = (1, 37)
+"""No source says whether the corrections of 1.38.0-alpha.1 were taken over into this version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,16 @@ class KubeletFeatures:
     def manages_pod_level(self) -> bool:
         """Are pods with pod-level resources given exclusive memory and CPUs at all?"""
         return self.counts_pod_level and self.pod_level_resource_managers and self.version >= (1, 36)
+
+    @property
+    def readmission_problem(self) -> str | None:
+        """The reason why it is not known what a restart does to a pod that has CPUs as a whole; None = it is known."""
+        if self.version != READMISSION_UNKNOWN or not self.manages_pod_level:
+            return None
+        return (
+            "no source says whether Kubernetes 1.37 leaves a pod with pod-level resources what it has "
+            "(kubernetes/kubernetes#140989, corrected in 1.38.0-alpha.1)"
+        )
 
     @property
     def counts_pod_level(self) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.cpu import hints as cpu_hints
-from numaudit.containermanager.cpu.allocation import PodCpusKept
+from numaudit.containermanager.cpu.allocation import RefusedWithState
 from numaudit.containermanager.cpu.hints import CPUPod, cpu_pod
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.device import allocation as device_allocation
@@ -68,6 +68,10 @@ class NodeState(Struct, frozen=True):
     """The pod that was admitted or refused last, which kubelets before 1.32 go on counting as active; else None."""
     capacity: Capacity | None = None
     """Capacity of the node for all its pods together. None = that, or a pod, is not known: nothing is added up."""
+
+    def holds_as_a_whole(self, pod_uid: str) -> bool:
+        """Has the pod memory or CPUs of its own, beside those of its containers (pod-level resources)?"""
+        return pod_uid in self.memory.state.pod_entries or (self.cpu is not None and pod_uid in self.cpu.pod_entries)
 
 
 class Admission(Struct, frozen=True):
@@ -294,7 +298,7 @@ class _Run(Struct):
                 cpu = cpu_allocation.allocate_pod(policy, state, self.cpus, affinity)
             else:
                 cpu = cpu_allocation.allocate(policy, state, self.cpus, container, affinity)
-        except PodCpusKept as error:
+        except RefusedWithState as error:
             self.state = replace(self.state, cpu=error.state)
             raise
         self.state = replace(self.state, cpu=cpu)

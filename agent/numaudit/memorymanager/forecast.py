@@ -30,7 +30,7 @@ LACKS_PAGES = "kernel-huge-pages"
 
 Fate = Literal["kept", "elsewhere", "refused", "unknown"]
 """`elsewhere`: admitted, with other nodes or CPUs than it has now. `unknown`: admitted, but the file that says what it
-has now is damaged or gone."""
+has now is damaged or gone; or what the kubelet's version does with it is not known, as the message says."""
 
 
 class Obstacle(Value, frozen=True):
@@ -77,7 +77,7 @@ class PodForecast(Value, frozen=True):
     reason: str | None = None
     """Of a refusal, in the kubelet's words."""
     message: str | None = None
-    """The kubelet's message for a refusal."""
+    """The kubelet's message for a refusal, or why its fate is not known."""
 
 
 class Forecast(Value, frozen=True):
@@ -141,15 +141,21 @@ def forecast(
         except StartRefused as refused:
             answer, refusal = "no" if answer == "yes" else answer, str(refused)
     after, admissions = found or restart(kubelet, fresh_state(kubelet), pods, running=running)
-    fates = tuple(_fate(one, state, after, is_whole=is_whole) for one in admissions)
+    fates = tuple(_fate(kubelet, one, state, after, is_whole=is_whole) for one in admissions)
     if huge_pages is not None:
         fates = tuple(_with_pages(one, huge_pages, after) for one in fates)
     return Forecast(reboot, answer, refusal, start.obstacles, fates)
 
 
-def _fate(admission: Admission, before: NodeState, after: NodeState, *, is_whole: bool) -> PodForecast:
+def _fate(
+    kubelet: Kubelet, admission: Admission, before: NodeState, after: NodeState, *, is_whole: bool
+) -> PodForecast:
     pod, rejection = admission.pod, admission.rejection
     now, then = _held(before, pod), _held(after, pod)
+    problem = kubelet.features.readmission_problem if before.holds_as_a_whole(pod.uid) else None
+    if problem is not None:
+        open_end = (None, now[1], None, None, problem)
+        return PodForecast(pod.uid, pod.namespace, pod.name, "unknown", now[0], *open_end)
     if rejection is not None:
         named = (rejection.reason, rejection.message)
         return PodForecast(pod.uid, pod.namespace, pod.name, "refused", now[0], None, now[1], None, *named)

@@ -90,6 +90,8 @@ class _Search(Struct):
         self.tries += 1
         try:
             kubelet = (setup or self.setup).kubelet
+            if kubelet.features.readmission_problem and self.state.holds_as_a_whole(self.refused.pod.uid):
+                return None
             admission = admit(kubelet, state or self.state, pod or self.refused.pod)
         except NumauditError:
             return None  # a kubelet would not start with that, or crash

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.memorymanager.admission import Admission, NodeState
 
 
@@ -21,6 +22,8 @@ class Fate(StrEnum):
     """It is not admitted; none of its containers had started."""
     EVICTED = "evicted"
     """It is not admitted, so its containers are killed."""
+    UNKNOWN = "unknown"
+    """It is not known what this version of the kubelet does with it; the admission is that of a later version."""
 
 
 class Readmission(Struct, frozen=True):
@@ -28,13 +31,29 @@ class Readmission(Struct, frozen=True):
 
     admission: Admission
     fate: Fate
+    problem: str | None = None
+    """The reason why its fate is not known."""
+
+    @property
+    def admitted(self) -> bool | None:
+        """None = that is not known."""
+        return None if self.fate == Fate.UNKNOWN else self.admission.admitted
 
 
 def fates(
-    before: NodeState, admissions: Sequence[Admission], running: Mapping[str, Collection[str]]
+    features: KubeletFeatures,
+    before: NodeState,
+    admissions: Sequence[Admission],
+    running: Mapping[str, Collection[str]],
 ) -> tuple[Readmission, ...]:
-    """`running`: the containers that had started, by pod UID."""
-    return tuple(Readmission(one, _fate(before, one, bool(running.get(one.pod.uid)))) for one in admissions)
+    """`features`: of the kubelet that started; `running`: the containers that had started, by pod UID."""
+    return tuple(_readmission(features, before, one, bool(running.get(one.pod.uid))) for one in admissions)
+
+
+def _readmission(features: KubeletFeatures, before: NodeState, admission: Admission, was_running: bool) -> Readmission:
+    problem = features.readmission_problem if before.holds_as_a_whole(admission.pod.uid) else None
+    fate = _fate(before, admission, was_running) if problem is None else Fate.UNKNOWN
+    return Readmission(admission, fate, problem)
 
 
 def _fate(before: NodeState, admission: Admission, was_running: bool) -> Fate:

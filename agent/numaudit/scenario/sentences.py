@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from numaudit.containermanager.cpu.hints import cpu_pod
 from numaudit.containermanager.memory.candidates import JudgedCandidate, fewest_nodes, largest_by_size
 from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.state import MachineState, MemoryState
@@ -20,6 +21,7 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.sizes import plural
 
 PROVIDERS = ("devices", "cpu", "memory")
 _MOST_HOLDERS = 3
@@ -231,10 +233,31 @@ def _no_agreement(kubelet: Kubelet, admission: Admission, merge: MergeSteps) -> 
 def _nothing_left(kubelet: Kubelet, admission: Admission, resource: str) -> str:
     """no NUMA node has a whole CPU free (0 of 7)"""
     if resource == CPU and kubelet.cpu is not None and admission.state.cpu is not None:
+        if (held := _held_otherwise(kubelet, admission)) is not None:
+            return held
         free = len(kubelet.cpu.available(admission.state.cpu))
         of = f"({free} of {len(kubelet.cpu.allocatable)})"
         return f"too few whole CPUs are free {of}" if free else f"no NUMA node has a whole CPU free {of}"
     return f"no NUMA node can provide {resource} (its hints are empty)"
+
+
+def _held_otherwise(kubelet: Kubelet, admission: Admission) -> str | None:
+    """Of a pod that is admitted again: for which of the CPUs that it has the CPU Manager offers no node."""
+    pod, state = cpu_pod(admission.pod, kubelet.features), admission.state.cpu
+    if state is None:
+        return None
+    own = state.pod_entries.get(pod.uid)
+    if own is not None and len(own) < pod.exclusive:
+        return f"the pod has CPUs {own} and asks for {pod.exclusive}, so the CPU Manager offers no node"
+    for one in pod.containers:
+        held = state.entries.get(pod.uid, {}).get(one.name)
+        if held is not None and len(held) != one.exclusive:
+            asked = f"{one.exclusive} exclusive" if one.exclusive else "no exclusive one"
+            return (
+                f"container {one.name} has {plural(len(held), 'CPU')} and asks for {asked}, so the CPU Manager "
+                "offers no node"
+            )
+    return None
 
 
 def _preferences(merge: MergeSteps) -> str:

@@ -50,11 +50,13 @@ class Played(Struct, frozen=True):
 
     @property
     def admitted(self) -> bool | None:
-        """Of an admission; of a restart, whether the kubelet started and admitted all pods again; else None."""
+        """Of an admission; of a restart, whether the kubelet started and admitted all pods again; else None, as where
+        that is not known of one of them."""
         if self.admission is not None:
             return self.admission.admitted
         if isinstance(self.step, Restart):
-            return self.refusal is None and all(one.admission.admitted for one in self.readmissions)
+            found = {one.admitted for one in self.readmissions}
+            return False if self.refusal is not None or False in found else None if None in found else True
         return None
 
 
@@ -77,6 +79,11 @@ class ScenarioRun(Struct, frozen=True):
     @property
     def has_refusal(self) -> bool:
         return any(one.admitted is False for one in self.steps)
+
+    @property
+    def is_open(self) -> bool:
+        """Is it not known of a restart whether all pods are admitted again?"""
+        return any(one.admitted is None and one.readmissions for one in self.steps)
 
 
 def simulate(scenario: Scenario) -> ScenarioRun:
@@ -181,7 +188,7 @@ class _Node:
             self._down = True
             return Played(step, self.setup, before, before, refusal=str(refused), note="its files stay as they are")
         self._down, self.setup = False, step.setup
-        readmissions = fates(before, admissions, running)
+        readmissions = fates(kubelet.features, before, admissions, running)
         for one in readmissions:
             if one.fate in (Fate.REFUSED, Fate.EVICTED):
                 self._running.pop(one.admission.pod.uid, None)

@@ -355,12 +355,12 @@ def test_the_kubelet_asked_about_counts(capsys: Capture) -> None:
         assert [one["name"] for one in found["findings"]] == ["format-not-accepted"]
 
 
-@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.37"), ("1.5", "1.23")])
+@pytest.mark.parametrize(("version", "taken_for"), [("1.35", "1.32"), ("1.99", "1.38"), ("1.5", "1.23")])
 def test_a_version_that_is_not_known_exactly_is_taken_for_another_with_a_notice(
     capsys: Capture, version: str, taken_for: str
 ) -> None:
     assert call(["state", "verify", str(CROSS), "--kubernetes-version", version]) == 0
-    how = "the newest that is known here" if taken_for == "1.37" else "whose kubelet is known exactly"
+    how = "the newest that is known here" if taken_for == "1.38" else "whose kubelet is known exactly"
     notice = f"numaudit: Kubernetes {version} is taken for {taken_for}, {how}\n"
     assert capsys.readouterr().err == notice
 

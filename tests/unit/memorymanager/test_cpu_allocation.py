@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines
-from numaudit.containermanager.cpu.allocation import PodCpusKept, allocate, allocate_pod, remove, remove_stale
+from numaudit.containermanager.cpu.allocation import RefusedWithState, allocate, allocate_pod, remove, remove_stale
 from numaudit.containermanager.cpu.allocation import cpus_of as cpus_to_run_on
 from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
@@ -263,7 +263,7 @@ def test_1_36_gives_a_pod_that_is_admitted_again_other_cpus_and_loses_the_first(
 
 def test_cpus_of_a_pod_whose_container_wants_more_stay_taken() -> None:
     pod = CPUPod("uid", (CPUContainer("a", 3),), pod_level=2)
-    with pytest.raises(PodCpusKept, match="not enough cpus available") as caught:
+    with pytest.raises(RefusedWithState, match="not enough cpus available") as caught:
         allocate_pod(POLICY, FRESH, pod, NodeSet.of(1))
     assert caught.value.state.default_cpus == GUEST.cpus - CpuSet.of(2, 3)
     assert caught.value.state.pod_entries == {"uid": CpuSet.of(2, 3)}

@@ -99,3 +99,24 @@ def test_a_pod_that_holds_nothing_yet_is_not_placed_elsewhere() -> None:
     found = forecast(kubelet(), node(A), (A, late), reboot=False)
     assert found.is_safe
     assert found.pods[1].nodes_now is None and found.pods[1].nodes_then == NodeSet.of(0)
+
+
+def test_1_37_is_not_foretold_for_pods_that_have_memory_as_a_whole() -> None:
+    own = {"cpu": "1", "memory": "2Gi"}
+    whole = read_pod(
+        {
+            "metadata": {"name": "whole"},
+            "spec": {"resources": {"requests": own, "limits": own}, "containers": [{"name": "app"}]},
+        }
+    )
+    gates = {"featureGates": {"PodLevelResourceManagers": True}, "topologyManagerScope": "pod"}
+    fates = {}
+    for version in ("1.36", "1.37", "1.38"):
+        one = read_kubelet({**CONFIGURATION, **gates}, MACHINE, kubernetes_version=version)[0]
+        state = admit(one, fresh_state(one), whole).state
+        found = forecast(one, state, (whole, A), reboot=False)
+        fates[version] = [pod.fate for pod in found.pods]
+        if version == "1.37":
+            assert found.is_open
+            assert "no source says whether Kubernetes 1.37" in str(found.pods[0].message)
+    assert fates == {"1.36": ["refused", "kept"], "1.37": ["unknown", "kept"], "1.38": ["kept", "kept"]}

@@ -230,8 +230,8 @@ class TestFeatures:
             (1, 23),
             "Kubernetes 1.19 is taken for 1.23, whose kubelet is known exactly",
         )
-        assert nearest_described((1, 40))[0] == (1, 37)
-        assert nearest_described((2, 0))[0] == (1, 37)
+        assert nearest_described((1, 40))[0] == (1, 38)
+        assert nearest_described((2, 0))[0] == (1, 38)
 
     def test_the_proposed_gate_for_drift_is_known_by_name_and_its_effect_is_not(self) -> None:
         features, notice = KubeletFeatures.of("1.37", {"MemoryManagerDriftTolerance": True})

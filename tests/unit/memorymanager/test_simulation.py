@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from numaudit.api.simulation_document import simulation
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.scenario import files
+from numaudit.scenario.explanation import accounts_of
 from numaudit.scenario.fate import Fate
 from numaudit.scenario.simulation import ScenarioRun
 from recorded_kubelet import (
@@ -184,6 +186,42 @@ def test_a_running_pod_that_a_restart_refuses_is_evicted_and_one_that_never_star
     other = {"start": {"pod": "narrow", "container": "app"}}
     played = play(scenario(nodes, [*wide, other, restart]))
     assert played.steps[-1].readmissions[0].fate is Fate.REFUSED
+
+
+def test_what_1_37_does_with_a_pod_that_has_cpus_as_a_whole_is_not_known() -> None:
+    whole = {"cpu": "2", "memory": "2Gi"}
+    containers = [{"name": "app", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}, {"name": "side"}]
+    one = {
+        "metadata": {"name": "a", "uid": "a"},
+        "spec": {"resources": {"requests": whole, "limits": whole}, "containers": containers},
+    }
+    found = {}
+    for version in ("1.36", "1.37", "1.38"):
+        made = scenario(
+            {"nodes": [{"id": 0, "cpus": "0-5", "memory": "11Gi"}]},
+            [{"admit": one}, {"restart": {}}],
+            kubelet={
+                "memoryManagerPolicy": "Static",
+                "cpuManagerPolicy": "static",
+                "reservedSystemCPUs": "0",
+                "topologyManagerPolicy": "single-numa-node",
+                "topologyManagerScope": "pod",
+                "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+            },
+        )
+        made |= {"kubernetesVersion": version, "featureGates": {"PodLevelResourceManagers": True}}
+        found[version] = play(made)
+    fates = {version: one.steps[-1].readmissions[0].fate for version, one in found.items()}
+    assert fates == {"1.36": Fate.EVICTED, "1.37": Fate.UNKNOWN, "1.38": Fate.KEPT}
+    assert [found["1.37"].steps[-1].admitted, found["1.37"].has_refusal, found["1.37"].is_open] == [None, False, True]
+    (restarted,) = simulation(found["1.37"]).steps[-1].pods
+    assert (restarted.fate, restarted.admitted, restarted.containers) == ("unknown", None, {})
+    (account,) = accounts_of(found["1.36"].steps[-1])
+    assert (
+        "Container side has 1 CPU and asks for no exclusive one, so the CPU Manager offers no node" in account.sentence
+    )
+    assert "Upgrading to Kubernetes 1.38" in str(account.admitting_changes)
+    assert "1.37" not in str(account.admitting_changes)
 
 
 def test_a_simulation_goes_on_where_another_ended() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from numaudit.cli import options
-from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 
 
 @click.command(
@@ -17,7 +17,7 @@ Examples:
   numaudit simulate scenario.yaml -o json
   numaudit simulate scenario.yaml --orders --fail-on-reject
 
-Exit codes: 0 fine, 1 with --fail-on-reject if a pod is refused, 2 usage or the scenario is wrong.
+Exit codes: 0 fine, 1 with --fail-on-reject if a pod is refused, 5 if that is not known, 2 usage or a wrong scenario.
 """
 )
 @click.argument("scenario", type=options.FilePath(exists=True, dir_okay=False, readable=False))
@@ -50,3 +50,5 @@ def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> 
         simulation_tables.print_simulation(played, shown, terminal.console())
     if fail_on_reject and played.has_refusal:
         click.get_current_context().exit(EXIT_FINDINGS)
+    if fail_on_reject and played.is_open:
+        click.get_current_context().exit(EXIT_INCONCLUSIVE)

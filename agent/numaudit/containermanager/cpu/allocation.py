@@ -6,6 +6,8 @@ Source: pkg/kubelet/cm/cpumanager/policy_static.go (Allocate, AllocatePod, Remov
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import takewhile
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -20,8 +22,12 @@ from numaudit.containermanager.versions import LATEST, KubernetesVersion, charge
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
-class PodCpusKept(AdmissionError):
-    """The pod's CPUs were stored before they were to be divided, and stay taken: no container gives them back."""
+class RefusedWithState(AdmissionError):
+    """A refusal that leaves another state behind.
+
+    Either the pod's CPUs were stored before they were to be divided, and stay taken, for no container gives them back;
+    or they were released.
+    """
 
     def __init__(self, error: AdmissionError, state: CPUState) -> None:
         super().__init__(str(error), error.reason)
@@ -82,12 +88,17 @@ def allocate(policy: CPUPolicy, state: CPUState, pod: CPUPod, name: str, affinit
 def allocate_pod(policy: CPUPolicy, state: CPUState, pod: CPUPod, affinity: NodeSet | None) -> CPUState:
     """Give a pod with pod-level resources its CPUs at once, and divide them among its containers.
 
-    A pod that has its CPUs already keeps them, except in 1.36, which gives it others, so that the first
-    ones are in no set any more. Raises AdmissionError, KubeletHangs; PodCpusKept for a pod of which a
-    container wants more CPUs than there are for it.
+    A pod that has its CPUs already keeps them (`_restored`), except in 1.36, which gives it others, so that
+    the first ones are in no set any more. Raises AdmissionError, KubeletHangs; RefusedWithState for a pod of
+    which a container wants more CPUs than there are for it, or whose own CPUs are too few.
     """
-    if pod.exclusive == 0 or (pod.uid in state.pod_entries and not charges_pods_again(policy.version)):
+    if pod.exclusive == 0:
         return state
+    if pod.uid in state.pod_entries and not charges_pods_again(policy.version):
+        restored = _restored(policy, state, pod)
+        if restored is not None:
+            return restored
+        state = _without(state, pod.uid)
     check_shared_pool(pod)
     _check_whole_cores(policy, state, pod.exclusive)
     bubble = _choose(policy, state, pod.exclusive, affinity, CpuSet())
@@ -99,7 +110,7 @@ def allocate_pod(policy: CPUPolicy, state: CPUState, pod: CPUPod, affinity: Node
     try:
         return replace(state, entries=_with(state.entries, pod.uid, _divide(policy, pod, bubble)))
     except AdmissionError as error:
-        raise PodCpusKept(error, state) from None
+        raise RefusedWithState(error, state) from None
 
 
 def remove(state: CPUState, pod_uid: str, name: str, *, version: KubernetesVersion = LATEST) -> CPUState:
@@ -190,15 +201,54 @@ def _reusable_after(state: CPUState, uid: str, container: CPUContainer, cpus: Cp
     return {uid: before | cpus if container.init and not container.restartable else before - cpus}
 
 
-def _divide(policy: CPUPolicy, pod: CPUPod, bubble: CpuSet) -> dict[str, CpuSet]:
-    """The pod's CPUs by container: sidecars first, ordinary init containers over the rest, then the apps."""
+def _restored(policy: CPUPolicy, state: CPUState, pod: CPUPod) -> CPUState | None:
+    """The state in which a pod keeps its own CPUs, and containers that are in no record get theirs of them.
+
+    None = a container is missing before one that has other CPUs than the order of the spec gives it, so all of them
+    are to be given afresh. Raises RefusedWithState, with all released, where the pod asks for more than it has.
+
+    Source: kubernetes/kubernetes#141041, in 1.38.0-alpha.1; policy_static_restore_test.go.
+    """
+    bubble, recorded = state.pod_entries[pod.uid], state.entries.get(pod.uid, {})
+    if len(bubble) < pod.exclusive:
+        few = AdmissionError(
+            f"the pod was restored with CPUs {bubble}, fewer than the {pod.exclusive} that it asks for"
+        )
+        raise RefusedWithState(few, _without(state, pod.uid))
+    names = [one.name for one in pod.containers]
+    if all(name in recorded for name in names):
+        return state
+    before = takewhile(lambda name: name in recorded, names)
+    try:
+        divided = _divide(policy, pod, bubble, {name: recorded[name] for name in before})
+    except AdmissionError:
+        return None
+    if any(divided.get(name) != cpus for name, cpus in recorded.items()):
+        return None
+    return replace(state, entries=_with(state.entries, pod.uid, divided))
+
+
+def _without(state: CPUState, uid: str) -> CPUState:
+    """With all of a pod's own CPUs in the shared pool again."""
+    pods = {other: cpus for other, cpus in state.pod_entries.items() if other != uid}
+    entries = _with(state.entries, uid, {})
+    return replace(state, default_cpus=state.default_cpus | state.pod_entries[uid], entries=entries, pod_entries=pods)
+
+
+def _divide(
+    policy: CPUPolicy, pod: CPUPod, bubble: CpuSet, kept: Mapping[str, CpuSet] = MappingProxyType({})
+) -> dict[str, CpuSet]:
+    """The pod's CPUs by container: sidecars first, ordinary init containers over the rest, then the apps.
+
+    `kept`: of the containers that have theirs already.
+    """
     own: dict[str, CpuSet] = {}
     sidecars = CpuSet()
     for one in pod.containers:
         if not one.init:
             continue
         if one.exclusive:
-            own[one.name] = _take(policy, bubble - sidecars, one.exclusive)
+            own[one.name] = kept.get(one.name) or _take(policy, bubble - sidecars, one.exclusive)
             if one.restartable:
                 sidecars |= own[one.name]
         elif not one.restartable:
@@ -206,7 +256,7 @@ def _divide(policy: CPUPolicy, pod: CPUPod, bubble: CpuSet) -> dict[str, CpuSet]
     shared = bubble - sidecars
     for one in pod.containers:
         if not one.init and one.exclusive:
-            own[one.name] = _take(policy, shared, one.exclusive)
+            own[one.name] = kept.get(one.name) or _take(policy, shared, one.exclusive)
             shared -= own[one.name]
     return {one.name: own.get(one.name, shared) for one in pod.containers}
 

@@ -27,7 +27,13 @@ from numaudit.containermanager.topologymanager.hints import (
     candidate_masks,
     sums_by_mask,
 )
-from numaudit.containermanager.versions import LATEST, LATEST_FEATURES, KubeletFeatures, KubernetesVersion
+from numaudit.containermanager.versions import (
+    LATEST,
+    LATEST_FEATURES,
+    KubeletFeatures,
+    KubernetesVersion,
+    charges_pods_again,
+)
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import Quantities
 
@@ -129,7 +135,11 @@ def hints_for_container(policy: CPUPolicy, state: CPUState, pod: CPUPod, name: s
 
 
 def hints_for_pod(policy: CPUPolicy, state: CPUState, pod: CPUPod) -> ProviderHints:
-    """The CPU Manager's answer in pod scope."""
+    """The CPU Manager's answer in pod scope.
+
+    A pod with pod-level resources that has its CPUs already is asked about these, except in 1.36, which looks at its
+    containers' one by one.
+    """
     request = pod.exclusive
     if request == 0 or not pod.managed:
         return None
@@ -137,6 +147,9 @@ def hints_for_pod(policy: CPUPolicy, state: CPUState, pod: CPUPod) -> ProviderHi
         check_shared_pool(pod)
     except AdmissionError:
         return {CPU: []}
+    own = state.pod_entries.get(pod.uid)
+    if own is not None and not charges_pods_again(policy.version):
+        return {CPU: generate_hints(policy, own, CpuSet(), request)}
     entries = state.entries.get(pod.uid, {})
     assigned = CpuSet()
     for one in pod.containers:

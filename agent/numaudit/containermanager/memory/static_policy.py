@@ -101,6 +101,9 @@ def pod_hints(policy: MemoryPolicy, pod: Pod, features: KubeletFeatures = LATEST
         return {name: [] for name in requests}
     if not requests:
         return None
+    own = policy.state.pod_entries.get(pod.uid)
+    if own is not None and not charges_pods_again(features.version):
+        return _regenerate(own, requests)
     for container in pod.all_containers:
         held = policy.state.entries.get(pod.uid, {}).get(container.name)
         if held is not None:

@@ -70,13 +70,15 @@ def _fate_of_pods(found: Forecast) -> str:
     pods = plural(len(found.pods), "Guaranteed pod")
     if counts["kept"] == len(found.pods):
         return f"change nothing for its {pods}"
+    explained = any(one.fate == "unknown" and one.reason is None and one.message for one in found.pods)
     verbs: dict[Fate, str] = {"refused": "refuse", "elsewhere": "move", "kept": "keep"}
     fates = [f"{verb} {counts[fate]}" for fate, verb in verbs.items() if counts[fate]]
     if not fates:
-        return f"have an unknown effect on its {pods}, whose present nodes are not known"
+        return f"have an unknown effect on its {pods}{'' if explained else ', whose present nodes are not known'}"
     *first, last = fates
     said = f"{', '.join(first)} and {last}" if first else last
-    unknown = f"; the present nodes of {counts['unknown']} are not known" if counts["unknown"] else ""
+    what = "the fate" if explained else "the present nodes"
+    unknown = f"; {what} of {counts['unknown']} {'is' if explained else 'are'} not known" if counts["unknown"] else ""
     return f"{said} of its {pods}{unknown}"
 
 
@@ -85,7 +87,7 @@ def _set(ids: IdSet | None) -> str:
 
 
 def _why(one: PodForecast) -> str:
-    return "" if one.reason is None else printable(f"{one.reason}: {one.message}")
+    return printable(": ".join(text for text in (one.reason, one.message) if text is not None))
 
 
 def _line(out: Console, text: str) -> None:

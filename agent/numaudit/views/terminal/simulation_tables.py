@@ -101,6 +101,8 @@ def place_line(place: ContainerPlace) -> str:
 
 
 def _fate(pod: RestartedPod) -> str:
+    if pod.admitted is None:
+        return f"cannot tell: {pod.message}"
     if not pod.admitted:
         return f"{pod.fate}: {pod.reason}: {pod.message}"
     held = ", ".join(f"{name} {place_line(place)}" for name, place in pod.containers.items())
