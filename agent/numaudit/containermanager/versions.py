@@ -40,12 +40,22 @@ POD_LEVEL_GATE = "PodLevelResourceManagers"
 DRA_GATE = "DynamicResourceAllocation"
 """On since 1.34 and locked since 1.35."""
 DRIFT_GATE = "MemoryManagerDriftTolerance"
-"""Proposed by KEP-6232: the kubelet would start although a node's memory differs a little. No release has it yet,
-so what it accepts is not known."""
+DRIFT_OPTION = "memory-drift-tolerance"
+"""KEP-6232, alpha in 1.38: with the gate and this one of memoryManagerPolicyOptions the kubelet starts although the
+memory of a node differs a little."""
+PARTITION_GATE = "NodeSystemPartition"
+"""KEP-5894, alpha in 1.37."""
+_NOT_MODELLED: Mapping[str, str] = {
+    DRIFT_GATE: f"with {DRIFT_OPTION} it lets a kubelet start although a node's memory differs a little",
+    "MemoryManagerHugepagesVerification": "it refuses pods for huge pages that the kernel does not have free",
+    "InPlacePodVerticalScalingExclusiveCPUs": "since 1.38 it resizes pods that have exclusive CPUs",
+    PARTITION_GATE: "it takes memory and CPUs for the system's own pods",
+}
+"""Gate -> what it changes of the answers."""
 
 KNOWN_GATES = (
     *_GATES,
-    DRIFT_GATE,
+    *_NOT_MODELLED,
     "AllAlpha",
     "AllBeta",
     "CPUManager",
@@ -53,7 +63,6 @@ KNOWN_GATES = (
     "CPUManagerPolicyBetaOptions",
     "CPUManagerPolicyOptions",
     "DisableCPUQuotaWithExclusiveCPUs",
-    "InPlacePodVerticalScalingExclusiveCPUs",
     "InPlacePodVerticalScalingExclusiveMemory",
     "MemoryManager",
     "MemoryQoS",
@@ -145,8 +154,11 @@ class KubeletFeatures:
             in_place_pod_vertical_scaling=stands["InPlacePodVerticalScaling"] and real < (1, 33),
         )
         notices = [notice] if notice else []
-        if (gates or {}).get(DRIFT_GATE):
-            notices.append(f"what the feature gate {DRIFT_GATE} (proposed, KEP-6232) does is not known")
+        notices += [
+            f"the feature gate {name} is on, which is not modelled here: {what}"
+            for name, what in _NOT_MODELLED.items()
+            if (gates or {}).get(name)
+        ]
         return features, "; ".join(notices) or None
 
 

@@ -31,6 +31,7 @@ from numaudit.containermanager.topologymanager.policy import (
 )
 from numaudit.containermanager.versions import (
     LATEST_FEATURES,
+    PARTITION_GATE,
     KubeletFeatures,
     KubernetesVersion,
     at_least_described,
@@ -51,6 +52,10 @@ from numaudit.topology.quantity import (
 MemoryManagerPolicy = Literal["None", "Static"]
 
 DEFAULT_EVICTION = {"memory.available": "100Mi", "nodefs.available": "10%"}
+
+
+class NotModelled(InputError):
+    """A setting that would change the answer, and is not known well enough here to tell how."""
 
 
 class Kubelet(Struct, frozen=True, dict=True):
@@ -77,13 +82,19 @@ def read_kubelet(
     """Set a kubelet up from a KubeletConfiguration (YAML or JSON that was read already), with notices.
 
     Keys that do not bear on admission are ignored; missing ones have the kubelet's defaults.
-    Raises InputError as the kubelet does at its start, in its words where it has some, and also when
-    more memory is reserved on a node than it has (a kubelet would count on).
+    Raises InputError as the kubelet does at its start, in its words where it has some, ReservedTooMuch when
+    more memory is reserved on a node than it has (a kubelet would count on), NotModelled for a setting
+    whose effect cannot be told.
     """
     config = read_mapping(configuration, "KubeletConfiguration")
     if given(config, "kind", "KubeletConfiguration") != "KubeletConfiguration":
         raise InputError(f"kind: a KubeletConfiguration is needed, not {shown(config['kind'])}")
     gates = _booleans(config, "featureGates")
+    if given(config, "systemPartition", None) is not None:
+        raise NotModelled(
+            f"systemPartition: cannot tell what the system's partition (gate {PARTITION_GATE}, KEP-5894) leaves for "
+            "pods; leave it out to ask without it"
+        )
     features, notice = KubeletFeatures.of(kubernetes_version, gates)
     reservations = read_reserved_memory(given(config, "reservedMemory", []))
     problems = validate_reserved_memory(reservations, version=features.version)

@@ -333,11 +333,10 @@ def test_an_upgrade_and_a_downgrade_are_told_apart(capsys: Capture, tmp_path: Pa
     assert document(capsys, "diff", new, POD_LEVEL)["differences"] == []
 
 
-def test_what_the_proposed_gate_for_drift_accepts_is_not_known(capsys: Capture) -> None:
+def test_the_gate_for_drift_alone_accepts_none(capsys: Capture) -> None:
     gate = ["--feature-gates", "MemoryManagerDriftTolerance=true"]
     found = document(capsys, "verify", CROSS, "--root", NODE, *gate, code=1)
-    assert (found["startsNow"], found["refusal"]) == ("unknown", None)
-    assert found["findings"][0]["message"].endswith("MemoryManagerDriftTolerance is on, whose effect is not known")
+    assert (found["startsNow"], found["findings"][0]["name"]) == ("no", "memory-total-drift")
     assert call(["state", "verify", str(CROSS), "--feature-gates", "MemoryManagerDrift=true"]) == 2
     assert "unknown gate 'MemoryManagerDrift'" in (err := capsys.readouterr().err)
     assert "MemoryManagerDriftTolerance is the nearest" in err

@@ -113,12 +113,48 @@ def test_a_changed_configuration_is_reported_before_the_kubelet_restarts(
     assert cause in names(found)
 
 
-def test_a_configuration_that_reserves_what_does_not_add_up_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("{memory: 200Mi}", "{memory: 201Mi}", 'of type "memory" is not equal to the value'),
+        ("numaNode: 1", "numaNode: 9", "references a NUMA node 9 that does not exist on this machine"),
+        (
+            "{memory: 200Mi}",
+            "{memory: 200Mi, hugepages-1Gi: 1Gi}",
+            'of type "hugepages-1Gi" is not equal to the value "0"',
+        ),
+    ],
+)
+def test_a_configuration_whose_reservations_a_kubelet_refuses_is_refused_in_its_words(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
     host = node_of(f"{SINGLE}/1-running", tmp_path)
-    configure(host, "{memory: 200Mi}", "{memory: 201Mi}")
+    configure(host, old, new)
     found = health(host).outlook
-    assert found.starts_now == "yes"
-    assert "reservation-not-known" in names(found)
+    assert (found.starts_now, found.valid) == ("no", False)
+    assert words in str(found.refusal)
+    assert "configuration-refused" in names(found)
+
+
+@pytest.mark.parametrize(("option", "starts"), [("off", "no"), ("auto", "unknown"), ("128Mi", "unknown")])
+def test_a_drift_that_an_option_may_accept_is_not_known(tmp_path: Path, option: str, starts: str) -> None:
+    host = node_of(f"{SINGLE}/1-running", tmp_path)
+    options = f"memoryManagerPolicyOptions: {{memory-drift-tolerance: '{option}'}}"
+    gate = "featureGates: {MemoryManagerDriftTolerance: true}"
+    configure(host, "memoryManagerPolicy: Static", f"memoryManagerPolicy: Static\n{options}\n{gate}")
+    meminfo = host.sys / "devices/system/node/node3/meminfo"
+    text = meminfo.read_text()
+    total = int(text.split("MemTotal:")[1].split()[0])
+    meminfo.write_text(text.replace(f"{total} kB", f"{total + 4} kB", 1))
+    found = health(host).outlook
+    assert (found.starts_now, "memory-total-drift" in names(found)) == (starts, True)
+
+
+def test_more_than_a_node_has_is_reserved_without_a_refusal(tmp_path: Path) -> None:
+    host = node_of(f"{SINGLE}/1-running", tmp_path)
+    configure(host, "{memory: 200Mi}", "{memory: 9000Gi}")
+    configure(host, "systemReserved: {cpu: 250m, memory: 100Mi}", "systemReserved: {cpu: 250m, memory: 9215900Mi}")
+    assert "reservation-not-known" in names(health(host).outlook)
 
 
 def test_without_a_machine_to_compare_with_nothing_is_promised(tmp_path: Path) -> None:

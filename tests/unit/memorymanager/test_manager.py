@@ -22,7 +22,7 @@ from numaudit.containermanager.topologymanager.admission_error import AdmissionE
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
-from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
+from numaudit.memorymanager.kubelet import Kubelet, NotModelled, read_kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_refusal
 from numaudit.topology.machine import Cpu, Machine, Node
@@ -585,6 +585,10 @@ class TestConfiguration:
         assert given.version == (1, 28)
         with pytest.raises(InputError, match='unknown CPU Manager Policy option: "align-by-socket"'):
             kubelet(cpus=True, version="1.24", cpuManagerPolicyOptions=socket)
+
+    def test_what_a_partition_for_the_system_leaves_for_pods_cannot_be_told(self) -> None:
+        with pytest.raises(NotModelled, match="systemPartition: cannot tell what"):
+            kubelet(systemPartition={"memoryLimit": "1Gi"})
 
     def test_more_than_a_node_has_is_not_reserved(self) -> None:
         with pytest.raises(InputError, match="NUMA node 0 has 1073741824 bytes of memory but 2147483648 are reserved"):

@@ -233,10 +233,19 @@ class TestFeatures:
         assert nearest_described((1, 40))[0] == (1, 38)
         assert nearest_described((2, 0))[0] == (1, 38)
 
-    def test_the_proposed_gate_for_drift_is_known_by_name_and_its_effect_is_not(self) -> None:
-        features, notice = KubeletFeatures.of("1.37", {"MemoryManagerDriftTolerance": True})
-        assert features.version == (1, 37)
-        assert notice == "what the feature gate MemoryManagerDriftTolerance (proposed, KEP-6232) does is not known"
+    def test_a_gate_that_changes_answers_and_is_not_modelled_is_named(self) -> None:
+        for gate, what in (
+            ("MemoryManagerDriftTolerance", "although a node's memory differs a little"),
+            ("MemoryManagerHugepagesVerification", "that the kernel does not have free"),
+            ("InPlacePodVerticalScalingExclusiveCPUs", "resizes pods that have exclusive CPUs"),
+            ("NodeSystemPartition", "for the system's own pods"),
+        ):
+            features, notice = KubeletFeatures.of("1.38", {gate: True})
+            assert features.version == (1, 38)
+            assert notice is not None
+            assert notice.startswith(f"the feature gate {gate} is on, which is not modelled here: ")
+            assert notice.endswith(what)
+            assert KubeletFeatures.of("1.38", {gate: False}) == (features, None)
 
     def test_feature_gates_are_read_and_unknown_ones_refused_with_the_nearest(self) -> None:
         assert read_feature_gates("PodLevelResourceManagers=true, AllAlpha=0") == {

@@ -116,6 +116,11 @@ def test_bytes_that_moved_to_the_other_node_are_drift() -> None:
     assert names(
         outlook_of(file, Machine(tuple(Node(i, memory=t, huge_pages=pages) for i, t in enumerate(totals))))
     ) == ["reboot-may-change-totals"]
+    for drift, cause in ((128 * MI, "memory-total-drift"), (128 * MI + 4096, "memory-size-changed")):
+        one = Machine(
+            (Node(0, memory=totals[0], huge_pages=pages), Node(1, memory=totals[1] + drift, huge_pages=pages))
+        )
+        assert names(outlook_of(file, one))[:1] == [cause]
     moved = (totals[0] - 43696128, totals[1] + 43696128)
     outlook = outlook_of(file, Machine(tuple(Node(i, memory=t, huge_pages=pages) for i, t in enumerate(moved))))
     assert names(outlook)[:2] == ["memory-total-drift", "memory-total-drift"]

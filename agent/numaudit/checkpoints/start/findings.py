@@ -176,8 +176,9 @@ MEANINGS: dict[str, Meaning] = {
     "memory-total-drift": Meaning(
         "error",
         "start",
-        "Nothing is broken: firmware and kernel set aside a little more or less memory of a node at each boot, and the "
-        f"kubelet compares the exact size. {_DRAIN} Before the next planned reboot drain first and delete the file.",
+        "Nothing is broken: at each boot the kernel puts its image (some 50 MiB) elsewhere (KASLR), at times on "
+        f"another node, and the kubelet compares the exact size. {_DRAIN} "
+        "Before the next planned reboot drain first and delete the file.",
     ),
     "memory-size-changed": Meaning(
         "error",

@@ -28,7 +28,7 @@ from numaudit.checkpoints.start.memory_start import memory_findings, replayed
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.memory.machine_state import SystemReserved
 from numaudit.containermanager.memory.replay import Refusal
-from numaudit.containermanager.versions import DRIFT_GATE, LATEST, KubernetesVersion, charges_pods_again
+from numaudit.containermanager.versions import DRIFT_OPTION, LATEST, KubernetesVersion, charges_pods_again
 from numaudit.errors import ParseError
 from numaudit.gojson.spew import Verification
 from numaudit.topology.machine import Machine
@@ -58,8 +58,8 @@ class KubeletAtStart(Struct, frozen=True):
     configuration_problem: str | None = None
     """Reason why the kubelet refuses its configuration and so starts with no checkpoint; in its words where it has
     some."""
-    tolerates_drift: bool = False
-    """Gate MemoryManagerDriftTolerance, whose effect is not known."""
+    drift_tolerance: str | None = None
+    """Policy option memory-drift-tolerance (KEP-6232) with its gate: `auto` or a size. None = totals must be equal."""
     reads_claims: bool = True
     """Is the DRA Manager on (gate DynamicResourceAllocation)? Without it the kubelet does not read its file."""
     version_is_known: bool = True
@@ -227,7 +227,8 @@ def _findings(
         found = memory_findings(
             checkpoint, verification, machine, version=kubelet.version, pod_level=counted, reserved=reserved
         )
-        yield from map(_tolerated, found) if kubelet.tolerates_drift else found
+        tolerance = kubelet.drift_tolerance
+        yield from found if tolerance is None else (_tolerated(one, tolerance) for one in found)
         if checkpoint.policy_name == "Static" and kubelet.reservation_problem is not None:
             yield StateFinding.of("reservation-not-known", kubelet.reservation_problem, "machineState")
     else:
@@ -261,10 +262,13 @@ def _format_findings(
         )
 
 
-def _tolerated(finding: StateFinding) -> StateFinding:
+def _tolerated(finding: StateFinding, tolerance: str) -> StateFinding:
+    """A drift that the kubelet may accept: up to what, and whether all promises fit then, is not worked out here."""
     if finding.name != "memory-total-drift":
         return finding
-    message = f"{finding.message}; {DRIFT_GATE} is on, whose effect is not known"
+    message = (
+        f"{finding.message}; with {DRIFT_OPTION} {tolerance} the kubelet may accept that, which cannot be told here"
+    )
     return StateFinding.of(finding.name, message, finding.where, stops="unknown")
 
 

@@ -28,12 +28,16 @@ def default_machine_state(machine: Machine, reserved: SystemReserved) -> Machine
     return {node.id: _default_node_state(node, reserved.get(node.id, {})) for node in machine.nodes}
 
 
+class ReservedTooMuch(InputError):
+    """More is reserved on a node than it has: no kubelet refuses that, it counts on with a huge number of bytes."""
+
+
 def check_reservations_fit(machine: Machine, reserved: SystemReserved) -> None:
-    """Raise InputError where a node has less memory than is reserved or taken by huge pages on it."""
+    """Raise ReservedTooMuch where a node has less memory than is reserved or taken by huge pages on it."""
     for node in machine.nodes:
         for resource, total, kept in _totals(node, reserved.get(node.id, {})):
             if kept > total:
-                raise InputError(
+                raise ReservedTooMuch(
                     f"NUMA node {node.id} has {total} bytes of {resource} but {kept} are reserved there"
                     f"{' or taken by huge pages' if resource == MEMORY else ''}: a kubelet would count "
                     f"{(total - kept) & UINT64} bytes as allocatable; reserve less on this node"

@@ -8,9 +8,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.checkpoints.start.outlook import KubeletAtStart
+from numaudit.containermanager.memory.machine_state import ReservedTooMuch
 from numaudit.containermanager.versions import (
     DRA_GATE,
     DRIFT_GATE,
+    DRIFT_OPTION,
     LATEST,
     POD_LEVEL_GATE,
     KubernetesVersion,
@@ -18,7 +20,7 @@ from numaudit.containermanager.versions import (
 )
 from numaudit.errors import InputError
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
+from numaudit.memorymanager.kubelet import Kubelet, NotModelled, read_kubelet
 from numaudit.topology.machine import Machine
 
 OPTION = "option"
@@ -57,9 +59,6 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: AskedKubelet
         except InputError:  # a build of one's own: taken for the newest kubelet that is known
             version = LATEST
     is_known = sources["version"] != "default"
-    tolerates = (config.feature_gates or {}).get(DRIFT_GATE, False)
-    if asked.tolerates_drift is not None:
-        tolerates = asked.tolerates_drift
     pod_level = _gate(config, asked, sources)
     memory = _policy(config, "memory_manager_policy", asked.memory_policy, "memory_policy", sources)
     cpu = _policy(config, "cpu_manager_policy", asked.cpu_policy, "cpu_policy", sources)
@@ -68,7 +67,7 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: AskedKubelet
         pod_level,
         memory,
         cpu,
-        tolerates_drift=tolerates,
+        drift_tolerance=_drift_tolerance(config, asked),
         reads_claims=_reads_claims(version, config.feature_gates),
         version_is_known=is_known,
     )
@@ -81,6 +80,16 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: AskedKubelet
         if found.reserved_memory is not None:
             sources["reserved_memory"] = _source_of_document(config)
     return Starting(kubelet, sources)
+
+
+def _drift_tolerance(config: KubeletConfig, asked: AskedKubelet) -> str | None:
+    """The gate alone changes nothing."""
+    gate = (
+        (config.feature_gates or {}).get(DRIFT_GATE, False) if asked.tolerates_drift is None else asked.tolerates_drift
+    )
+    options = (config.document or {}).get("memoryManagerPolicyOptions")
+    value = options.get(DRIFT_OPTION) if isinstance(options, Mapping) else None
+    return str(value) if gate and value not in (None, "off") else None
 
 
 def _reads_claims(version: KubernetesVersion, gates: Mapping[str, bool] | None) -> bool:
@@ -138,11 +147,13 @@ def _configured(
 ) -> tuple[Kubelet | None, str | None, str | None]:
     """The kubelet; else why what it reserves is not known, or why it refuses the whole configuration.
 
-    Amounts that do not add up are of the first kind: reservations may also be given by flags that cannot be seen.
+    Amounts that do not add up are of the first kind where reservations may also be given by flags that cannot be seen.
     """
     named = f"{version[0]}.{version[1]}"
     try:
         return read_kubelet(document, machine, kubernetes_version=named)[0], None, None
+    except NotModelled as error:
+        return None, str(error), None
     except InputError as error:
         problem = str(error)
     if not machine.cpus:
@@ -151,14 +162,28 @@ def _configured(
         read_kubelet(_without_reservations(document, machine), machine, kubernetes_version=named)
     except InputError as error:
         return None, None, str(error)
+    if _names_its_amounts(document):
+        try:
+            read_kubelet(_with_a_reserved_cpu(document, machine), machine, kubernetes_version=named)
+        except ReservedTooMuch:  # a kubelet counts on
+            pass
+        except InputError as error:
+            return None, None, str(error)
     return None, problem, None
+
+
+def _names_its_amounts(document: Mapping[str, object]) -> bool:
+    """Are both sides of the comparison in the configuration, so that no flag is needed for them?"""
+    return bool(document.get("reservedMemory")) and bool(document.get("systemReserved") or document.get("kubeReserved"))
+
+
+def _with_a_reserved_cpu(document: Mapping[str, object], machine: Machine) -> Mapping[str, object]:
+    return {**document, "reservedSystemCPUs": document.get("reservedSystemCPUs") or str(machine.cpus[0].id)}
 
 
 def _without_reservations(document: Mapping[str, object], machine: Machine) -> Mapping[str, object]:
     """The configuration so that no amount in it is compared with another."""
-    changed = dict(document)
+    changed = dict(_with_a_reserved_cpu(document, machine))
     if document.get("memoryManagerPolicy") == "Static":
         changed["memoryManagerPolicy"] = "None"
-    if not document.get("reservedSystemCPUs"):
-        changed["reservedSystemCPUs"] = str(machine.cpus[0].id)
     return changed
