@@ -16,6 +16,7 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.memory_start import machine_changes, reservation_changes
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.device.hints import DeviceState
@@ -30,6 +31,8 @@ from numaudit.scenario.document import Document
 from numaudit.scenario.machine import Devices
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import Quantity
+
+_MOST_DIFFERENCES = 3
 
 STATE = ("memory", "cpu", "devices")
 _KINDS = {"memory": checkpoints.MEMORY, "cpu": checkpoints.CPU, "devices": checkpoints.DEVICES}
@@ -79,10 +82,23 @@ def starting_state(kubelet: Kubelet, files: Files, devices: Devices) -> NodeStat
     try:
         state = restored(kubelet, state, files)
     except StartRefused as refused:
-        raise InputError(f"state: the kubelet does not start with it: {refused}") from None
+        raise InputError(f"state: the kubelet does not start with it: {refused}{_differing(kubelet, files)}") from None
     except ParseError as error:  # what no kubelet writes, so that its words are not known
         raise InputError(f"state: a checkpoint is damaged: {error}") from None
     return replace(state, pods={pod.uid: pod for pod in _pods(state)})
+
+
+def _differing(kubelet: Kubelet, files: Files) -> str:
+    """What of the machine in the file is another than of this one, as of a file of another host."""
+    if files.memory is None or kubelet.memory_policy == "None":
+        return ""
+    try:
+        in_file = memory_checkpoint.parse(files.memory).state.machine
+    except ParseError:
+        return ""
+    here = default_machine_state(kubelet.machine, kubelet.reserved_memory or {})
+    found = [*machine_changes(in_file, here), *reservation_changes(in_file, kubelet.reserved_memory or {})]
+    return "".join(f"; {one.message}" for one in found[:_MOST_DIFFERENCES])
 
 
 def restored(kubelet: Kubelet, state: NodeState, files: Files) -> NodeState:

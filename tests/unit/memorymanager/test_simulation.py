@@ -10,6 +10,7 @@ import pytest
 
 from numaudit.api.simulation_document import simulation
 from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.errors import InputError
 from numaudit.scenario import files
 from numaudit.scenario.explanation import accounts_of
 from numaudit.scenario.fate import Fate
@@ -238,3 +239,13 @@ def test_the_memory_checkpoint_of_a_simulation_verifies() -> None:
     played = play(scenario(machine("11Gi", "11Gi"), [{"admit": pod("a", "15Gi")}]))
     data = json.dumps(files.plain(played.kubelet, played.state)["memory"]).encode()
     assert memory_checkpoint.verify(memory_checkpoint.parse(data)).is_valid
+
+
+def test_state_files_of_another_machine_name_what_differs() -> None:
+    played = play(scenario(machine("11Gi", "11Gi"), [{"admit": pod("a")}]))
+    state = json.loads(json.dumps(files.plain(played.kubelet, played.state)))
+    with pytest.raises(InputError, match=r"node 1: memory total is 11Gi.* in the file, 12Gi.* on this machine"):
+        play(scenario(machine("11Gi", "12Gi"), [], state=state))
+    reserved = {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "2Gi"}}]}
+    with pytest.raises(InputError, match=r"node 0: 1Gi.* of memory are reserved in the file, 2Gi.* by the kubelet's"):
+        play(scenario(machine("11Gi", "11Gi"), [], kubelet=reserved, state=state))
