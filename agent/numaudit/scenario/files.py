@@ -89,7 +89,7 @@ def starting_state(kubelet: Kubelet, files: Files, devices: Devices) -> NodeStat
 
 
 def _differing(kubelet: Kubelet, files: Files) -> str:
-    """What of the machine in the file is another than of this one, as of a file of another host."""
+    """The differences between the machine of the file and this one, as in a file of another host."""
     if files.memory is None or kubelet.memory_policy == "None":
         return ""
     try:

@@ -32,7 +32,11 @@ _KUBELET = (
     "systemReserved",
     "kubeReserved",
     "evictionHard",
+    "featureGates",
 )
+_WRAPPINGS = (("kubeletconfig",), ("spec", "kubeletConfig"), ("machine", "kubelet", "extraConfig"))
+"""The place of a KubeletConfiguration in the kubelet's answer to /configz, in OpenShift's KubeletConfig, and in Talos's
+machine configuration."""
 _STEPS = ("admit", "start", "remove", "restart")
 _RESTART = ("machine", "kubelet", "kubernetesVersion", "featureGates")
 
@@ -73,17 +77,17 @@ def read_setup(document: Document, open_file: OpenFile, before: Setup | None = N
     configuration = _read_configuration(document, open_file, {} if before is None else before.configuration)
     setup = Setup(machine, configuration, named, devices)
     place = document.part("kubelet") if document.part("kubelet").value is not None else document
-    with _opened(place, open_file, "the kubelet's configuration").located():
+    with _unwrapped(_opened(place, open_file, "the kubelet's configuration")).located():
         _ = setup.started
     return setup
 
 
 def _read_configuration(document: Document, open_file: OpenFile, before: Mapping[str, object]) -> dict[str, object]:
-    part = _opened(document.part("kubelet"), open_file, "the kubelet's configuration")
+    part = _unwrapped(opened := _opened(document.part("kubelet"), open_file, "the kubelet's configuration"))
     own: Mapping[str, object]
     if part.value is None:
         own = before
-    elif isinstance(part.value, Mapping) and "kind" in part.value:
+    elif isinstance(part.value, Mapping) and (part is not opened or "kind" in part.value):
         with part.located():
             own = read_mapping(part.value, "")
     else:
@@ -91,6 +95,17 @@ def _read_configuration(document: Document, open_file: OpenFile, before: Mapping
     given_gates = document.part("featureGates").value is not None
     gates = own.get("featureGates", {} if given_gates else before.get("featureGates"))
     return {**own, "featureGates": {**(gates if isinstance(gates, Mapping) else {}), **_gates(document)}}
+
+
+def _unwrapped(configuration: Document) -> Document:
+    """The KubeletConfiguration in what people have of it."""
+    for path in _WRAPPINGS:
+        part = configuration
+        for key in path:
+            part = part.part(key)
+        if isinstance(part.value, Mapping):
+            return part
+    return configuration
 
 
 def _gates(document: Document) -> Mapping[str, object]:

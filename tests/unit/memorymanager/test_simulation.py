@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -249,3 +249,32 @@ def test_state_files_of_another_machine_name_what_differs() -> None:
     reserved = {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "2Gi"}}]}
     with pytest.raises(InputError, match=r"node 0: 1Gi.* of memory are reserved in the file, 2Gi.* by the kubelet's"):
         play(scenario(machine("11Gi", "11Gi"), [], kubelet=reserved, state=state))
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        lambda own: {"kubeletconfig": own},
+        lambda own: (
+            {"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "KubeletConfig"}
+            | {"spec": {"machineConfigPoolSelector": {}, "kubeletConfig": own}}
+        ),
+        lambda own: {"version": "v1alpha1", "machine": {"kubelet": {"extraConfig": own}}},
+    ],
+    ids=("configz", "openshift", "talos"),
+)
+def test_a_kubelets_configuration_is_found_in_what_people_have_of_it(wrapped: Callable[[object], object]) -> None:
+    given = scenario(machine("11Gi"), [{"admit": pod("a")}])
+    own = {**given["kubelet"], "maxPods": 250, "featureGates": {"MemoryManager": True}}
+    played = play({**given, "kubelet": wrapped(own)})
+    assert played.kubelet.memory_policy == "Static"
+    assert played.steps[0].admitted
+    with pytest.raises(InputError, match=r"ubelet[cC]onfig.*reservedMemory\[0\]|extraConfig\.reservedMemory\[0\]"):
+        play({**given, "kubelet": wrapped({**own, "reservedMemory": [{"node": 0}]})})
+
+
+def test_feature_gates_may_stand_among_the_kubelets_own_fields() -> None:
+    gates = {"featureGates": {"PodLevelResourceManagers": True}}
+    assert play(scenario(machine("11Gi"), [], kubelet=gates)).kubelet.features.manages_pod_level
+    with pytest.raises(InputError, match=r"featureGates\.MemoryManager: must be true or false"):
+        play(scenario(machine("11Gi"), [], kubelet={"featureGates": {"MemoryManager": "yes"}}))
