@@ -67,6 +67,8 @@ class Allowed(Struct, frozen=True):
     cpus: CpuSet | None
     own_nodes: NodeSet | None = None
     """cpuset.mems of the group itself; empty = it inherits, None = not read, as it is where the promise holds."""
+    narrowed_at: str | None = None
+    """Uppermost cgroup above it whose own cpuset.mems lacks promised nodes; None = not read, or none does."""
 
 
 class Resident(Struct, frozen=True, dict=True):

@@ -17,7 +17,7 @@ from numaudit.evaluation.causes.spill import Spill, next_spill
 from numaudit.evaluation.changes import unchanged
 from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
-from numaudit.evaluation.history import History, uses_other_nodes
+from numaudit.evaluation.history import History, remote_limit, uses_other_nodes
 from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.rates import cpu_seconds
@@ -166,7 +166,8 @@ class _Judging(Struct):
         intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
         if intended:
             nothing = saw_nothing(self.accesses.get(id_, ()))
-            history = history.judged(intended, grown, share, snapshot.taken_at, thresholds, saw_nothing=nothing)
+            home, limit = snapshot.machine.cpu_nodes_of(intended), remote_limit(thresholds, intended)
+            history = history.judged(home, grown, share, limit, snapshot.taken_at, thresholds, saw_nothing=nothing)
         evidence = _gather(snapshot, container, history, self.earlier, thresholds, measures_cpu=grown is not None)
         if evidence.spill is not None:
             self.spills[id_] = evidence.spill
@@ -176,11 +177,24 @@ class _Judging(Struct):
         causes = self.explained.of(container, intended, drifted=off_memory)
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
-        since = _since(name, id_, snapshot.taken_at, self.earlier)
+        since = self._since(name, id_)
         verdict = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
         last = None if self.earlier is None else self.earlier.verdicts.get(id_)
         self.verdicts[id_] = last if last is not None and last == verdict else verdict  # the same: nothing to render
         return history
+
+    def _since(self, name: VerdictName, id_: ContainerId) -> float | None:
+        """Kept while the verdict stays the same. None = it was so before the first tick, as far as anybody knows: also
+        where the ticks until now lacked the evidence for it.
+        """
+        last = None if self.earlier is None else self.earlier.verdicts.get(id_)
+        if self.earlier is None or (last is not None and last.name == name):
+            return None if last is None else last.since
+        if last is not None and last.since is None:
+            was_measured = name != "remote-access" or id_ in self.earlier.measured
+            if last.name == "unknown" or not was_measured:
+                return None
+        return self.snapshot.taken_at
 
     def _left_as_it_was(self, id_: ContainerId) -> bool:
         """Does the next tick begin with what this one began with? That is how its bytes came, and nothing that ages."""
@@ -258,17 +272,15 @@ def _gather(
     intent = None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_)
     allowed, resident = snapshot.allowed.get(id_), snapshot.residency.get(id_)
     intended, spill = intended_nodes(intent), None
-    if intended and resident is not None:
+    known = None if earlier is None else earlier.spills.get(id_)
+    if intended and (resident is None or resident.anon is None):
+        spill = (
+            None
+            if known is None or known.unread or known.ticks < thresholds.spilled_ticks
+            else replace(known, unread=True)
+        )
+    elif intended and resident is not None:
         drifted = allowed is not None and allowed.nodes is not None and allowed.nodes != intended
-        known = None if earlier is None else earlier.spills.get(id_)
         pages = by_page_size(resident, None if intent is None else intent.promise) or ()
         spill = next_spill(resident, intended, drifted, known, now, thresholds, pages)
     return ContainerEvidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
-
-
-def _since(name: VerdictName, container: ContainerId, now: float, earlier: Judgements | None) -> float | None:
-    """Kept while the verdict stays the same, unknown at the very first tick."""
-    if earlier is None:
-        return None
-    last = earlier.verdicts.get(container)
-    return last.since if last is not None and last.name == name else now

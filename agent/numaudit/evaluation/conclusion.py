@@ -12,7 +12,7 @@ from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.cpu_causes import cpu_cause
 from numaudit.evaluation.causes.spill import Spill
 from numaudit.evaluation.changes import why_no_intent
-from numaudit.evaluation.history import History, even_remote_share
+from numaudit.evaluation.history import History, RanElsewhere, remote_limit
 from numaudit.evaluation.rates import share_outside
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.thresholds import Thresholds
@@ -69,14 +69,16 @@ def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresh
     if evidence.allowed is None or evidence.allowed.nodes is None:
         return Conclusion("unknown", "its allowed nodes are unknown")
     if evidence.allowed.nodes != intended:
-        return Conclusion("drifted", _drift(evidence.allowed.nodes, intended))
-    if evidence.resident is None or evidence.resident.anon is None:
-        return Conclusion("unknown", "its resident memory is unknown")
+        above = evidence.allowed.narrowed_at
+        narrowed = None if above is None else remedies.of_narrowed(above, intended)
+        return Conclusion("drifted", _drift(evidence.allowed.nodes, intended), narrowed)
     spill = evidence.spill
+    if spill is None and (evidence.resident is None or evidence.resident.anon is None):
+        return Conclusion("unknown", "its resident memory is unknown")
     if spill is not None:
         of = remedies.owner(evidence.container, snapshot.intent)
         return _spilled(spill, intended, of, evidence.now, thresholds)
-    if evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
+    if evidence.resident is not None and evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
         return Conclusion("unknown", "its huge pages are unknown, because no hugetlb controller counts them by node")
     return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
 
@@ -99,6 +101,8 @@ def _of_claims(own: ContainerIntent, evidence: ContainerEvidence) -> Conclusion 
 def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> Conclusion:
     if spill.is_certain(now, thresholds):
         said = f"{in_units(spill.outside)} of its judged bytes are outside the promised {intended.in_words}"
+        if spill.unread:
+            said = f"at the tick before, {said.replace(' are ', ' were ', 1)}; now they cannot be read"
         if spill.huge_pages:
             said += f"; among them {_sizes(spill.huge_pages)}"
         if spill.unmapped <= thresholds.spilled_bytes:
@@ -157,9 +161,10 @@ def _placed(
         return Conclusion("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
     used = evidence.history.used
     if used is not None and used.is_past:
-        limit = max(thresholds.remote_access_share, even_remote_share(intended))
+        limit = remote_limit(thresholds, intended)
         return Conclusion("remote-access", access_clause(used, evidence.now) + still_clause(used.share.lower, limit))
-    said = None if used is None else access_clause(used, evidence.now)
+    is_recent = used is not None and evidence.now - used.taken_at <= thresholds.access_age
+    said = access_clause(used, evidence.now) if used is not None and is_recent else None
     if len(intended) > 1:
         part = "" if said is None else f": {said}"
         return Conclusion(
@@ -192,20 +197,25 @@ def _why_unmanaged(intent: Intent | None, evidence: ContainerEvidence) -> str | 
 
 def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet, thresholds: Thresholds) -> str | None:
     """By the CPU time when it was measured last; by the allowed CPUs when it has hardly run, or was not measured."""
-    limit, ran = thresholds.cpu_remote_share, evidence.history.ran
+    home, ran = evidence.machine.cpu_nodes_of(intended), evidence.history.ran
     if ran is not None:
-        if not ran.is_past:
-            return None
-        said = f"{ran.share:.0%} of the CPU time was on nodes other than {intended}"
-        return (
-            said if ran.share > limit else f"{said} (it was more than {limit:.0%}, and ends below {ends_at(limit):.1%})"
-        )
+        return _why_ran_elsewhere(ran, home, evidence.now, thresholds) if ran.is_past else None
     by_node = {node.id: len(node.cpus & cpus) for node in evidence.machine.nodes}
-    may = share_outside(by_node, intended)
-    if may is None or may <= limit:
+    may = share_outside(by_node, home)
+    if may is None or may <= thresholds.cpu_remote_share:
         return None
     seconds = evidence.history.cpu_seconds.total
     why = "CPU time was not measured"
     if evidence.measures_cpu:
         why = f"only {seconds:.1g} s of CPU time were measured" if seconds else "idle"
-    return f"{may:.0%} of the allowed CPUs are on nodes other than {intended} ({why})"
+    return f"{may:.0%} of the allowed CPUs are on nodes other than {home} ({why})"
+
+
+def _why_ran_elsewhere(ran: RanElsewhere, home: NodeSet, now: float, thresholds: Thresholds) -> str:
+    limit, minutes = thresholds.cpu_remote_share, int(now - ran.taken_at) // 60
+    said = f"{ran.share:.0%} of the CPU time was on nodes other than {home}"
+    if minutes > 0:
+        return f"{said}, when it ran last, {minutes} min ago"
+    if not ran.latest and ran.latest is not None:
+        return f"{said} in the last {thresholds.window / 60:.0f} minutes, none in the last tick"
+    return said if ran.share > limit else f"{said} (it was more than {limit:.0%}, and ends below {ends_at(limit):.1%})"

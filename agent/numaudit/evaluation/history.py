@@ -30,6 +30,10 @@ class RanElsewhere(Struct, frozen=True):
 
     share: float
     is_past: bool
+    taken_at: float
+    """Seconds since the epoch: the newest tick in which it ran."""
+    latest: float | None = None
+    """The share of this tick's CPU time alone; None = it did not run, or that was not measured."""
 
 
 class UsedElsewhere(Struct, frozen=True):
@@ -39,6 +43,10 @@ class UsedElsewhere(Struct, frozen=True):
     taken_at: float
     """Seconds since the epoch."""
     is_past: bool
+    ended_at: float | None = None
+    """Seconds since the epoch: when it was past its limit last, and then no more; None = it never was so."""
+    comes_and_goes: bool = False
+    """It was past its limit again soon after that: a worker that runs in bursts. Then it holds for as long."""
 
 
 class Moves(Struct, frozen=True):
@@ -87,9 +95,10 @@ class History(Struct, frozen=True):
 
     def judged(
         self,
-        intended: NodeSet,
+        home: NodeSet,
         grown: Mapping[int, float] | None,
         share: Measured | None,
+        limit: float,
         taken_at: float,
         thresholds: Thresholds,
         *,
@@ -97,24 +106,22 @@ class History(Struct, frozen=True):
     ) -> History:
         """With the CPU seconds by node since the previous tick, and the remote share now. None = not measured.
 
-        `saw_nothing`: of pages that were used remotely nothing is left.
+        `home`: nodes whose CPUs are local to the promised memory. `limit`: of the remote share. `saw_nothing`: of pages
+        that were used remotely nothing is left.
         """
         seconds = self.cpu_seconds
         if grown is not None:
             seconds = seconds.after(grown, taken_at, thresholds.window)
-        ran, used = self.ran, self.used
         enough = grown is not None and seconds.total >= thresholds.cpu_seconds
-        outside = share_outside(seconds.amounts, intended) if enough else None
+        outside = share_outside(seconds.amounts, home) if enough else None
+        ran = self.ran
         if outside is not None:
-            was_past = ran is not None and ran.is_past
-            ran = RanElsewhere(outside, is_past(thresholds.cpu_remote_share, outside, outside, was_past))
-        if share is not None:
-            was_past = used is not None and used.is_past
-            limit = max(thresholds.remote_access_share, even_remote_share(intended))
-            used = UsedElsewhere(share, taken_at, is_past(limit, share.lower, share.lower, was_past))
-        elif used is not None:
-            is_over = saw_nothing and used.share.used_remotely is not None
-            used = None if is_over or taken_at - used.taken_at > thresholds.access_age else used
+            past = is_past(thresholds.cpu_remote_share, outside, outside, ran is not None and ran.is_past)
+            ran_at = taken_at if ran is None or (grown and any(grown.values())) else ran.taken_at
+            ran = RanElsewhere(outside, past, ran_at, share_outside(grown or {}, home))
+        elif ran is not None:
+            ran = replace(ran, latest=None)
+        used = _next_use(self.used, share, limit, taken_at, thresholds, saw_nothing=saw_nothing)
         return History(self.allowed, seconds, self.samples, ran, used, self.moves)
 
     def moved(self, moves: tuple[int, int] | None, taken_at: float, thresholds: Thresholds) -> History:
@@ -134,9 +141,43 @@ class History(Struct, frozen=True):
         return replace(self, moves=Moves(window, many and most))
 
 
+def _next_use(
+    used: UsedElsewhere | None,
+    share: Measured | None,
+    limit: float,
+    taken_at: float,
+    thresholds: Thresholds,
+    *,
+    saw_nothing: bool,
+) -> UsedElsewhere | None:
+    """Of memory that is used in bursts the verdict holds for as long as the window is after the newest of them."""
+    if used is None:
+        return (
+            None if share is None else UsedElsewhere(share, taken_at, is_past(limit, share.lower, share.lower, False))
+        )
+    if share is not None and is_past(limit, share.lower, share.lower, used.is_past):
+        is_soon = not used.is_past and used.ended_at is not None and taken_at - used.ended_at <= thresholds.window
+        return UsedElsewhere(share, taken_at, True, used.ended_at, used.comes_and_goes or is_soon)
+    age = taken_at - used.taken_at
+    if used.is_past and used.comes_and_goes and age <= thresholds.window:
+        return used
+    ended_at = taken_at if used.is_past else used.ended_at
+    if share is not None:
+        return UsedElsewhere(share, taken_at, False, ended_at, used.comes_and_goes)
+    if not (saw_nothing and used.share.used_remotely is not None) and age <= thresholds.access_age:
+        return used
+    is_soon = ended_at is not None and taken_at - ended_at <= thresholds.window
+    return replace(used, is_past=False, ended_at=ended_at) if is_soon else None
+
+
 def even_remote_share(promised: NodeSet) -> float:
     """Share of its memory that a container uses remotely if it uses all promised nodes alike from all of them."""
     return 1 - 1 / len(promised)
+
+
+def remote_limit(thresholds: Thresholds, promised: NodeSet) -> float:
+    """A larger remote share is `remote-access`."""
+    return max(thresholds.remote_access_share, even_remote_share(promised))
 
 
 def uses_other_nodes(then: Allowed | None, now: Allowed | None, machine: Machine) -> bool:

@@ -14,7 +14,7 @@ MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remo
 REMEDIES: Mapping[VerdictName, str | None] = {
     "drifted": "Find out who wrote to its cpuset (a runtime hook, an admin, another agent). Write the promised nodes "
     "back to cpuset.mems, which moves its mapped memory too, or delete the pod so that it is created again.",
-    "spilled": "See its causes. Memory does not come back by itself: restart the container, or migrate the pages "
+    "spilled": "See its causes. Memory seldom comes back by itself: restart the container, or migrate the pages "
     "of each of its processes (`migratepages PID all NODES`).",
     "cpu-remote": "Request whole CPUs, so that the CPU Manager pins it too, and use the Topology Manager policy "
     "single-numa-node or restricted. A Guaranteed pod with a fraction of a CPU runs on the shared pool of all nodes.",

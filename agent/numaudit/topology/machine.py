@@ -131,6 +131,20 @@ class Machine(Struct, frozen=True, dict=True):
         """CPU id -> node id, for every CPU that a node lists."""
         return {cpu: node.id for node in self.nodes for cpu in node.cpus}
 
+    def cpu_nodes_of(self, nodes: NodeSet) -> NodeSet:
+        """The nodes whose CPUs are local to this memory: those of them that have CPUs; or else, as for CXL and HBM
+        memory, the nearest nodes that have some, by the firmware's distances. All with CPUs where those are not known.
+        """
+        with_cpus = self.with_cpus
+        if nodes & with_cpus:
+            return nodes & with_cpus
+        found: set[int] = set()
+        for one in self.nodes:
+            near = {id_: one.distances[id_] for id_ in with_cpus if id_ in one.distances}
+            if one.id in nodes and near:
+                found |= {id_ for id_, distance in near.items() if distance == min(near.values())}
+        return NodeSet.from_ids(found) or with_cpus
+
     def nodes_of_cpus(self, cpus: CpuSet) -> NodeSet:
         """The nodes that have at least one of these CPUs."""
         found = self._nodes_of_cpus.get(cpus.mask)

@@ -70,6 +70,11 @@ def test_of_a_container_elsewhere_than_promised_the_groups_own_nodes_are_read(fi
     found = AllowedNodes(host, reader, promised | {as_promised.id: nodes}).collect(census, SkippedItems())
     assert found[elsewhere.id].own_nodes == found[elsewhere.id].nodes is not None
     assert found[empty.id].own_nodes == NodeSet()
+    assert found[elsewhere.id].narrowed_at is None
+    pod = str(Path(elsewhere.path).parent)
+    (tree / f"sys/fs/cgroup{pod}/cpuset.mems").write_text("1\n")
+    narrowed = AllowedNodes(host, reader, promised).collect(census, SkippedItems())
+    assert narrowed[elsewhere.id].narrowed_at == pod
     assert {found[one.id].own_nodes for one in (as_promised, bare)} == {None}
 
 

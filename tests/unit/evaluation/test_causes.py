@@ -79,7 +79,7 @@ def test_a_node_that_is_full_now_is_no_cause_of_bytes_that_came_while_it_had_roo
 def test_a_node_that_was_full_when_they_came_is_named_whatever_is_free_now() -> None:
     came = Arrival(NODE_0, 20 * MIB, full={0: 19 * MIB})
     (found,) = causes(NODE_0, True, None, None, (node(0, 50 * MIB),), came=came)
-    assert found == Cause("full-node", "node 0 was full when 19Mi came, so allocations for it went to other nodes")
+    assert found == Cause("full-node", "allocations for node 0 went to others meanwhile: 19Mi, of the whole host")
 
 
 def test_what_is_exactly_at_a_limit_is_not_past_it() -> None:

@@ -60,6 +60,13 @@ def test_bytes_on_slower_nodes_are_explained_by_what_the_kernel_counted_and_by_n
     assert Demotion(SLOW, 148 * MIB, None, None).explained == 0
 
 
+def test_page_cache_on_slower_nodes_may_be_what_was_demoted() -> None:
+    """30 MiB of tmpfs were written there, and 52 MiB of page cache demoted."""
+    resident = Resident(anon={}, shmem={2: 30 * MIB}, file={2: 52 * MIB}, demoted={0: 52 * MIB}, promoted={})
+    found = demotion(IDS["/demoted"], NodeSet.of(0), _with_resident("/demoted", resident))
+    assert found is not None and (found.there, found.explained) == (30 * MIB, 0)
+
+
 def test_on_the_slowest_tier_and_with_one_tier_nothing_is_demoted() -> None:
     assert demotion(IDS["/demoted"], SLOW, SNAPSHOT) is None
     one_tier = replace(SNAPSHOT, machine=replace(SNAPSHOT.machine, tiers=None))
@@ -71,8 +78,8 @@ def test_the_cause_is_demoted_and_names_the_counters() -> None:
     cause = _cause("/demoted")
     assert cause.cause == "demoted"
     assert cause.evidence == (
-        "the kernel moved 148Mi to the slower nodes 2-3: by its counters 162Mi were demoted from there and nothing "
-        "came back"
+        "the kernel moved at most 148Mi to the slower nodes 2-3: by its counters 162Mi were demoted from there and "
+        "nothing came back"
     )
 
 

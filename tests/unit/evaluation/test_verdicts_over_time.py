@@ -77,8 +77,8 @@ def cannot_heal(snapshots: Sequence[Snapshot]) -> list[bool]:
     return ["cannot-heal" in {one.name for one in found} for found in told]
 
 
-def verdicts(snapshots: Iterable[Snapshot]) -> list[Verdict]:
-    return [one.verdicts[DB] for one in judged(snapshots)]
+def verdicts(snapshots: Iterable[Snapshot], thresholds: Thresholds | None = None) -> list[Verdict]:
+    return [one.verdicts[DB] for one in judged(snapshots, thresholds)]
 
 
 def names(snapshots: Iterable[Snapshot]) -> list[str]:
@@ -358,3 +358,129 @@ def test_moves_that_succeed_end_the_finding_once_they_are_most_by_far() -> None:
 def test_attempts_on_other_nodes_than_it_may_use_now_do_not_count() -> None:
     found = cannot_heal(moving([(4000, 0), _NO_MOVES, _NO_MOVES], mems=["1", "1", "0-1", "0-1"]))
     assert found == [False, True, False, False]
+
+
+def run_up(rows: Iterable[Mapping[int, float]]) -> list[Mapping[int, float]]:
+    """CPU seconds by node since the probe was loaded, of seconds by tick."""
+    total: dict[int, float] = {}
+    found: list[Mapping[int, float]] = []
+    for row in rows:
+        for node, seconds in row.items():
+            total[node] = total.get(node, 0.0) + seconds
+        found.append({**total})
+    return found
+
+
+def test_cpu_remote_of_a_container_that_stopped_says_when_it_ran_last() -> None:
+    rows = run_up([{0: 0.1}, *[{1: 10.0}] * 4, *[{}] * 300])
+    found = verdicts([tick(15 * at, cpu_seconds=row, cpus="0-7") for at, row in enumerate(rows)])
+    assert {one.name for one in found[2:]} == {"cpu-remote"}
+    assert found[4].reason == "100% of the CPU time was on nodes other than 0"
+    assert found[-1].reason.endswith("when it ran last, 75 min ago")
+
+
+def test_cpu_remote_that_was_cured_says_that_none_was_in_the_last_tick() -> None:
+    rows = run_up([*[{0: 7.0, 1: 3.0}] * 20, *[{0: 10.0}] * 3])
+    found = verdicts([tick(15 * at, cpu_seconds=row, cpus="0-7") for at, row in enumerate(rows)])
+    assert found[-1].name == "cpu-remote"
+    assert found[-1].reason.endswith("nodes other than 0 in the last 10 minutes, none in the last tick")
+
+
+def test_what_was_so_before_the_agent_began_has_no_time() -> None:
+    spilled = verdicts([tick(15 * at, outside=50 * MIB) for at in range(4)])
+    assert [(one.name, one.since) for one in spilled[1:]] == [("spilled", None)] * 3
+    used = verdicts([tick(15 * at, REMOTE if at > 3 else None) for at in range(6)])
+    assert (used[-1].name, used[-1].since) == ("remote-access", None)
+
+
+def test_what_came_while_the_agent_watched_has_a_time() -> None:
+    spilled = verdicts([tick(15 * at, outside=50 * MIB if at > 2 else 0) for at in range(8)])
+    assert (spilled[-1].name, spilled[-1].since is None) == ("spilled", False)
+    used = verdicts(passes(LITTLE, LITTLE, REMOTE, REMOTE))
+    assert (used[-1].name, used[-1].since is None) == ("remote-access", False)
+
+
+def test_a_tick_that_cannot_read_memory_ends_no_spill() -> None:
+    ticks = [tick(15 * at, outside=50 * MIB if at > 2 else 0) for at in range(12)]
+    unread = [replace(one, residency={}) if at in (7, 9) else one for at, one in enumerate(ticks)]
+    found, whole = verdicts(unread), verdicts(ticks)
+    assert [one.name for one in found[4:]] == ["spilled"] * 8
+    assert found[7].reason.startswith("at the tick before, 50Mi of its judged bytes were outside")
+    assert {one.since for one in found[4:]} == {whole[-1].since}
+    gone = [replace(one, residency={}) if at in (7, 8) else one for at, one in enumerate(ticks)]
+    assert verdicts(gone)[8].reason == "its resident memory is unknown"
+
+
+CXL = Machine((*MACHINE.nodes, Node(2, CpuSet(), distances={0: 20, 1: 30, 2: 10})))
+"""Node 2 has memory alone, near to node 0."""
+
+
+def on_cxl(nodes: str, cpu_seconds: Mapping[int, float], used: Mapping[tuple[int, int], int]) -> Verdict:
+    promise = Promise(memory=(Block.of("memory", 100 * MIB, NodeSet.parse(nodes)),))
+    memory = Resident(anon={2: 60 * MIB, **({0: 40 * MIB} if nodes == "0,2" else {})}, shmem={})
+    seen = SeenRemote({pair: size * MIB for pair, size in used.items()}, 0.0, 0, mapped=100 * MIB)
+    ticks = [
+        replace(
+            tick(15 * at, cpu_seconds={node: seconds * at for node, seconds in cpu_seconds.items()}, mems=nodes),
+            machine=CXL,
+            residency={DB: memory},
+            intent=Intent(containers=(ContainerIntent("uid", "db", cgroups=(DB,), promise=promise),)),
+            hint_faults={DB: Sampled({}, seen)},
+        )
+        for at in range(4)
+    ]
+    return verdicts(ticks)[-1]
+
+
+def test_memory_on_a_node_without_cpus_is_local_to_the_nearest_cpus() -> None:
+    assert on_cxl("2", {0: 10.0}, {(0, 2): 60}).name == "aligned"
+    assert on_cxl("0,2", {0: 10.0}, {(0, 2): 60}).name == "split"
+    assert on_cxl("2", {1: 10.0}, {}).name == "cpu-remote"
+    assert on_cxl("0,2", {0: 10.0, 1: 0.1}, {(1, 2): 60}).name == "remote-access"
+
+
+def test_a_drift_by_a_cgroup_above_names_that_cgroup_and_what_to_write() -> None:
+    allowed = Allowed(NodeSet.of(1), CpuSet.parse("0-3"), own_nodes=NodeSet.of(0), narrowed_at="/kubepods/poduid")
+    (found,) = verdicts([replace(tick(0, outside=100 * MIB), allowed={DB: allowed})])
+    assert found.name == "drifted"
+    assert found.remedy is not None
+    assert found.remedy.startswith(
+        "Write the promised nodes (0) back to the cpuset.mems of /kubepods/poduid, a cgroup above"
+    )
+
+
+def test_remote_use_that_comes_and_goes_is_one_verdict() -> None:
+    """A worker that runs in bursts: every third look finds its pages used remotely."""
+    found = names(passes(*[one for _ in range(14) for one in (REMOTE, NONE, NONE)]))
+    assert changes(found) <= 2
+    assert set(found[5:]) == {"remote-access"}
+    ended = names(passes(REMOTE, NONE, REMOTE, *[NONE] * 60))
+    assert (ended[40], ended[-1]) == ("remote-access", "aligned")
+
+
+NEAR_A_LIMIT = st.floats(0.7, 1.4)
+
+
+@given(st.lists(NEAR_A_LIMIT, min_size=40, max_size=40), st.sampled_from(("bytes", "share of bytes", "cpu", "use")))
+def test_any_evidence_that_oscillates_around_a_limit_changes_a_verdict_twice_at_most(
+    factors: list[float], limit: str
+) -> None:
+    of = Thresholds()
+    match limit:
+        case "bytes":
+            ticks = [tick(15 * at, outside=round(one * of.spilled_bytes)) for at, one in enumerate(factors)]
+        case "share of bytes":
+            few = Thresholds(spilled_bytes=1)
+            ticks = [
+                tick(15 * at, outside=round(one * few.spilled_share * 100 * MIB)) for at, one in enumerate(factors)
+            ]
+            of = few
+        case "cpu":
+            shares = [of.cpu_remote_share * one for one in factors]
+            rows = run_up({0: 10 * (1 - share), 1: 10 * share} for share in shares)
+            ticks = [tick(15 * at, cpu_seconds=row) for at, row in enumerate(rows)]
+        case _:
+            ticks = passes(*[(0, round(100 * of.remote_access_share * one)) for one in factors])
+    found = [one.name for one in verdicts(ticks, of)]
+    settled = [one for one in found if one != "unknown"]  # a second tick confirms a spill
+    assert changes(settled) <= 2, found

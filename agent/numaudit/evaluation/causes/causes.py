@@ -67,7 +67,9 @@ def causes(
             Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {'node' if len(wanted) == 1 else 'nodes'} {wanted}")
         )
     if moved is not None and moved.explained > thresholds.spilled_bytes:
-        text = f"the kernel moved {in_units(moved.explained)} to the slower nodes {moved.nodes}: {moved.counters}"
+        text = (
+            f"the kernel moved at most {in_units(moved.explained)} to the slower nodes {moved.nodes}: {moved.counters}"
+        )
         found.append(Cause("demoted", text))
     if came is not None:
         found += _full_nodes(came, nodes, thresholds)
@@ -80,7 +82,7 @@ def _full_nodes(came: Arrival, nodes: Sequence[NodeMemory], thresholds: Threshol
     limit = thresholds.spilled_bytes
     for node, size in came.full.items():
         if size > limit:
-            text = f"node {node} was full when {in_units(size)} came, so allocations for it went to other nodes"
+            text = f"allocations for node {node} went to others meanwhile: {in_units(size)}, of the whole host"
             yield Cause("full-node", text)
     if "a full node" not in came.missed(limit):
         return

@@ -1,8 +1,8 @@
 """Memory that the kernel demoted: moved to slower memory tiers, whatever was promised.
 
 The kernel counts by cgroup and node what it moves (pgdemote_*, pgpromote_success), since the cgroup was made, so nobody
-need have watched. It counts page cache too, and what was freed since; so it explains at most the bytes that are on
-slower nodes now.
+need have watched. It counts page cache too, and what was freed since; so it explains at most the judged bytes that are
+on slower nodes now, and none that page cache there explains.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ class Demotion(NamedTuple):
     """Bytes that left the wanted nodes since the cgroup was made; None = this kernel does not count by cgroup."""
     promoted: int | None
     """Bytes that came back to them."""
+    cache: int = 0
+    """Page cache on the slower nodes, which may be what was demoted."""
 
     @property
     def explained(self) -> int:
-        """Bytes of those there that demotion explains."""
-        return min(self.there, max(0, (self.demoted or 0) - (self.promoted or 0)))
+        """Bytes of those there that demotion explains, at most: what its page cache there does not."""
+        return min(self.there, max(0, (self.demoted or 0) - (self.promoted or 0) - self.cache))
 
     @property
     def counters(self) -> str:
@@ -59,4 +61,5 @@ def demotion(container: ContainerId, wanted: NodeSet, snapshot: Snapshot) -> Dem
         None if by_node is None else sum(size for node, size in by_node.items() if node in wanted)
         for by_node in (resident.demoted, resident.promoted)
     ]
-    return Demotion(nodes, there, *moved)
+    cache = sum(size for node, size in (resident.file or {}).items() if node in nodes)
+    return Demotion(nodes, there, moved[0], moved[1], cache)

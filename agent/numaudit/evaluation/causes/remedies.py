@@ -11,6 +11,7 @@ from typing import Literal
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
 from numaudit.intent.node import Intent
 from numaudit.snapshot import Container
+from numaudit.topology.nodeset import NodeSet
 
 Owner = Literal["pod", "command", "other"]
 """`other`: a systemd unit, or a plain cgroup."""
@@ -18,7 +19,7 @@ Owner = Literal["pod", "command", "other"]
 OF_COMMANDS: Mapping[VerdictName, str] = {
     "drifted": "Find out who wrote to its cpuset (an admin, another agent). Write the promised nodes back to "
     "cpuset.mems, which moves its mapped memory too, or end the command and start it again.",
-    "spilled": "See its causes. Memory does not come back by itself: end the command and start it again, or migrate "
+    "spilled": "See its causes. Memory seldom comes back by itself: end the command and start it again, or migrate "
     "the pages of each of its processes (`migratepages PID all NODES`).",
     "cpu-remote": "Start it with `--cpus N`, which gives it whole CPUs near its memory. Without that option it may "
     "run on all CPUs.",
@@ -92,6 +93,14 @@ def _in_force(intent: Intent | None) -> Iterator[VerdictName]:
         yield "cpu-remote"
     if intent is not None and (intent.config.memory_manager_policy or "").lower() == "static":
         yield "unmanaged"
+
+
+def of_narrowed(path: str, promised: NodeSet) -> str:
+    """Remedy of a drift where a cgroup above the container lacks promised nodes: its own cpuset.mems is right."""
+    return (
+        f"Write the promised nodes ({promised}) back to the cpuset.mems of {path}, a cgroup above it that lacks some, "
+        "and find out who narrowed it. Its own cpuset.mems needs no change."
+    )
 
 
 def of_unmapped(of: Owner, are_all: bool) -> str:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from numaudit.evaluation.causes.placement import bytes_outside, unmapped_bytes_outside
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.window import ends_at
 from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
 
@@ -27,6 +28,8 @@ class Spill(Struct, frozen=True):
     """Its cpuset was put right since they came there. The kernel then moves them, and memory.numa_stat lags behind."""
     huge_pages: tuple[HugePagesOfContainer, ...] = ()
     """The sizes of which some are outside."""
+    unread: bool = False
+    """As of the tick before: now its memory cannot be read."""
 
     def is_certain(self, now: float, thresholds: Thresholds) -> bool:
         """Is it no passing thing?"""
@@ -50,12 +53,14 @@ def next_spill(
     Huge pages of each size are also judged alone: one page of 1 GiB is a small share of a large container, but all of
     what it was promised.
     """
+    # What was seen before is not over until it is clearly less.
+    factor = ends_at(1.0) if earlier is not None and earlier.ticks else 1.0
     outside = bytes_outside(resident.judged, intended)
     sizes = tuple([one for one in huge_pages if one.misplaced_bytes])
-    if outside <= thresholds.spilled_bytes and not sizes:
+    if outside <= factor * thresholds.spilled_bytes and not sizes:
         return None
-    if not _is_past(outside, sum(resident.judged.values()), thresholds) and not any(
-        _is_past(one.misplaced_bytes or 0, one.held, thresholds) for one in sizes
+    if not _is_past(outside, sum(resident.judged.values()), thresholds, factor) and not any(
+        _is_past(one.misplaced_bytes or 0, one.held, thresholds, factor) for one in sizes
     ):
         return None
     outside = max(outside, sum(one.misplaced_bytes or 0 for one in sizes))
@@ -70,5 +75,5 @@ def next_spill(
     return Spill(outside, earlier.seen_since, earlier.ticks + 1, unmapped, earlier.settling, sizes)
 
 
-def _is_past(outside: int, of: int, thresholds: Thresholds) -> bool:
-    return outside > thresholds.spilled_bytes and outside > thresholds.spilled_share * of
+def _is_past(outside: int, of: int, thresholds: Thresholds, factor: float) -> bool:
+    return outside > factor * thresholds.spilled_bytes and outside > factor * thresholds.spilled_share * of

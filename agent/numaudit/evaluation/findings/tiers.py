@@ -106,7 +106,7 @@ def _demoted(evidence: TickEvidence) -> Iterator[RuleResult]:
 def _sentence(found: Demotion, nodes: NodeSet) -> str:
     node = "node" if len(nodes) == 1 else "nodes"
     return (
-        f"the kernel moved {in_units(found.explained)} of its memory from {node} {nodes} to the slower nodes "
+        f"the kernel moved at most {in_units(found.explained)} of its memory from {node} {nodes} to the slower nodes "
         f"{found.nodes}, where it is now; {found.counters}"
     )
 

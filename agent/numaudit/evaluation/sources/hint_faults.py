@@ -11,6 +11,7 @@ from numaudit.evaluation.access import Access, RemoteUse, Source, UsedRemotely
 from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
+from numaudit.topology.nodeset import NodeSet
 
 _NO_FAULTS = Sampled({})
 _NONE_SEEN = "no use from another node was seen, which proves nothing"
@@ -51,13 +52,19 @@ def _why_unseen(sampled: Sampled) -> str:
 
 
 def _access(used: SeenRemote, evidence: AccessEvidence) -> Access:
-    uses = [RemoteUse(*pair, size) for pair, size in used.by_pair.items() if size]
+    machine = evidence.snapshot.machine
+    uses = [
+        RemoteUse(cpu_node, node, size)
+        for (cpu_node, node), size in used.by_pair.items()
+        if size and cpu_node not in machine.cpu_nodes_of(NodeSet.of(node))  # no CPU is nearer to CXL or HBM memory
+    ]
     if not uses:
         return Access("hint_faults", "pages", None, 0.0, reason=_NONE_SEEN)
     by_pair = tuple(sorted(uses, key=lambda one: (-one.bytes, one.cpu_numa_node, one.numa_node)))
     memory = _memory(used, evidence)
-    pages = UsedRemotely(used.at_least, by_pair, memory, used.passes_since)
-    lower = min(1.0, used.at_least / memory) if memory else None
+    at_least = sum(one.bytes for one in uses)
+    pages = UsedRemotely(at_least, by_pair, memory, used.passes_since)
+    lower = min(1.0, at_least / memory) if memory else None
     return Access("hint_faults", "pages", None, lower, age=used.age, used_remotely=pages)
 
 

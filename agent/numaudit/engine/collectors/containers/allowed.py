@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -105,11 +106,21 @@ class AllowedNodes(Struct, frozen=True):
                 one = walked or self._of(path)
                 promised = self.promised.get(container.id)
                 if promised is not None and promised != one.nodes:
-                    one = replace(one, own_nodes=self.reader.own_nodes(path))
+                    one = replace(
+                        one, own_nodes=self.reader.own_nodes(path), narrowed_at=self._narrowed_at(path, promised)
+                    )
                 found[container.id] = one
             except (OSError, ParseError) as error:
                 skipped.count(error)
         return found
+
+    def _narrowed_at(self, path: str, promised: NodeSet) -> str | None:
+        above = [parent.as_posix() for parent in reversed(PurePosixPath(path).parents) if parent != PurePosixPath("/")]
+        for one in above:
+            nodes = self.reader.own_nodes(one)
+            if nodes and not promised <= nodes:
+                return one
+        return None
 
     def _of(self, path: str) -> Allowed:
         if self.reader.hierarchies.cpuset is None:
