@@ -1,7 +1,8 @@
 """Options of a command line that the table of launchers knows. All other words are dropped at once.
 
 A command line may be hostile: it may be long, not text, and hold passwords. So a word is kept only if it is a known
-option of a known program, and its value only in the form that the option has.
+option of a known program, and its value only in the form that the option has. Of the program that a launcher becomes
+the name is kept: its declaration is of no other.
 """
 
 from __future__ import annotations
@@ -9,76 +10,155 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from numaudit.ranks.declaration import Given
+from numaudit.ranks import shell
+from numaudit.ranks.declaration import Command, CommandLine, Given
 from numaudit.ranks.launcher import Option, Program
 
 MOST_WORDS = 4096
-_SHELLS = re.compile(r"(?:ba|da|z|k|a)?sh|busybox", re.ASCII)
-_IN_SHELL = re.compile(r"[^\s;&|()'\"`]+")
-_AT_ONCE = re.compile(r"(?<![>&])&(?![>&])|(?<!\|)\|(?!\|)")
-"""Separates commands of a shell that run at the same time."""
 _PREFIX = 2
+_KEYWORDS = frozenset(("if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "exec", "command"))
+"""Of a shell, before a command."""
+_WRAPPERS = re.compile(
+    r"env|nice|ionice|timeout|setsid|nohup|stdbuf|chrt|setpriv|prlimit|sudo|doas|gosu|su-exec|tini|dumb-init|xargs",
+    re.ASCII,
+)
+"""Programs that run the command after their options."""
+_ELSEWHERE = re.compile(r"ssh|rsh|docker|podman|nerdctl|crictl|ctr|kubectl|oc", re.ASCII)
+"""Programs that run a command on another host, or in another container."""
+_INTERPRETERS = re.compile(r"python[\d.]*|perl|ruby|node|lua[\d.]*|Rscript|-?(?:ba|da|z|k|a)?sh", re.ASCII)
+_NO_PROGRAM = re.compile(r"-.*|[\d.]+[smhd]?|[A-Za-z_]\w*=.*", re.ASCII | re.DOTALL)
+"""Options, numbers and assignments."""
+_NAME = re.compile(r"[\w.+\-:]{1,64}", re.ASCII)
+_VERSION = re.compile(r"(?:\.\d+)+$", re.ASCII)
 
 
-def given(raw: bytes, programs: Sequence[Program]) -> tuple[Given, ...]:
-    """`raw`: /proc/PID/cmdline, or a beginning of it."""
-    found = _words(raw)
-    return () if not found else tuple(_given(found, programs))
-
-
-def _words(raw: bytes) -> list[str]:
-    """Words of it, or those of the text of `sh -c`: none where that runs commands at the same time, for it is not known
-    which of them a descendant is of."""
+def read(raw: bytes, programs: Sequence[Program], executable: str | None = None) -> CommandLine:
+    """`raw`: /proc/PID/cmdline, or a beginning of it. `executable`: the name of its file, which it cannot change."""
     words = [one.decode("ascii", "replace") for one in raw.removesuffix(b"\0").split(b"\0", MOST_WORDS)[:MOST_WORDS]]
-    if len(words) > _PREFIX and _SHELLS.fullmatch(_base(words[0])) and words[1].startswith("-") and "c" in words[1]:
-        return [] if _AT_ONCE.search(words[2]) else _IN_SHELL.findall(words[2])[:MOST_WORDS]
-    return words
+    launchers = [one for one in programs if one.becomes]
+    names = (*_names(words), *(() if executable is None else (executable, _VERSION.sub("", executable))))
+    text = shell.text_of(words)
+    if text is not None:
+        found = [_command(one, launchers)[0] for one in shell.commands(text)]
+        return CommandLine(names[:1], (), tuple(found), is_shell=True)
+    given = tuple(_given(words, [one for one in programs if not one.becomes]))
+    commands = () if _ELSEWHERE.fullmatch(_base(words[0])) else tuple(_commands(words, launchers))
+    return CommandLine(names, given, commands)
+
+
+def _names(words: Sequence[str]) -> Iterator[str]:
+    """Of the program that `words` begin with, and of the script that it runs."""
+    name = _base(words[0])
+    if not _NAME.fullmatch(name):
+        return
+    yield name
+    if _INTERPRETERS.fullmatch(name) and "-c" not in words:
+        script = next((one for one in words[1:8] if not one.startswith("-")), "")
+        if _NAME.fullmatch(_base(script)):
+            yield _base(script)
+
+
+def _commands(words: Sequence[str], launchers: Sequence[Program]) -> Iterator[Command]:
+    """One for each launcher that is not within the command of another."""
+    place = 0
+    while place < len(words):
+        if _named_so(launchers, _base(words[place])):
+            command, used = _command(words[place:], launchers)
+            yield command
+            place += used
+        else:
+            place += 1
+
+
+def _command(words: Sequence[str], launchers: Sequence[Program]) -> tuple[Command, int]:
+    """A command, and the number of words up to the program that it runs in the end."""
+    starts: list[str] = []
+    given: list[Given] = []
+    place = 0
+    while place < len(words):
+        word = words[place]
+        if word == "command" and words[place + 1 : place + 2] and words[place + 1].startswith("-"):
+            break  # it only asks for a program
+        named = _named_so(launchers, _base(word))
+        if named:
+            options, used = _options_of(named[0], words[place + 1 :])
+            given += options
+            place += 1 + used
+            continue
+        if word in _KEYWORDS or _NO_PROGRAM.fullmatch(word):
+            place += 1
+            continue
+        starts += _names(words[place:])
+        if not _WRAPPERS.fullmatch(_base(word)):
+            break
+        place += 1
+    return Command(tuple(starts), tuple(given)), max(place, 1)
+
+
+def options(program: Program, words: Sequence[str]) -> tuple[Given, ...]:
+    """Its options in the words after its name."""
+    return tuple(_options_of(program, words)[0])
+
+
+def _options_of(program: Program, words: Sequence[str]) -> tuple[list[Given], int]:
+    """And the number of words up to the program that it becomes."""
+    found: list[Given] = []
+    place, first = 0, program.first
+    while place < len(words):
+        word = words[place]
+        if word == "--":
+            return found, place + 1
+        if word.startswith("-"):
+            place += 1
+            place += _add(found, program, word, words, place)
+            continue
+        kept = None if first is None or first.keep is None else first.keep(word)
+        if first is None or (kept is None and not program.is_getopt):
+            break
+        place += 1
+        if kept is not None and not any(one.option == first.name for one in found):
+            found.append(Given(program.kind, 0, first.name, kept))
+        if program.is_getopt:
+            break
+    return found, place
+
+
+def _add(found: list[Given], program: Program, word: str, words: Sequence[str], place: int, occurrence: int = 0) -> int:
+    """Adds the options in one word; the number of words after it that are their values."""
+    used = 0
+    for option, value in _options(program, word, words, place):
+        kept = "" if option.keep is None else option.keep(value) if value is not None else None
+        if kept is not None:
+            found.append(Given(program.kind, occurrence, option.name, kept))
+        used |= option.keep is not None and _takes_next(program, word)
+    return used
 
 
 def _given(words: Sequence[str], programs: Sequence[Program]) -> Iterator[Given]:
-    any_program = [one for one in programs if one.named is None]
-    current: list[tuple[Program, int]] = [(one, 0) for one in any_program]
+    current: list[tuple[Program, int]] = [(one, 0) for one in programs if one.named is None]
     seen: dict[str, int] = {}
-    fresh: set[str] = set()
+    found: list[Given] = []
     place = 0
     while place < len(words):
         word = words[place]
         place += 1
-        is_option = word.startswith("-")
-        named = [] if is_option else _named_so(programs, _base(word))
+        if word.startswith("-"):
+            for program, occurrence in current:
+                _add(found, program, word, words, place, occurrence)
+            place += any(word in (program.takes_next or ()) for program, _ in current)
+            continue
+        current = [pair for pair in current if pair[0].takes_next is None]
+        named = _named_so(programs, _base(word))
+        for program in named:
+            seen[program.kind] = seen.get(program.kind, -1) + 1
         if named:
-            for program in named:
-                seen[program.kind] = seen.get(program.kind, -1) + 1
-            current = [*((one, 0) for one in any_program), *((one, seen[one.kind]) for one in named)]
-            fresh = {one.kind for one in named}
-            continue
-        if not is_option:
-            yield from _first(word, [pair for pair in current if pair[0].kind in fresh])
-            fresh.clear()
-            current = [pair for pair in current if not pair[0].is_getopt]
-            continue
-        fresh.intersection_update(one.kind for one, _ in current if one.is_getopt)
-        for program, occurrence in current:
-            used = 0
-            for option, value in _options(program, word, words, place):
-                used = max(used, 0 if option.keep is None else 1)
-                kept = "" if option.keep is None else option.keep(value) if value is not None else None
-                if kept is not None:
-                    yield Given(program.kind, occurrence, option.name, kept)
-            if program.is_getopt and used and _takes_next(program, word):
-                place += 1
+            current = [(one, 0) for one in programs if one.named is None]
+            current += [(one, seen[one.kind]) for one in named]
+    yield from found
 
 
 def _named_so(programs: Sequence[Program], base: str) -> list[Program]:
     return [one for one in programs if one.named is not None and one.named.fullmatch(base)]
-
-
-def _first(word: str, programs: Sequence[tuple[Program, int]]) -> Iterator[Given]:
-    for program, occurrence in programs:
-        option = program.first
-        kept = None if option is None or option.keep is None else option.keep(word)
-        if option is not None and kept is not None:
-            yield Given(program.kind, occurrence, option.name, kept)
 
 
 def _options(program: Program, word: str, words: Sequence[str], place: int) -> Iterator[tuple[Option, str | None]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Literal
 
 from msgspec import Struct, field
 
+from numaudit.ranks.lists import Unresolved
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Value
 
@@ -14,6 +16,8 @@ PolicyKind = Literal[
     "bind", "preferred", "preferred-many", "interleave", "weighted-interleave", "local", "bound", "any"
 ]
 """`bound`: bind or preferred, as the launcher finds it allowed. `any`: some policy, whichever."""
+Runtime = Literal["openmp", "mpi"]
+"""A runtime that follows variables of its environment."""
 
 
 class Declaration(Value, frozen=True):
@@ -83,15 +87,47 @@ class Given(Struct, frozen=True):
     """Of the option's own form; empty for a switch."""
 
 
+class Command(Struct, frozen=True):
+    """A command that a process starts: launchers that become another program, and that program."""
+
+    starts: tuple[str, ...] = ()
+    """Names of the programs that it runs, the script of an interpreter included."""
+    given: tuple[Given, ...] = ()
+    """Options of its launchers."""
+
+
+class CommandLine(Struct, frozen=True):
+    """The parts of one command line that are kept."""
+
+    names: tuple[str, ...] = ()
+    """Names of the program that runs, the script of an interpreter included."""
+    given: tuple[Given, ...] = ()
+    """Options of programs that go on living."""
+    commands: tuple[Command, ...] = ()
+    """Commands with launchers; of a shell's text, all commands."""
+    is_shell: bool = False
+    """Are they of a shell's text?"""
+
+
+class Runtimes(Struct, frozen=True):
+    """Runtimes of a process that follow variables of its environment."""
+
+    loaded: frozenset[Runtime]
+    """Those whose library it has mapped."""
+    threads: int
+
+
 class Told(Struct, frozen=True):
     """The parts of command lines and of an environment that the table knows."""
 
-    own: tuple[Given, ...] = ()
+    own: CommandLine = CommandLine()
     """Of the process."""
-    ancestors: tuple[tuple[Given, ...], ...] = ()
+    ancestors: tuple[CommandLine, ...] = ()
     """Of each living ancestor in the same container, the nearest first."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment at its last execve(2): allow-listed keys alone."""
+    runtimes: Runtimes | str = "its mappings were not read"
+    """Or the reason why they are not known."""
     unit: Mapping[str, str] = field(default_factory=dict)
     """NUMAPolicy, NUMAMask and CPUAffinity of the systemd unit that it belongs to."""
     runtime: Mapping[str, str] = field(default_factory=dict)
@@ -110,19 +146,50 @@ class Told(Struct, frozen=True):
     def _number(self, keys: tuple[str, ...]) -> int | None:
         return next((int(self.environment[key]) for key in keys if self.environment.get(key, "").isdigit()), None)
 
+    def runs(self, runtime: Runtime, variable: str) -> bool:
+        """Does it run the runtime that a variable is for? OpenMP places nothing before it has a second thread.
+
+        Raises Unresolved.
+        """
+        if isinstance(self.runtimes, str):
+            raise Unresolved(f"{variable} counts only where its runtime is loaded: {self.runtimes}")
+        return runtime in self.runtimes.loaded and (runtime == "mpi" or self.runtimes.threads > 1)
+
     def arguments(self, program: str) -> tuple[list[Given], Literal["arguments", "ancestor"]] | None:
         """The options of a program: of the process itself, or else of the nearest ancestor that has some."""
-        own = [one for one in self.own if one.program == program]
+        own = [one for one in self.own.given if one.program == program]
         if own:
             return own, "arguments"
         return self.ancestor(program)
 
     def ancestor(self, program: str) -> tuple[list[Given], Literal["ancestor"]] | None:
         """The options of a program in the command line of the nearest ancestor that has some."""
-        for words in self.ancestors:
-            found = [one for one in words if one.program == program]
+        for line in self.ancestors:
+            found = [one for one in line.given if one.program == program]
             if found:
                 return found, "ancestor"
+        return None
+
+    def launched_by(self, program: str) -> tuple[Given, ...] | None:
+        """The options of a program that became this process, or an ancestor of it, as the one above that shows.
+
+        Of a shell's text only the command counts that runs the shell's own child. Raises Unresolved where commands
+        that run it differ in these options.
+        """
+        below = [self.own.names]
+        for line in self.ancestors:
+            names = frozenset(below[-1] if line.is_shell else chain.from_iterable(below))
+            below.append(line.names)
+            found = [
+                (len(names.intersection(one.starts)), tuple([given for given in one.given if given.program == program]))
+                for one in line.commands
+            ]
+            most = max((count for count, _ in found), default=0)
+            best = {given for count, given in found if count == most > 0}
+            if len(best) > 1:
+                raise Unresolved(f"an ancestor's command line starts it twice, with different options of {program}")
+            if best and (given := best.pop()):
+                return given
         return None
 
 

@@ -41,9 +41,14 @@ class Program(Struct, frozen=True):
     """None = any program, for options that no other program has."""
     options: tuple[Option, ...]
     is_getopt: bool = False
-    """Short options may be joined (`-lN0`), long ones shortened (`--mem`), and the first other word ends them."""
+    """Short options may be joined (`-lN0`), and long ones shortened (`--mem`)."""
+    becomes: bool = False
+    """Its first other word ends its options, and names the program that it becomes."""
     first: Option | None = None
-    """Its first word that is no option, as the list of `taskset -c 0-3`; without getopt only right after its name."""
+    """A word before that program that is no option, as the list of `taskset -c 0-3`."""
+    takes_next: tuple[str, ...] | None = None
+    """Options that are not kept, whose value is the next word, of a program whose first other word ends its options.
+    None = they end nowhere."""
 
 
 class Launcher(Struct, frozen=True):
@@ -60,6 +65,8 @@ class Launcher(Struct, frozen=True):
     keys: dict[str, Keep]
     """Variables of the environment that are kept, and the form of their values."""
     programs: tuple[Program, ...] = ()
+    follows_runtime: bool = False
+    """Do its variables count only where a runtime is loaded?"""
     tried: tuple[str, ...] = ()
     """Software and version that a test runs, as `Open MPI 5.0`; empty = tests only parse its texts."""
     checked: str | None = None

@@ -53,6 +53,11 @@ def mask(kind: type[Ids], text: str) -> Ids:
     return kind(found)
 
 
+def with_strides(text: str) -> str:
+    """`0-6:2` of taskset and libgomp is `0-6:1/2` of the kernel."""
+    return re.sub(r":(\d)", r":1/\1", text)
+
+
 def entry(parts: list[str], index: int | None) -> str:
     """The part of a list with one part for each rank; a list shorter than the ranks begins again.
 

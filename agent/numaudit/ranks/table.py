@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
-from numaudit.ranks.command_line import given
-from numaudit.ranks.declaration import RANK_KEYS, Declaration, Given, Placeable, Told
+from numaudit.ranks import command_line
+from numaudit.ranks.declaration import RANK_KEYS, CommandLine, Declaration, Placeable, Runtime, Told
 from numaudit.ranks.environment import kept
 from numaudit.ranks.launcher import Keep, Launcher, form
 from numaudit.ranks.launchers import inference, mappings, mpi, numactl, slurm, threads, training, units, wrappers
@@ -30,12 +31,18 @@ KEYS: Mapping[str, Keep] = {
     **{key: keep for row in LAUNCHERS for key, keep in row.keys.items()},
 }
 """Variables that are kept of an environment, and no others."""
+RUNTIME_KEYS = frozenset(key for row in LAUNCHERS if row.follows_runtime for key in row.keys)
+"""Variables that count only where the runtime that follows them is loaded."""
+_LIBRARIES: Mapping[Runtime, re.Pattern[str]] = {
+    "openmp": re.compile(r"lib(?:gomp|omp|iomp)\d*[-.]", re.ASCII),
+    "mpi": re.compile(r"lib(?:mpi|mpich|mvapich)\d*(?:_\w+)?[-.]", re.ASCII),
+}
 PROGRAMS = tuple(program for row in LAUNCHERS for program in row.programs)
 
 
-def given_in(command_line: bytes) -> tuple[Given, ...]:
-    """Options of the table in /proc/PID/cmdline. The rest is dropped."""
-    return given(command_line, PROGRAMS)
+def given_in(words: bytes, executable: str | None = None) -> CommandLine:
+    """Options of the table in /proc/PID/cmdline, and names of programs. The rest is dropped."""
+    return command_line.read(words, PROGRAMS, executable)
 
 
 def environment_in(environ: bytes) -> dict[str, str]:
@@ -53,3 +60,8 @@ def declarations(told: Told, here: Placeable) -> tuple[Declaration, ...]:
     cpus = next((one for one in found if one.has_cpus), None)
     first = [one for one in (memory, cpus) if one is not None] or found[:1]
     return tuple(dict.fromkeys(first))
+
+
+def runtimes_in(libraries: Iterable[str]) -> frozenset[Runtime]:
+    """Runtimes among shared libraries, which packages give names of their own: libgomp-a34b3233.so.1.0.0."""
+    return frozenset(kind for name in libraries for kind, named in _LIBRARIES.items() if named.match(name))

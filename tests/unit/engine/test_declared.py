@@ -12,7 +12,7 @@ from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers import declared
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
-from numaudit.kernel.processes import started_with, words
+from numaudit.kernel.processes import libraries, started_with, words
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.ranks.declaration import Placeable
 from numaudit.ranks.told import HeldDevice, ProcessTold
@@ -54,6 +54,49 @@ def test_a_descendant_of_numactl_s_wrapper_was_told_what_that_says(tmp_path: Pat
     assert [str(told[pid].declarations[0].memory_nodes) for pid in (11, 12)] == ["1", "1"]
     assert told[11].rank == 5
     assert "SECRET" not in repr(told)
+
+
+def test_variables_of_openmp_count_where_its_library_is_mapped_and_runs_threads(tmp_path: Path) -> None:
+    library = "7f0000000000-7f0000001000 r-xp 00000000 08:01 12 /usr/lib/libgomp.so.1.0.0\n"
+    for pid, maps, threads in ((10, library, 2), (11, library, 1), (12, "", 2), (13, None, 2)):
+        write(tmp_path, pid, "./work", "OMP_PLACES={0},{1}")
+        for thread in range(threads):
+            (tmp_path / f"proc/{pid}/task/{pid + thread}").mkdir(parents=True)
+        if maps is not None:
+            (tmp_path / f"proc/{pid}/maps").write_text(maps)
+    told, skipped = read(tmp_path, dict.fromkeys((10, 11, 12, 13)))
+    assert {pid: [str(of.cpus) for of in one.declarations] for pid, one in told.items()} == {
+        10: ["0-1"],
+        11: [],
+        12: [],
+    }
+    assert skipped.gone == 1
+
+
+def test_a_variable_whose_runtime_may_not_be_looked_for_is_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(host: Host, pid: int) -> frozenset[str]:
+        raise PermissionError(13, "Permission denied", f"/proc/{pid}/maps")
+
+    write(tmp_path, 10, "./work", "OMP_PLACES=cores")
+    monkeypatch.setattr(libraries, "read", refuse)
+    (found,) = read(tmp_path, {10: None})[0][10].declarations
+    assert not found.has_cpus
+    assert "cannot read /proc/10/maps: Permission denied" in (found.unresolved or "")
+
+
+def test_a_process_is_known_by_its_file_where_it_wrote_over_its_command_line(tmp_path: Path) -> None:
+    write(tmp_path, 10, "timeout 60 numactl -m 1 python3 serve.py", "")
+    write(tmp_path, 11, "VLLM::EngineCore", "")
+    (tmp_path / "proc/11/exe").symlink_to("/usr/bin/python3.11")
+    assert [str(one.memory_nodes) for one in read(tmp_path, {10: 1, 11: 10})[0][11].declarations] == ["1"]
+
+
+def test_shared_libraries_are_files_that_are_called_so() -> None:
+    text = "1000-2000 r-xp 0 08:01 12     /opt/my env/libomp.so.5 (deleted)\n"
+    text += "1000-2000 rw-p 0 00:00 0 \n3000-4000 rw-p 0 00:00 0 [heap]\n"
+    assert libraries.parse(text) == {"libomp.so.5 (deleted)"}
 
 
 def test_a_process_outside_the_container_is_no_ancestor(tmp_path: Path) -> None:

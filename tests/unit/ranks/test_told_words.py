@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.ranks import policy
-from numaudit.ranks.declaration import Placeable, Told
+from numaudit.ranks.declaration import CommandLine, Placeable, Runtimes, Told
 from numaudit.ranks.launchers import units
 from numaudit.ranks.table import KEYS, declarations, environment_in, given_in
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -29,6 +29,8 @@ _WORDS = st.sampled_from(
         b"qemu-kvm",
         b"-object",
         b"&",
+        b"numactl -m1 ./work; ./work # it's",
+        b"./work",
     ]
 )
 _NAMES = st.sampled_from([key.encode() for key in KEYS])
@@ -41,10 +43,12 @@ _VALUES = st.one_of(
 def test_passwords_are_not_kept() -> None:
     line = b"numactl\0-m\0hunter2\0--membind=hunter2\0./work\0--password\0hunter2\0--numa-node\0hunter2\0"
     assert "hunter2" not in repr(given_in(line))
-    assert given_in(b"qemu-kvm\0-object\0memory-backend-ram,id=hunter2,host-nodes=0,policy=bind\0") != ()
+    assert given_in(b"qemu-kvm\0-object\0memory-backend-ram,id=hunter2,host-nodes=0,policy=bind\0").given != ()
     assert "hunter2" not in repr(
         given_in(b"qemu-kvm\0-object\0memory-backend-ram,id=hunter2,host-nodes=0,policy=bind\0")
     )
+    text = b"PGPASSWORD=hunter2 numactl -m1 ./work --password hunter2; curl -u me:hunter2 x; echo 'hunter2'"
+    assert "hunter2" not in repr(given_in(b"sh\0-c\0" + text + b"\0"))
     assert environment_in(b"PASSWORD=hunter2\0_VLLM_INTERNAL_NUMACTL_ARGS=$(hunter2)\0RANK=hunter2\0") == {}
 
 
@@ -54,20 +58,28 @@ def test_the_first_of_two_variables_counts() -> None:
 
 def test_a_long_value_is_dropped() -> None:
     assert environment_in(b"SLURM_CPU_BIND_LIST=" + b"0," * 5000) == {}
-    assert given_in(b"numactl\0-C\0" + b"0," * 5000 + b"0\0./work\0") == ()
+    (found,) = given_in(b"numactl\0-C\0" + b"0," * 5000 + b"0\0./work\0").commands
+    assert found.given == ()
 
 
 def test_a_hostile_list_of_places_takes_no_time() -> None:
     places = b"OMP_PLACES=" + b"{0:4096}:999:1," * 31
-    told = Told(environment=environment_in(places))
+    told = Told(environment=environment_in(places), runtimes=Runtimes(frozenset({"openmp"}), 2))
     assert told.environment
     begin = process_time()
     assert declarations(told, _HERE)
     assert process_time() - begin < 2
 
 
+def test_a_hostile_text_of_a_shell_takes_no_time() -> None:
+    begin = process_time()
+    for text in (b"a;" * 100_000, b"'" * 65_535, b"numactl " * 8000, b"\\\n" * 100_000):
+        given_in(b"sh\0-c\0" + text + b"\0")
+    assert process_time() - begin < 2
+
+
 def test_many_words_are_cut() -> None:
-    assert given_in(b"x\0" * 100_000 + b"numactl\0-m\0001\0") == ()
+    assert given_in(b"x\0" * 100_000 + b"numactl\0-m\0001\0") == CommandLine(("x",))
 
 
 @given(
@@ -76,7 +88,7 @@ def test_many_words_are_cut() -> None:
 def test_any_process_declares_something_or_nothing(words: list[bytes], variables: list[tuple[bytes, bytes]]) -> None:
     found = given_in(b"\0".join(words))
     environment = environment_in(b"\0".join(name + b"=" + value for name, value in variables))
-    told = Told(found, (found,), environment)
+    told = Told(found, (found,), environment, Runtimes(frozenset({"openmp", "mpi"}), 2))
     for one in declarations(told, _HERE):
         assert one.has_memory or one.has_cpus or one.unresolved is not None
 

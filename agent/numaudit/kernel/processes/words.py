@@ -1,4 +1,6 @@
-"""/proc/PID/cmdline and /proc/PID/environ: the beginning of each. The caller drops what it does not know at once.
+"""/proc/PID/cmdline and /proc/PID/environ, the beginning of each, and /proc/PID/exe.
+
+The caller drops what it does not know at once.
 
 Source: proc_pid_cmdline(5), proc_pid_environ(5). Everybody may read the command line. For the environment the kernel
 asks for the rights of ptrace(2), or for CAP_PERFMON since Linux 6.15; it shows it as it was at execve(2).
@@ -22,6 +24,14 @@ def command_line(host: Host, pid: int) -> bytes:
 def environment(host: Host, pid: int) -> bytes:
     """Raises OSError when the process has ended, or its environment may not be read."""
     return _beginning(f"{host.proc}/{pid}/environ")
+
+
+def program(host: Host, pid: int) -> str | None:
+    """Name of the file that it runs; None = it may not be seen, as the environment, or there is none."""
+    try:
+        return (host.proc / str(pid) / "exe").readlink().name.removesuffix(" (deleted)")
+    except OSError:
+        return None
 
 
 def _beginning(file: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from numaudit.ranks.command_line import given
+from numaudit.ranks.command_line import options
 from numaudit.ranks.declaration import Declaration, Placeable, Told, common_value
 from numaudit.ranks.launcher import Launcher, Option, Program, form
 from numaudit.ranks.launchers.numactl import PROGRAM as NUMACTL
@@ -23,13 +23,12 @@ def _vllm(told: Told, here: Placeable) -> Declaration | None:
     value = told.environment.get(_VLLM)
     if value is None:
         return None
-    words = b"\0".join([b"numactl", *value.encode().split()])
-    return read_options(given(words, (NUMACTL,)), Declaration("vllm", _VLLM, "environment"), here)
+    return read_options(options(NUMACTL, value.split()), Declaration("vllm", _VLLM, "environment"), here)
 
 
 def _vllm_cpu(told: Told, here: Placeable) -> Declaration | None:
     value = told.environment.get(_VLLM_CPU)
-    if value is None or value in ("auto", "nobind", "all"):
+    if value is None or value in ("auto", "nobind", "all") or not told.runs("openmp", _VLLM_CPU):
         return None
     cpus = CpuSet.parse(entry(value.split("|"), told.local_rank))
     return Declaration("vllm-cpu", _VLLM_CPU, "environment", cpus=cpus, threads="main")
@@ -75,6 +74,7 @@ ROWS = (
         (_VLLM_CPU,),
         _vllm_cpu,
         {_VLLM_CPU: form(r"auto|nobind|all|[0-9,\-|]+", 2048)},
+        follows_runtime=True,
         checked="code of 0.33",
     ),
     Launcher(

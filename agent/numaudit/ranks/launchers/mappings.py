@@ -29,7 +29,7 @@ def _memory_backend(text: str) -> str | None:
 
 def _qemu(told: Told, here: Placeable) -> Declaration | None:
     """Several memory backends declare all their nodes; where their policies differ, any."""
-    values = [one.value.partition("=") for one in told.own if one.program == "qemu" and one.option == "-object"]
+    values = [one.value.partition("=") for one in told.own.given if one.program == "qemu" and one.option == "-object"]
     bound = [(policy, nodes) for policy, _, nodes in values if policy in _QEMU_POLICIES]
     if not bound:
         return None
@@ -41,7 +41,7 @@ def _qemu(told: Told, here: Placeable) -> Declaration | None:
 
 def _dpdk(told: Told, here: Placeable) -> Declaration | None:
     """Huge pages on the nodes with an amount; lcores are pinned one to one, or as `0@4` says."""
-    own = [one for one in told.own if one.program in ("eal", "dpdk")]
+    own = [one for one in told.own.given if one.program in ("eal", "dpdk")]
     nodes = cpus = None
     sizes = _first(own, "--socket-mem") or _first(own, "--numa-mem")
     if sizes is not None:
@@ -58,7 +58,7 @@ def _dpdk(told: Told, here: Placeable) -> Declaration | None:
 
 
 def _scylla(told: Told, here: Placeable) -> Declaration | None:
-    own = [one for one in told.own if one.program == "scylla"]
+    own = [one for one in told.own.given if one.program == "scylla"]
     value = common_value(own, "--cpuset")
     if value is None:
         return None
@@ -66,22 +66,23 @@ def _scylla(told: Told, here: Placeable) -> Declaration | None:
 
 
 def _jvm(told: Told, here: Placeable) -> Declaration | None:
-    """Each thread allocates on its node, so no node is declared, but some mappings must have a policy.
+    """Each thread allocates on its node, so no node is declared, but some mappings must have a policy. The last of two
+    contrary options counts; options after -jar or the main class are the application's.
 
     With one node allowed the virtual machine ignores both options.
     """
     if len(here.nodes) == 1:
         return None
-    found = {one.option for one in told.own if one.program == "java"}
-    for option in ("-XX:+UseNUMAInterleaving", "-XX:+UseNUMA"):
-        if option in found:
-            policy: PolicyKind = "interleave" if option.endswith("Interleaving") else "any"
-            return Declaration("jvm", option, "arguments", policy, memory_of="mappings")
+    is_on = {one.option[5:]: one.option[4] == "+" for one in told.own.given if one.program == "java"}
+    for name in ("UseNUMAInterleaving", "UseNUMA"):
+        if is_on.get(name):
+            policy: PolicyKind = "interleave" if name.endswith("Interleaving") else "any"
+            return Declaration("jvm", f"-XX:+{name}", "arguments", policy, memory_of="mappings")
     return None
 
 
 def _mysql(told: Told, here: Placeable) -> Declaration | None:
-    own = [one for one in told.own if one.program == "mysql"]
+    own = [one for one in told.own.given if one.program == "mysql"]
     value = _first(own, "--innodb-numa-interleave")
     if value is None or value.lower() in ("off", "0", "false"):
         return None
@@ -98,6 +99,10 @@ _EAL = (
     Option("--socket-mem", ("--socket-mem",), _SIZES),
     Option("--numa-mem", ("--numa-mem",), _SIZES),
     Option("--lcores", ("--lcores",), _CORES),
+)
+_JAVA_TAKES_NEXT = (
+    *("-cp", "-classpath", "--class-path", "-p", "--module-path", "--upgrade-module-path", "--add-modules"),
+    *("--add-reads", "--add-exports", "--add-opens", "--limit-modules", "--patch-module", "--source"),
 )
 ROWS = (
     Launcher(
@@ -155,10 +160,12 @@ ROWS = (
             Program(
                 "java",
                 re.compile(r"java"),
-                (
-                    Option("-XX:+UseNUMA", ("-XX:+UseNUMA",)),
-                    Option("-XX:+UseNUMAInterleaving", ("-XX:+UseNUMAInterleaving",)),
+                tuple(
+                    Option(f"-XX:{sign}{name}", (f"-XX:{sign}{name}",))
+                    for sign in "+-"
+                    for name in ("UseNUMA", "UseNUMAInterleaving")
                 ),
+                takes_next=_JAVA_TAKES_NEXT,
             ),
         ),
         tried=("OpenJDK 25",),

@@ -17,6 +17,7 @@ _USER = r"user:[0-9+,]{1,2048}"
 _PIN, _DOMAIN, _PROCESSORS = "I_MPI_PIN", "I_MPI_PIN_DOMAIN", "I_MPI_PIN_PROCESSOR_LIST"
 _PIN_INFO = "I_MPI_PIN_INFO"
 _PIN_INFO_FORM = r"[0-9]{1,5}(?:[,\-][0-9]{1,5})*"
+_MAPPING = "MV2_CPU_MAPPING"
 _NO = ("0", "no", "off", "disable", "false")
 
 
@@ -34,11 +35,13 @@ def _open_mpi(told: Told, here: Placeable) -> Declaration | None:
 
 
 def _mpich(told: Told, here: Placeable) -> Declaration | None:
-    mapping = told.environment.get("MV2_CPU_MAPPING")
-    if mapping is not None:
+    mapping = told.environment.get(_MAPPING)
+    if mapping is not None and "MV2_COMM_WORLD_LOCAL_RANK" in told.environment:
+        if not told.runs("mpi", _MAPPING):
+            return None
         cpus = CpuSet.parse(entry(mapping.split(":"), told.local_rank))
-        return Declaration("mpich", "MV2_CPU_MAPPING", "environment", cpus=cpus)
-    if "MPI_LOCALRANKID" not in told.environment and "PMI_RANK" not in told.environment:
+        return Declaration("mpich", _MAPPING, "environment", cpus=cpus)
+    if not _is_numbered(told):
         return None
     value = _bind_to(told) or ""
     kind, _, rest = value.partition(":")
@@ -49,6 +52,11 @@ def _mpich(told: Told, here: Placeable) -> Declaration | None:
         return Declaration("mpich", "--bind-to", "ancestor", one_node=True)
     # Several of them, as in `core:2`, may be on several nodes.
     return None if rest not in ("", "1") else _within("mpich", "--bind-to", "ancestor", value)
+
+
+def _is_numbered(told: Told) -> bool:
+    """Did Hydra start it, the launcher of MPICH and Intel MPI?"""
+    return "MPI_LOCALRANKID" in told.environment or "PMI_RANK" in told.environment
 
 
 def _bind_to(told: Told) -> str | None:
@@ -64,22 +72,26 @@ def _within(launcher: str, source: str, where: Literal["environment", "ancestor"
 
 
 def _intel_mpi(told: Told, here: Placeable) -> Declaration | None:
-    """Its launcher says the CPUs of each rank. Else a domain by name stays within a node; one by masks has its CPUs."""
+    """Its launcher says the CPUs of each rank. Else a domain by name stays within a node; one by masks has its CPUs.
+
+    The variables of users, which an image may have, count for a rank that runs the library.
+    """
     values = told.environment
-    if values.get(_PIN, "").lower() in _NO:
+    if values.get(_PIN, "").lower() in _NO or not _is_numbered(told):
         return None
     if _PIN_INFO in values:
         return Declaration("intel-mpi", _PIN_INFO, "environment", cpus=CpuSet.parse(values[_PIN_INFO]))
-    domain = values.get(_DOMAIN)
+    domain, processors = values.get(_DOMAIN), values.get(_PROCESSORS)
+    asked = _PROCESSORS if domain is None else _DOMAIN
+    if asked not in values or not told.runs("mpi", asked):
+        return None
     if domain is not None and domain.startswith("["):
         text = entry(domain.strip("[]").split(","), told.local_rank)
         return Declaration("intel-mpi", _DOMAIN, "environment", cpus=mask(CpuSet, text))
     if domain is not None:
         named = domain.partition(":")[0] in ("core", "numa", "cache1", "cache2", "cache3")
         return Declaration("intel-mpi", _DOMAIN, "environment", one_node=True) if named else None
-    processors = values.get(_PROCESSORS)
-    if processors is None:
-        return None
+    assert processors is not None
     if not processors[:1].isdigit():
         raise Unresolved(f"{_PROCESSORS}: a pattern, and no list of CPUs")
     order = [cpu for part in processors.split(",") for cpu in CpuSet.parse(part)]
@@ -116,15 +128,17 @@ ROWS = (
             _DOMAIN: form(r"\[[0-9a-fA-FxX,]+\]|[a-z0-9:\-]{1,40}", 8192),
             _PROCESSORS: form(r"[a-z0-9,\-:=]+", 2048),
         },
+        follows_runtime=True,
         checked="by hand 2021.19",
     ),
     Launcher(
         "mpich",
         "MPICH, MVAPICH2",
         "https://www.mpich.org/documentation/guides/",
-        ("--bind-to", "MV2_CPU_MAPPING"),
+        ("--bind-to", _MAPPING),
         _mpich,
-        {"MV2_CPU_MAPPING": form(r"[0-9,\-:]+", 4096)},
+        {_MAPPING: form(r"[0-9,\-:]+", 4096)},
+        follows_runtime=True,
         tried=("MPICH 5.0",),
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from numaudit.errors import ParseError
 from numaudit.ranks.declaration import Declaration, Given, Placeable, PolicyKind, Told
 from numaudit.ranks.launcher import Launcher, Option, Program
-from numaudit.ranks.lists import DEVICES, NUMACTL_LIST, Unresolved, numactl_list
+from numaudit.ranks.lists import DEVICES, NUMACTL_LIST, numactl_list
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
@@ -24,6 +24,12 @@ def _list(text: str) -> str | None:
     return text if NUMACTL_LIST.fullmatch(text) else None
 
 
+def _nothing(text: str) -> str:
+    return ""
+
+
+_OF_SHARED_MEMORY = {"file": "-f", "shm": "-S", "shmid": "-I", "length": "-L", "offset": "-o", "shmmode": "-M"}
+"""Options with which it sets the policy of shared memory, and of no program."""
 _POLICIES: dict[str, PolicyKind] = {
     "--membind": "bind",
     "--preferred": "preferred",
@@ -46,14 +52,18 @@ PROGRAM = Program(
         Option("--physcpubind", ("--physcpubind", "-C"), _list),
         Option("--all", ("--all", "-a")),
         Option("--balancing", ("--balancing", "-b")),
+        *(Option(one, (f"--{one}", letter), _nothing) for one, letter in _OF_SHARED_MEMORY.items()),
     ),
     is_getopt=True,
+    becomes=True,
 )
 
 
 def read_options(found: Sequence[Given], declared: Declaration, here: Placeable) -> Declaration | None:
     """The declaration with what numactl's options say; None = they say nothing. Raises ParseError, Unresolved."""
     values = {one.option: one.value for one in found}
+    if not values.keys().isdisjoint(_OF_SHARED_MEMORY):
+        return None
     policies = [name for name in _POLICIES if name in values]
     if len(policies) > 1:
         raise ParseError("numactl refuses more than one memory policy")
@@ -80,12 +90,8 @@ def _cpus(values: dict[str, str], here: Placeable) -> CpuSet | None:
 
 
 def _declare(told: Told, here: Placeable) -> Declaration | None:
-    found = told.ancestor("numactl")
-    if found is None:
-        return None
-    if len({one.occurrence for one in found[0]}) > 1:
-        raise Unresolved("the command line of an ancestor runs numactl more than once")
-    return read_options(found[0], Declaration("numactl", "numactl", "ancestor"), here)
+    found = told.launched_by("numactl")
+    return None if found is None else read_options(found, Declaration("numactl", "numactl", "ancestor"), here)
 
 
 ROW = Launcher(

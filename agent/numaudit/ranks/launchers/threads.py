@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from numaudit.ranks.declaration import Declaration, Placeable, Told
 from numaudit.ranks.launcher import Launcher, form
-from numaudit.ranks.lists import union
+from numaudit.ranks.lists import union, with_strides
 from numaudit.topology.nodeset import CpuSet
 
 _PLACE = re.compile(r"\{([0-9,: ]*)\}(?::(\d{1,3})(?::(\d{1,4}))?)?", re.ASCII)
@@ -15,10 +16,14 @@ _PROCLIST = re.compile(r"proclist=\[([0-9,\-]+)\]", re.ASCII)
 
 
 def _openmp(told: Told, here: Placeable) -> Declaration | None:
-    """Each of its threads has a place of its own; the main thread is one of them."""
-    values = told.environment
+    """Each thread of the runtime has a place of its own; the main thread is one of them."""
+    declared = _placed(told.environment)
+    return declared if declared is not None and told.runs("openmp", declared.source) else None
+
+
+def _placed(values: Mapping[str, str]) -> Declaration | None:
     if "GOMP_CPU_AFFINITY" in values:
-        cpus = union(CpuSet, [_gomp(one) for one in values["GOMP_CPU_AFFINITY"].replace(",", " ").split()])
+        cpus = union(CpuSet, [with_strides(one) for one in values["GOMP_CPU_AFFINITY"].replace(",", " ").split()])
         return Declaration("openmp", "GOMP_CPU_AFFINITY", "environment", cpus=cpus, threads="main")
     listed = _PROCLIST.search(values.get("KMP_AFFINITY", ""))
     if listed is not None:
@@ -32,12 +37,6 @@ def _openmp(told: Told, here: Placeable) -> Declaration | None:
         return Declaration("openmp", "OMP_PLACES", "environment", cpus=cpus, threads="main")
     named = places.partition("(")[0] in ("threads", "cores", "ll_caches", "numa_domains")
     return Declaration("openmp", "OMP_PLACES", "environment", one_node=True, threads="main") if named else None
-
-
-def _gomp(text: str) -> str:
-    """`0-6:2` of libgomp is `0-6:1/2` of the kernel."""
-    head, colon, stride = text.partition(":")
-    return f"{head}:1/{stride}" if colon else text
 
 
 def _places(text: str) -> CpuSet:
@@ -74,6 +73,7 @@ ROWS = (
             ),
             "KMP_AFFINITY": form(r"[a-zA-Z0-9,=\-\[\]{}]+", 4096),
         },
+        follows_runtime=True,
         tried=("libgomp 12.2", "libomp 14"),
     ),
 )

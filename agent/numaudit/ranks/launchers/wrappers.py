@@ -10,7 +10,7 @@ import re
 
 from numaudit.ranks.declaration import Declaration, Placeable, PolicyKind, Told
 from numaudit.ranks.launcher import Launcher, Option, Program, form
-from numaudit.ranks.lists import Unresolved, mask
+from numaudit.ranks.lists import Unresolved, mask, with_strides
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _HWTHREADS = "LIKWID_HWTHREADS"
@@ -21,16 +21,11 @@ _LOCATION = form(r"[A-Za-z0-9]{1,12}:[a-z0-9=\-.:]{1,40}|0x[0-9a-f,x]{1,400}|all
 
 def _taskset(told: Told, here: Placeable) -> Declaration | None:
     """A mask, or with -c a list; with -p it binds other processes than its own."""
-    found = told.ancestor("taskset")
-    if found is None:
-        return None
-    if len({one.occurrence for one in found[0]}) > 1:
-        raise Unresolved("the command line of an ancestor runs taskset more than once")
-    values = {one.option: one.value for one in found[0]}
+    values = {one.option: one.value for one in told.launched_by("taskset") or ()}
     text = values.get("CPUs")
     if text is None or "--pid" in values:
         return None
-    cpus = CpuSet.parse(text) if "--cpu-list" in values else mask(CpuSet, text)
+    cpus = CpuSet.parse(with_strides(text)) if "--cpu-list" in values else mask(CpuSet, text)
     return Declaration("taskset", "taskset", "ancestor", cpus=cpus)
 
 
@@ -45,10 +40,7 @@ def _hwloc(told: Told, here: Placeable) -> Declaration | None:
 
     It binds memory with MPOL_BIND only if --strict asks for it, else with MPOL_PREFERRED.
     """
-    found = told.ancestor("hwloc-bind")
-    if found is None:
-        return None
-    values = {one.option: one.value for one in found[0]}
+    values = {one.option: one.value for one in told.launched_by("hwloc-bind") or ()}
     order = sorted((node for node in here.cpus_of if here.cpus_of[node]), key=lambda node: min(here.cpus_of[node]))
     is_physical = "--physical" in values
     locations = (values.get("--membind"), values.get("--cpubind", values.get("location")))
@@ -96,6 +88,7 @@ ROWS = (
                     Option("--all-tasks", ("--all-tasks", "-a")),
                 ),
                 is_getopt=True,
+                becomes=True,
                 first=Option("CPUs", (), form(r"(?:0[xX])?[0-9a-fA-F]{1,512}|[0-9,\-:]{1,2048}", 2048)),
             ),
         ),
@@ -119,6 +112,7 @@ ROWS = (
                     Option("--physical", ("--physical", "-p")),
                     Option("--strict", ("--strict",)),
                 ),
+                becomes=True,
                 first=Option("location", (), _LOCATION),
             ),
         ),

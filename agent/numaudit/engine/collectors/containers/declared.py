@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import printable
+from numaudit.kernel import threads
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host, explain
-from numaudit.kernel.processes import started_with, words
+from numaudit.kernel.processes import libraries, started_with, words
 from numaudit.process_placement import ContainerProcesses
-from numaudit.ranks.declaration import Given, Placeable, Told
-from numaudit.ranks.table import declarations, environment_in, given_in
+from numaudit.ranks.declaration import CommandLine, Placeable, Runtimes, Told
+from numaudit.ranks.table import RUNTIME_KEYS, declarations, environment_in, given_in, runtimes_in
 from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Allowed, Container, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -63,7 +64,8 @@ class DeclarationReader(Struct):
     deadline: float
     devices: HeldDevices
     skipped: SkippedItems
-    _given: dict[int, tuple[Given, ...]] = field(default_factory=dict)
+    _given: dict[int, CommandLine] = field(default_factory=dict)
+    _runtimes: dict[int, Runtimes | str] = field(default_factory=dict)
     _variables: dict[int, tuple[Mapping[str, str], str | None]] = field(default_factory=dict)
 
     def as_a_whole(self, one: Container) -> Told:
@@ -114,7 +116,25 @@ class DeclarationReader(Struct):
         """All that it and its ancestors were started with. Raises OSError when it has ended."""
         environment, _ = self._variables_of(pid)
         own = self._given_to(pid)
-        return replace(as_a_whole, own=own, ancestors=self._ancestors(pid, parents), environment=environment)
+        return replace(
+            as_a_whole,
+            own=own,
+            ancestors=self._ancestors(pid, parents),
+            environment=environment,
+            runtimes=self._runtimes_of(pid, environment),
+        )
+
+    def _runtimes_of(self, pid: int, environment: Mapping[str, str]) -> Runtimes | str:
+        """Those of a process with variables for one. Raises OSError when it has ended."""
+        if RUNTIME_KEYS.isdisjoint(environment):
+            return Runtimes(frozenset(), 0)
+        if pid not in self._runtimes:
+            try:
+                loaded = runtimes_in(libraries.read(self.host, pid))
+                self._runtimes[pid] = Runtimes(loaded, len(threads.ids(self.host, pid)))
+            except PermissionError as error:
+                self._runtimes[pid] = printable(explain(error))
+        return self._runtimes[pid]
 
     def _variables_of(self, pid: int) -> tuple[Mapping[str, str], str | None]:
         """And why they were not read."""
@@ -132,9 +152,9 @@ class DeclarationReader(Struct):
         except OSError as error:
             return {}, printable(explain(error))
 
-    def _ancestors(self, pid: int, parents: Mapping[int, int | None]) -> tuple[tuple[Given, ...], ...]:
+    def _ancestors(self, pid: int, parents: Mapping[int, int | None]) -> tuple[CommandLine, ...]:
         """Those in the same container, the nearest first."""
-        found: list[tuple[Given, ...]] = []
+        found: list[CommandLine] = []
         parent = parents.get(pid)
         while parent is not None and parent in parents and len(found) < _MOST_ANCESTORS:
             try:
@@ -144,7 +164,7 @@ class DeclarationReader(Struct):
             parent = parents[parent]
         return tuple(found)
 
-    def _given_to(self, pid: int) -> tuple[Given, ...]:
+    def _given_to(self, pid: int) -> CommandLine:
         if pid not in self._given:
-            self._given[pid] = given_in(words.command_line(self.host, pid))
+            self._given[pid] = given_in(words.command_line(self.host, pid), words.program(self.host, pid))
         return self._given[pid]
