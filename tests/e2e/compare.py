@@ -46,6 +46,8 @@ class Row:
             return False
         if not before.admitted:
             return before.reason == after.reason
+        if before.nodes and not after.nodes:
+            return None  # what was promised was not seen
         return all(before.nodes.get(name) == nodes for name, nodes in after.nodes.items())
 
 
@@ -73,9 +75,29 @@ def happened_of(pod: Json, report: Json | None) -> Happened:
     promised = {
         one["container"]: one["intended"]["memoryNodes"]
         for one in (report or {}).get("containers", [])
-        if (one.get("pod"), one.get("namespace")) == name and one.get("intended", {}).get("bytes")
+        if (one.get("pod"), one.get("namespace")) == name and (one.get("intended") or {}).get("bytes")
     }
     return Happened(True, "", promised)
+
+
+def policy_of(report: Json) -> str:
+    """The name of the Memory Manager's policy; `unknown` where the agent does not know its kubelet."""
+    return str((report.get("kubelet") or {}).get("memoryManagerPolicy") or "unknown")
+
+
+def containers_in(namespace: str, report: Json) -> int:
+    """Containers that have a verdict, of a node's report."""
+    return sum(one.get("namespace") == namespace and one.get("verdict") is not None for one in report["containers"])
+
+
+def plugin_is_right(namespace: str, report: Json, merged: Json) -> tuple[bool, str]:
+    """The plugin's document beside the agent's own report: the same containers, and at least one."""
+    own, listed = containers_in(namespace, report), sum(merged["verdicts"].values())
+    states = {one["node"]: one["state"] for one in merged["nodes"]}
+    said = (
+        f"{listed} of {own} containers of {namespace}; {', '.join(f'{node} {state}' for node, state in states.items())}"
+    )
+    return own == listed > 0, said
 
 
 def table(rows: Sequence[Row]) -> str:

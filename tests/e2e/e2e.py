@@ -1,4 +1,5 @@
-"""numaudit against a real cluster, that of KUBECONFIG: `make e2e IMAGE=registry.example.net/numaudit:0.1.0`.
+"""numaudit against a real cluster, that of KUBECONFIG: `make e2e IMAGE=registry.example.net/numaudit:0.1.0`, or
+`make e2e LOAD=kind`, which builds the image.
 
 It makes a namespace of its own with agents, creates some twenty pods on one node, compares what `numaudit fit` foretold
 with what the kubelet did, moves one container by hand, reads `kubectl numaudit` and the series of the alerts, and
@@ -18,15 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from compare import Happened, Row, forecast_of, happened_of, table
+from compare import Happened, Row, forecast_of, happened_of, plugin_is_right, policy_of, table
 from drift import drift
 from installation import exec_json, installed, missing_rights, objects
 from kubectl import Kubectl, Refused
+from loading import LOADERS, built_and_loaded
 from shapes import NodeRoom, pods
 
 Json = dict[str, Any]
 TOP = Path(__file__).resolve().parents[2]
 _DECISION_SECONDS = 120.0
+_PLUGIN_SECONDS = 60.0
 _SERIES = ("numaudit_container_verdict", "numaudit_memory_manager_bytes", "numaudit_collector_success")
 """One of each kind that alerts are made of: verdicts, promises, health."""
 
@@ -38,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if missing := missing_rights(kubectl):
             _fail(3, f"these rights are missing, for all namespaces: {', '.join(missing)}")
+        if options.load:
+            options.image = built_and_loaded(options.load, _say)
         manifests = kubectl.run("kustomize", str(TOP / "tests/e2e/agent"), "--load-restrictor=LoadRestrictionsNone")
         with installed(kubectl, objects(manifests, kubectl.namespace, options.image), _say) as agents:
             return _try(kubectl, _agent_on(agents, options.node), options)
@@ -49,7 +54,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make e2e", description=__doc__)
-    parser.add_argument("--image", required=True, help="image of the agent that the nodes can pull, or have")
+    image = parser.add_mutually_exclusive_group(required=True)
+    image.add_argument("--image", help="image of the agent that the nodes can pull, or have")
+    image.add_argument("--load", help=f"build it here and load it by one of {', '.join(LOADERS)}, with its options")
     parser.add_argument("--node", default="", help="the node to fill; default: the first with an agent")
     parser.add_argument("--kubectl", default="kubectl", help="the command, with options such as --context=lab")
     parser.add_argument("--plugin", default=str(TOP / ".venv/bin/kubectl-numaudit"), help="the kubectl plugin")
@@ -59,12 +66,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _try(kubectl: Kubectl, agent: Json, options: argparse.Namespace) -> int:
     name, node = agent["metadata"]["name"], agent["spec"]["nodeName"]
-    policy = exec_json(kubectl, name, "report")["memoryManager"]
-    _say(f"node {node}, agent {name}, memory manager {policy}")
+    _say(f"node {node}, agent {name}, memory manager {policy_of(exec_json(kubectl, name, 'report'))}")
     rows = [_row(kubectl, name, pod) for pod in pods(_room(kubectl, name, node), kubectl.namespace, options.image)]
     print(table(rows))
     wrong = sum(row.is_right is False for row in rows)
-    checks = [_series(kubectl, name), _plugin(kubectl, options)]
+    checks = [_series(kubectl, name), _plugin(kubectl, agent, options)]
     if not options.no_drift:
         checks.append(_drifted(kubectl, agent, {row.pod for row in rows}, options.image))
     for what, is_right, said in checks:
@@ -108,8 +114,10 @@ def _row(kubectl: Kubectl, agent: str, pod: Json) -> Row:
                 name, forecast, Happened(None, f"{found['status'].get('phase')} for {_DECISION_SECONDS:g} s", {})
             )
         time.sleep(0.5)
-    if happened.admitted:
+    while happened.admitted:
         happened = happened_of(found, exec_json(kubectl, agent, "report"))
+        if happened.nodes or not forecast.nodes or time.monotonic() > end:
+            break
     row = Row(name, forecast, happened)
     _say(f"{name}: {'right' if row.is_right else 'WRONG' if row.is_right is False else 'not compared'}")
     return row
@@ -130,14 +138,24 @@ def _series(kubectl: Kubectl, agent: str) -> tuple[str, bool | None, str]:
     )
 
 
-def _plugin(kubectl: Kubectl, options: argparse.Namespace) -> tuple[str, bool | None, str]:
-    command = [options.plugin, "report", *kubectl.program[1:], "--agent-namespace", kubectl.namespace, "--output=json"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return "kubectl numaudit", None, str(error)
-    last = (done.stderr.strip().splitlines() or [f"{len(done.stdout)} bytes"])[-1]
-    return "kubectl numaudit", done.returncode in (0, 1), f"exit status {done.returncode}, {last}"
+def _plugin(kubectl: Kubectl, agent: Json, options: argparse.Namespace) -> tuple[str, bool | None, str]:
+    """What it says of this namespace on the agent's node; the agent's newest report may be of the tick before."""
+    what, name, node = "kubectl numaudit", agent["metadata"]["name"], agent["spec"]["nodeName"]
+    command = [options.plugin, "report", *kubectl.program[1:], f"--namespace={kubectl.namespace}", f"--node={node}"]
+    command += [f"--agent-namespace={kubectl.namespace}", "--output=json"]
+    end = time.monotonic() + _PLUGIN_SECONDS
+    while True:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+            merged = json.loads(done.stdout)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return what, None, str(error)
+        except ValueError:
+            return what, False, (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        is_right, said = plugin_is_right(kubectl.namespace, exec_json(kubectl, name, "report"), merged)
+        if is_right or time.monotonic() > end:
+            return what, is_right, said
+        time.sleep(2)
 
 
 def _drifted(kubectl: Kubectl, agent: Json, created: set[str], image: str) -> tuple[str, bool | None, str]:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from compare import Forecast, Happened, Row, forecast_of, happened_of, table
+from compare import Forecast, Happened, Row, forecast_of, happened_of, plugin_is_right, policy_of, table
 from installation import objects
+from kubectl import Refused
+from loading import LOADERS, NAME, built_and_loaded
+from numaudit.api.document import encode
+from numaudit.cli.main import call
+from numaudit.kubectl.everywhere import NodeReply, Replies
+from numaudit.kubectl.merged import merge
 from numaudit.scenario.document import Document
 from numaudit.scenario.manifests import read_manifest
+from numaudit.value import Origin
 from shapes import NodeRoom, pods
 
 GI = 1 << 30
@@ -73,6 +84,76 @@ def test_a_forecast_is_right_if_decision_reason_and_nodes_are_the_kubelets() -> 
     assert verdict(_forecast(admitted=False, reason="OutOfcpu"), refused) is True
     assert verdict(_forecast(admitted=False, reason="TopologyAffinityError"), refused) is False
     assert verdict(_forecast(admitted=False, reason="OutOfcpu"), admitted) is False
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str], fixtures: Path) -> dict[str, Any]:
+    """As an agent writes it."""
+    assert call(["report", "-o", "json", "--root", str(fixtures / "misaligned-node")]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert None in [one["intended"] for one in found["containers"]]
+    return found
+
+
+def test_the_promises_of_a_pod_are_read_from_a_report_as_an_agent_writes_it(report: dict[str, Any]) -> None:
+    pod = RUNNING | {"metadata": {"name": "gu-two-numanode", "namespace": "default"}}
+    assert happened_of(pod, report).nodes == {"a": [1], "b": [1]}
+    pod = RUNNING | {"metadata": {"name": "be-numanode", "namespace": "default"}}
+    assert happened_of(pod, report).nodes == {}
+    assert (policy_of(report), policy_of({"kubelet": None})) == ("Static", "unknown")
+
+
+def test_a_plugin_that_shows_nothing_or_less_than_the_agent_is_wrong(report: dict[str, Any]) -> None:
+    def plugin(namespace: str) -> dict[str, Any]:
+        reply = NodeReply("worker", None, "reporting", json.dumps(report).encode())
+        document = merge(Replies((reply,), "exec"), now=1.0, context=None, namespace=namespace, top=1)
+        found: dict[str, Any] = json.loads(encode("ClusterReport", document, Origin(None, None)))
+        return found
+
+    right = plugin("default")
+    assert plugin_is_right("default", report, right) == (True, "10 of 10 containers of default; worker reporting")
+    assert plugin_is_right("default", report, right | {"verdicts": {"aligned": 1}})[0] is False
+    nothing = plugin_is_right("elsewhere", report, plugin("elsewhere"))
+    assert nothing == (False, "0 of 0 containers of elsewhere; worker reporting")
+
+
+@pytest.mark.parametrize("tool", [*LOADERS, "kind --name lab"])
+def test_the_image_is_built_exported_and_loaded_by_the_tool(
+    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    for name in ("build", "buildah", *LOADERS):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> {log}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert built_and_loaded(tool, lambda _: None, [str(tmp_path / "build")], tmp_path / "none") == NAME
+    build, export, load = log.read_text().splitlines()
+    assert build.strip() == "build"
+    archive = export.partition("docker-archive:")[2].removesuffix(f":{NAME}")
+    assert export.startswith("buildah ") and " push " in export and archive.endswith("/numaudit.tar")
+    assert load.startswith(f"{tool.split(maxsplit=1)[0]} ") and archive in load
+    assert load.endswith(" ".join(tool.split()[1:]) or archive)
+
+
+def test_an_image_that_cannot_be_built_or_loaded_is_refused(tmp_path: Path) -> None:
+    def refusal(tool: str, *build: str) -> str:
+        with pytest.raises(Refused) as refused:
+            built_and_loaded(tool, lambda _: None, build, tmp_path)
+        return str(refused.value)
+
+    assert refusal("dockre", "true").startswith("--load dockre: unknown; there are ctr, ")
+    assert refusal("ctr", "/none/build") == "`/none/build`: No such file or directory; install it, or give --image"
+    assert (
+        refusal("ctr", "sh", "-c", "echo it failed >&2; exit 3") == "`sh -c echo it failed >&2; exit 3 ...`: it failed"
+    )
+
+
+def test_a_promise_that_was_not_seen_is_not_compared() -> None:
+    """Else a report that comes too early would be right, whatever was promised."""
+    seen_nothing = happened_of(RUNNING, {"containers": []})
+    assert Row("p", _forecast(containers=_promised(1)), seen_nothing).is_right is None
+    assert Row("p", _forecast(), seen_nothing).is_right is True
 
 
 def test_what_either_side_does_not_know_is_not_compared() -> None:
