@@ -81,7 +81,7 @@ def _make_a_pipe(file: Path) -> None:
 
 def _make_a_loop(file: Path) -> None:
     file.unlink()
-    file.symlink_to(file)
+    file.symlink_to(file.name)
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {

@@ -15,6 +15,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.devices import network
 from numaudit.kernel.devices.descriptors import captured_target, open_files
 from numaudit.kernel.devices.pci import ADDRESS, FileNumbers, PciDevices
+from numaudit.kernel.files import glob, is_link, real_path
 from numaudit.kernel.host import Host
 
 _PCI = "sys/bus/pci/devices"
@@ -35,15 +36,15 @@ def files(host: Host) -> Iterator[Path]:
     """Whichever exist."""
     folder = host.root / _PCI
     interrupts = set()
-    for device in sorted(folder.glob("*")):
+    for device in glob(folder, "*"):
         for pattern in _FILES:
-            yield from sorted(device.glob(pattern))
-        interrupts |= {file.name for file in device.glob("msi_irqs/*")}
+            yield from glob(device, pattern)
+        interrupts |= {file.name for file in glob(device, "msi_irqs/*")}
     for number in sorted(interrupts):
         yield from (host.proc / "irq" / number / name for name in _IRQ)
     if interrupts:
         yield host.proc / "interrupts"
-    yield from sorted(host.proc.glob("driver/nvidia/gpus/*/information"))
+    yield from glob(host.proc, "driver/nvidia/gpus/*/information")
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class CapturedWays:
 
     def links(self) -> Iterator[Link]:
         """Of the processes first; a process that has ended, or may not be looked at, has none."""
-        for process in sorted(self.host.proc.glob("[0-9]*")):
+        for process in glob(self.host.proc, "[0-9]*"):
             try:
                 yield from self._of_process(int(process.name))
             except (OSError, ValueError):
@@ -69,7 +70,7 @@ class CapturedWays:
         for numbers in self._files:
             name = PurePath(f"sys/dev/{numbers.type}/{numbers.major}:{numbers.minor}")
             yield from self._resolved(name)
-        for device in sorted((self.host.sys / "kernel/iommu_groups").glob("*/devices/*")):
+        for device in glob(self.host.sys, "kernel/iommu_groups/*/devices/*"):
             yield from self._resolved(PurePath("sys", *device.relative_to(self.host.sys).parts))
 
     def _of_process(self, pid: int) -> Iterator[Link]:
@@ -100,14 +101,14 @@ class CapturedWays:
 
     def _resolved(self, link: PurePath) -> Iterator[Link]:
         """A link of sysfs, through the folder that the capture has for its PCI device, if it has one."""
-        if not (self.host.root / link).is_symlink():  # as for a file of NVIDIA's driver
+        if not is_link(self.host.root / link):  # as for a file of NVIDIA's driver
             return
-        path = os.path.realpath(self.host.root / link)
+        path = real_path(self.host.root / link)
         addresses = list(ADDRESS.finditer(path))
         if addresses:
             inside = f"{_PCI}/{path[addresses[-1].start() :]}"
-        elif path.startswith(f"{os.path.realpath(self.host.sys)}/"):
-            inside = f"sys/{path.removeprefix(f'{os.path.realpath(self.host.sys)}/')}"
+        elif path.startswith(f"{real_path(self.host.sys)}/"):
+            inside = f"sys/{path.removeprefix(f'{real_path(self.host.sys)}/')}"
         else:
             return
         yield Link(link, os.path.relpath(inside, link.parent))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from numaudit.kernel.cores import event_sources
+from numaudit.kernel.files import glob
 from numaudit.kernel.host import Host
 
 CPUINFO = "cpuinfo"
@@ -22,10 +23,10 @@ def files(host: Host) -> Iterator[Path]:
     yield from (host.proc / name for name in _PROC)
     for source in event_sources(host):
         for pattern in _PMU:
-            yield from sorted(source.glob(pattern))
-    yield from sorted(host.cpus.glob("cpu[0-9]*/regs/identification/midr_el1"))
+            yield from glob(source, pattern)
+    yield from glob(host.cpus, "cpu[0-9]*/regs/identification/midr_el1")
     yield from (host.sys / "class/dmi/id" / name for name in _FIRMWARE)
-    yield from sorted(host.sys.glob(_MONITORING))
+    yield from glob(host.sys, _MONITORING)
 
 
 def without_serial(cpuinfo: bytes) -> bytes:

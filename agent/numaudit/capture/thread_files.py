@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from numaudit.kernel import threads
+from numaudit.kernel import files, threads
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.memory import numa_maps
 
@@ -47,7 +47,7 @@ class ThreadFiles(Struct):
     clock: Callable[[], float] = monotonic
 
     def read(self) -> Iterator[Kept | Missing]:
-        for process in sorted(self.host.proc.glob("[0-9]*")):
+        for process in files.glob(self.host.proc, "[0-9]*"):
             try:
                 pid = int(process.name)
                 ids = threads.ids(self.host, pid)

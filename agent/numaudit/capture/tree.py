@@ -19,6 +19,7 @@ from numaudit.capture.new_folder import NewFolder, filled, new_file
 from numaudit.capture.thread_files import Missing, ThreadFiles
 from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
+from numaudit.kernel import files
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_bytes
@@ -145,7 +146,7 @@ def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> 
         _copy(host, file, tree, summary)
     _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
     _copy_threads(host, tree, summary)
-    for initiator in sorted(host.nodes.glob(_INITIATORS)):
+    for initiator in files.glob(host.nodes, _INITIATORS):
         tree.make(_inside(host, initiator))
     for file in cdi_files.files(host):
         _copy(host, file, tree, summary, partial(_cdi_without_secrets, file))
@@ -171,21 +172,21 @@ def _located(host: Host, summary: CaptureSummary) -> LocatedKubelet:
 
 def _files(host: Host) -> Iterator[Path]:
     yield from (host.proc / name for name in _PROC)
-    for process in sorted(host.proc.glob("[0-9]*")):
+    for process in files.glob(host.proc, "[0-9]*"):
         yield from (process / name for name in _PROCESS)
     yield from (host.nodes / name for name in _NODES)
-    for node in sorted(host.nodes.glob("node[0-9]*")):
+    for node in files.glob(host.nodes, "node[0-9]*"):
         for pattern in _NODE:
-            yield from sorted(node.glob(pattern))
-    yield from sorted(tiers.folder(host).glob("*/nodelist"))
+            yield from files.glob(node, pattern)
+    yield from files.glob(tiers.folder(host), "*/nodelist")
     yield tiers.demotion_file(host)
-    for pool in sorted(host.sys.glob("kernel/mm/hugepages/hugepages-*")):
+    for pool in files.glob(host.sys, "kernel/mm/hugepages/hugepages-*"):
         yield from (pool / name for name in _HUGE_PAGES)
-    yield from sorted(host.sys.glob("kernel/mm/mempolicy/weighted_interleave/node[0-9]*"))
+    yield from files.glob(host.sys, "kernel/mm/mempolicy/weighted_interleave/node[0-9]*")
     yield host.cpus / "online"
-    for cpu in sorted(host.cpus.glob("cpu[0-9]*")):
+    for cpu in files.glob(host.cpus, "cpu[0-9]*"):
         for pattern in _CPU:
-            yield from sorted(cpu.glob(pattern))
+            yield from files.glob(cpu, pattern)
     yield from hardware.files(host)
     yield from devices.files(host)
     yield from (host.kubelet / name for name in _KUBELET)
@@ -211,7 +212,7 @@ def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
                 continue
             tree.make(_inside(host, folder))
             for pattern in _CGROUP:
-                for file in sorted(folder.glob(pattern)):
+                for file in files.glob(folder, pattern):
                     _copy(host, file, tree, summary)
     if too_deep:
         summary.unread.append(Unread(plural(too_deep, "cgroup"), f"in more than {_DEEPEST_FOLDER} folders"))
@@ -252,7 +253,7 @@ def _copy_runtime_names(host: Host, tree: NewFolder, summary: CaptureSummary) ->
 def _roots(hierarchies: Hierarchies) -> list[Path]:
     """With cgroup v1 each may be cut another way."""
     found = [hierarchies.memory, hierarchies.cpuset, hierarchies.hugetlb]
-    if hierarchies.devices is not None and hierarchies.devices.is_dir():  # captures of before have none
+    if hierarchies.devices is not None and files.is_folder(hierarchies.devices):  # captures of before have none
         found.append(hierarchies.devices)
     return list(dict.fromkeys(root for root in found if root is not None))
 
@@ -294,7 +295,7 @@ def _answers(host: Host, settings: StartSettings | None, summary: CaptureSummary
 def _pod_log_folders(host: Host, summary: CaptureSummary) -> list[Path]:
     folder = host.at("/var/log/pods")
     try:
-        return sorted(folder.iterdir())
+        return [folder / name for name in sorted(files.names(folder))]
     except OSError as error:
         _note(host, folder, error, summary)
         return []

@@ -15,6 +15,7 @@ from numaudit.containers import cgroup_path, mountinfo
 from numaudit.containers.cgroup_path import CgroupOwner
 from numaudit.containers.runtime_names import NAMED_BY, RuntimeNames
 from numaudit.errors import escaped
+from numaudit.kernel import files
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_text
@@ -263,7 +264,7 @@ class _PodFacts:
         if self._pods is None:
             self._pods = {}
             try:
-                names = [entry.name for entry in self.host.at("/var/log/pods").iterdir()]
+                names = files.names(self.host.at("/var/log/pods"))
             except OSError:
                 names = []
             for name in names:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes
 
 NAMED_BY = ("docker", "podman")
@@ -55,7 +56,8 @@ class RuntimeNames:
 def sources(host: Host) -> Iterator[Path]:
     """The files that `RuntimeNames` reads. Raises OSError, when Docker's folder may not be listed."""
     yield host.at(_PODMAN)
-    yield from sorted(folder / "config.v2.json" for folder in host.at(_DOCKER).iterdir())
+    folder = host.at(_DOCKER)
+    yield from (folder / name / "config.v2.json" for name in sorted(files.names(folder)))
 
 
 def names_only(path: Path, content: bytes) -> bytes:

@@ -17,6 +17,7 @@ from numaudit.doctor.outcome import NO_KUBERNETES
 from numaudit.doctor.sources import SOURCES, Trial, check_sources
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, NumauditError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.memory import tiers
@@ -197,7 +198,11 @@ def _numa_maps(name: str, host: Host) -> Check:
 
 def _is_own_pid_namespace(host: Host) -> bool:
     """The host's own always has the same number. Source: include/linux/proc_ns.h (PROC_PID_INIT_INO)."""
-    return (host.proc / "self/ns/pid").stat().st_ino != _HOSTS_PID_NAMESPACE
+    descriptor = files.open_namespace(host.proc / "self/ns/pid")
+    try:
+        return os.fstat(descriptor).st_ino != _HOSTS_PID_NAMESPACE
+    finally:
+        os.close(descriptor)
 
 
 def _tiers(name: str, host: Host) -> Check:
@@ -224,7 +229,7 @@ def _kubelet(name: str, host: Host) -> Check:
     found = []
     for file in ("memory_manager_state", "cpu_manager_state"):
         with suppress(FileNotFoundError, NotADirectoryError):
-            (host.kubelet / file).stat()
+            files.status(host.kubelet / file)
             found.append(file)
     if not found:
         return Check(name, "missing", f"no checkpoint in {host.kubelet}", NO_KUBERNETES)

@@ -10,6 +10,7 @@ import re
 from contextlib import suppress
 
 from numaudit.errors import Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.cores import core_pmus, event_sources
 from numaudit.kernel.host import Host, read_text
 from numaudit.pmu.bandwidth import parse_config, remote_is_total_less_local
@@ -45,7 +46,7 @@ def check_bandwidth(host: Host) -> str:
     cpuinfo = read_text(host.proc / "cpuinfo", limit=64 << 20)
     if not {"cqm_mbm_local", "cqm_mbm_total"} <= flags(cpuinfo):
         raise NoFigures(None, "the CPU does not monitor memory bandwidth (no cqm_mbm_local and cqm_mbm_total)")
-    if not (host.sys / _SYSTEM / "info").is_dir():
+    if not files.is_folder(host.sys / _SYSTEM / "info"):
         raise NoFigures("cqm_mbm_local and cqm_mbm_total, but resctrl is not mounted", "")
     vendor = next((cpu.vendor for cpu in parse_cpuinfo(cpuinfo)), None)
     total = ""

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, structs
 
 from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory import numa_stat
 from numaudit.snapshot import Allowed, BytesByNode, HugeBytes, Resident
@@ -93,9 +94,9 @@ def find_hierarchies(host: Host) -> Hierarchies:
 
 def _is_whole(unified: Path) -> bool:
     """Is this the host's own root? That has no cgroup.events. Raises Unavailable where it is not and has no groups."""
-    if not (unified / "cgroup.events").exists():
+    if not files.exists(unified / "cgroup.events"):
         return True
-    if unified.stat().st_nlink == LEAF_LINKS:
+    if files.status(unified).st_nlink == LEAF_LINKS:
         raise Unavailable(
             f"{unified} is the group of this container alone, so no other can be seen; "
             "run in the host's cgroup namespace (docker run --cgroupns=host, or mount the host's /sys/fs/cgroup there)"
@@ -234,7 +235,7 @@ class Reader(Struct, frozen=True):
 
     def why_not_counted(self, path: str) -> str | None:
         """Reason why a group that is there has no memory.numa_stat; None = it has gone, or the kernel has none."""
-        if not self.hierarchies.is_v2 or not path or not Path(f"{self.hierarchies.memory}{path}").is_dir():
+        if not self.hierarchies.is_v2 or not path or not files.is_folder(f"{self.hierarchies.memory}{path}"):
             return None
         names = path.split("/")
         for depth in range(1, len(names)):

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.cgroup import LEAF_LINKS, Cgroup, unescape
 from numaudit.kernel.host import TOO_MANY_FILES, Host, read_bytes
 
@@ -39,11 +40,11 @@ class CgroupTree(Struct):
     def _is_as_before(self) -> bool:
         """Is each folder the same, with as many folders in it? Then none has come: that changes the folder above."""
         try:
-            status = self.root.stat()
+            status = files.status(self.root)
             if self._root != (status.st_ino, status.st_nlink):
                 return False
             for folder, inode, links in self._seen:
-                status = os.lstat(folder)
+                status = files.status(folder, follows=False)
                 # A file system that counts no subfolders, such as btrfs, has one link and says nothing.
                 if status.st_ino != inode or status.st_nlink != links or links < LEAF_LINKS:
                     return False
@@ -55,7 +56,7 @@ class CgroupTree(Struct):
         root, inodes = str(self.root), self.inodes
         self._root = None
         try:
-            status = self.root.stat()
+            status = files.status(self.root)
         except OSError as error:
             raise Unavailable(f"cannot read {root}: {error.strerror}; is the cgroup file system mounted?") from error
         before, self._names = self._names, {}
@@ -95,21 +96,12 @@ def _children(folder: str, links: int, known: list[str] | None) -> list[tuple[st
     """Name and status of each subfolder. As many as before, and all of them still there: then they are the same."""
     if known is not None and links == LEAF_LINKS + len(known):
         try:
-            return [(name, os.lstat(f"{folder}/{name}")) for name in known]
+            return [(name, files.status(f"{folder}/{name}", follows=False)) for name in known]
         except OSError:
             pass  # one has gone, so another has come
-    children = []
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    try:
-                        children.append((entry.name, entry.stat(follow_symlinks=False)))
-                    except OSError:
-                        continue
+        return files.folders(folder)
     except OSError as error:
         if error.errno in TOO_MANY_FILES:
             raise  # all groups below would seem to have ended
         return []
-    children.sort()
-    return children

@@ -5,6 +5,7 @@ Source: Documentation/admin-guide/cgroup-v2.rst.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from numaudit.errors import NumauditError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import read_text
 
 _PATIENCE = 10.0
@@ -27,7 +29,7 @@ class OwnCgroup(Struct, frozen=True):
     @property
     def id(self) -> int:
         """Inode of the cgroup's folder, which BPF programs use as its id. Raises OSError."""
-        return self.path.stat().st_ino
+        return files.status(self.path).st_ino
 
     def write(self, name: str, value: str) -> None:
         """Set one of its files. Raises Unavailable with the file, the value and the kernel's reason."""
@@ -35,7 +37,7 @@ class OwnCgroup(Struct, frozen=True):
 
     def remove(self) -> None:
         """Kill what is in it and remove it. Raises NumauditError when its processes do not end."""
-        if not self.path.exists():
+        if not files.exists(self.path):
             return
         self.write("cgroup.kill", "1")
         deadline = time.monotonic() + _PATIENCE
@@ -91,7 +93,7 @@ def own_child(unified: Path, parent: str, name: str, controllers: Sequence[str])
     _hand_down(folder, _missing(folder, controllers))
     for part in Path(parent.strip("/")).parts:
         folder /= part
-        if not folder.exists():
+        if not files.exists(folder):
             _make(folder)
         _hand_down(folder, _missing(folder, controllers))
     return _make(folder / name)
@@ -132,6 +134,7 @@ def _make(path: Path) -> OwnCgroup:
 
 def _write(path: Path, value: str) -> None:
     try:
-        path.write_text(value)
+        with os.fdopen(files.open_file(path, os.O_WRONLY), "w", encoding="utf-8") as file:
+            file.write(value)
     except OSError as error:
         raise Unavailable(f"cannot write {value!r} to {path}: {error.strerror}; run as root on the host") from error

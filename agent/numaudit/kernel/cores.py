@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.pmu.choose import CorePmu, Cores
 from numaudit.pmu.identity import CpuIdentity, is_guest, parse_cpuinfo, parse_midr
@@ -57,21 +58,21 @@ def cores_hertz(host: Host) -> float | None:
     Source: Documentation/admin-guide/pm/cpufreq.rst, intel_pstate.rst (kHz).
     """
     for name in ("base_frequency", "cpuinfo_max_freq"):
-        for file in sorted(host.cpus.glob(f"cpu[0-9]*/cpufreq/{name}")):
+        for file in files.glob(host.cpus, f"cpu[0-9]*/cpufreq/{name}"):
             if (khz := _number(file)) is not None:
                 return khz * 1e3
     return None
 
 
 def _by_midr(host: Host) -> tuple[CpuIdentity, ...]:
-    files = sorted(host.cpus.glob("cpu[0-9]*/regs/identification/midr_el1"))
-    found = (parse_midr(text) for file in files if (text := _text(file)) is not None)
+    registers = files.glob(host.cpus, "cpu[0-9]*/regs/identification/midr_el1")
+    found = (parse_midr(text) for file in registers if (text := _text(file)) is not None)
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in folder.iterdir())
+        return sorted(files.names(folder))
     except OSError:
         return []
 

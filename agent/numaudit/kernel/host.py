@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from numaudit.errors import InputError
+from numaudit.kernel import files
 
 TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 STANDARD_INPUT = Path("-")
@@ -48,6 +49,9 @@ class Host:
     is_mounted: bool = False
     """The root is that of the running host, mounted in a container, as `kubectl debug` mounts it at /host."""
 
+    def __post_init__(self) -> None:
+        files.confine(self.root)
+
     @classmethod
     def under(cls, root: Path) -> Self:
         """A captured tree, or the running host where it is mounted. Raises InputError when there is neither."""
@@ -60,12 +64,13 @@ class Host:
         if not is_tree:
             raise InputError(f"--root {root}: holds neither proc nor sys, so it is not a captured tree")
         root = root.resolve()
+        files.confine(root)
         return cls(root, is_mounted=root != Path("/") and _is_procfs(root / "proc"))
 
     @classmethod
     def here(cls) -> Self:
         """The running host: where a container has it mounted at the usual place, that, and not the container."""
-        is_mounted = _is_procfs(MOUNTED / "proc") and (MOUNTED / "sys/fs/cgroup").is_dir()
+        is_mounted = _is_procfs(MOUNTED / "proc") and files.is_folder(MOUNTED / "sys/fs/cgroup")
         return cls(MOUNTED, is_mounted=True) if is_mounted else cls()
 
     @property
@@ -120,11 +125,17 @@ class Host:
 
 
 def _is_procfs(folder: Path) -> bool:
-    """Only a mounted procfs has a link to the very process that asks."""
+    """Of the kernel, and not by its looks: a captured tree from anyone may have any file."""
     try:
-        return (folder / "self").is_symlink() and (folder / "self/stat").is_file()
+        descriptor = files.open_file(folder, os.O_PATH | os.O_DIRECTORY)
     except OSError:
         return False
+    from numaudit.kernel.in_root import is_procfs  # noqa: PLC0415 (ctypes, for captures and mounted hosts alone)
+
+    try:
+        return is_procfs(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @lru_cache(maxsize=64)
@@ -135,7 +146,7 @@ def _below(root: Path, name: str) -> Path:
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes:
     """A whole file by plain system calls. Raises OSError, also when it is larger than `limit`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = files.open_file(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         chunks = [os.read(descriptor, _CHUNK)]
         size = len(chunks[0])
@@ -158,7 +169,7 @@ def read_text(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str:
 def may_exist(path: Path) -> bool:
     """Is something there, or may it not be seen (as in a folder for root alone)? Then reading it says so."""
     try:
-        path.stat()
+        files.status(path)
     except PermissionError:
         return True
     except (OSError, ValueError):
@@ -169,7 +180,7 @@ def may_exist(path: Path) -> bool:
 def is_pipe(path: Path) -> bool:
     """Is it a pipe, as far as it may be seen?"""
     try:
-        return stat.S_ISFIFO(path.stat().st_mode)
+        return stat.S_ISFIFO(files.status(path).st_mode)
     except (OSError, ValueError):
         return False
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import page_size, tiers
 from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node
@@ -95,7 +96,7 @@ def largest_cache(host: Host) -> int | None:
     sizes = [
         int(match[1]) * _KIB
         for cpu in online_cpus(host) or ()
-        for folder in (host.cpus / f"cpu{cpu}/cache").glob("index*")
+        for folder in files.glob(host.cpus, f"cpu{cpu}/cache/index*")
         if (match := _CACHE_SIZE.fullmatch((_text(folder / "size") or "").strip())) is not None
     ]
     return max(sizes, default=None)
@@ -228,7 +229,7 @@ def _node_folders(host: Host) -> list[int]:
 
 def _matching(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
     try:
-        names = sorted(entry.name for entry in folder.iterdir())
+        names = sorted(files.names(folder))
     except OSError:
         return
     for name in names:

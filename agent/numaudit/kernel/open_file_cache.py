@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
+from numaudit.kernel import files
 from numaudit.kernel.host import read_bytes
 
 _SIZE = 16384
@@ -89,7 +90,7 @@ class OpenFileCache(Struct):
     def _opened(self, path: str) -> bytes:
         if len(self._open) >= self.most:
             return read_bytes(path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = files.open_file(path, os.O_RDONLY | os.O_NONBLOCK)
         self._open[path] = descriptor
         try:
             content = os.pread(descriptor, _SIZE, 0)

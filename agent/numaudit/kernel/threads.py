@@ -6,12 +6,11 @@ before for CAP_SYS_PTRACE.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from numaudit.errors import ParseError
-from numaudit.kernel import process_stat, process_status
+from numaudit.kernel import files, process_stat, process_status
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.process_stat import Task
 from numaudit.kernel.process_status import Placing
@@ -27,8 +26,7 @@ class Thread(NamedTuple):
 
 def ids(host: Host, pid: int) -> list[int]:
     """Of its threads, the main thread's first. Raises OSError when the process has ended."""
-    with os.scandir(f"{host.proc}/{pid}/task") as entries:
-        found = [int(one.name) for one in entries if one.name.isascii() and one.name.isdigit()]
+    found = [int(one) for one in files.names(f"{host.proc}/{pid}/task") if one.isascii() and one.isdigit()]
     return sorted(found, key=lambda one: (one != pid, one))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT
 from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent.sources import StartOutlook
+from numaudit.kernel import files
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import LARGEST_FILE, STANDARD_INPUT, Host, is_named_pipe, is_pipe
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, decode
@@ -54,7 +54,7 @@ def storage_of(host: Host) -> int | None:
     if not host.is_live:
         return None
     try:
-        found = os.statvfs(host.kubelet)
+        found = files.file_system(host.kubelet)
     except OSError:
         return None
     return found.f_blocks * found.f_frsize
@@ -84,7 +84,7 @@ def forecast_on(
 
 def belongs_to(host: Host, file: Path) -> bool:
     """Is it a file of this host's kubelet? With a captured tree every file is."""
-    return not host.is_live or host.kubelet.resolve() in file.resolve().parents
+    return not host.is_live or Path(files.real_path(host.kubelet)) in file.resolve().parents
 
 
 def read_given(file: Path) -> bytes:
@@ -141,7 +141,7 @@ def decode_given(
 
 def _read_already(file: Path, host: Host, readings: KubeletReadings) -> CheckpointFile | None:
     path, known = file.resolve(), [one for one in readings.checkpoints.values() if one.data is not None]
-    return next((one for one in known if host.at(one.shown).resolve() == path), None)
+    return next((one for one in known if files.real_path(host.at(one.shown)) == str(path)), None)
 
 
 def examine_files(

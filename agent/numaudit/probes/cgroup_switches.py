@@ -12,6 +12,7 @@ from functools import cache
 from typing import ClassVar, Literal
 
 from numaudit.errors import Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.tracing import bpf, perf_event
@@ -220,17 +221,17 @@ def has_perf_groups(host: Host) -> bool:
         found = find_hierarchies(host)
         if found.unified is None or not found.is_whole:
             return True
-        group = next((entry.path for entry in os.scandir(found.unified) if entry.is_dir()), None)
-        if group is None:
+        groups = files.folders(found.unified)
+        if not groups:
             return bool(read_text(found.unified / "cgroup.subtree_control").strip())
-        return _has_perf(host, group)
+        return _has_perf(host, f"{found.unified}/{groups[0][0]}")
     except (Unavailable, OSError):
         return True
 
 
 def _has_perf(host: Host, group: str) -> bool:
     """Raises OSError."""
-    folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = files.open_file(group, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.close(perf_event.open_event(perf_event.CGROUP_SWITCHES, cpu=perf_event.any_cpu(host), cgroup=folder))
     except OSError as error:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import memory_blocks
 from numaudit.kernel.memory.memory_blocks import MemoryBlocks
@@ -220,7 +221,7 @@ def node_of_block(block: int, blocks: MemoryBlocks) -> int | None:
 def _node_of_cpu(host: Host, cpu: int) -> int:
     """By the link `nodeN` in the CPU's folder. Raises OSError, Unavailable."""
     folder = host.cpus / f"cpu{cpu}"
-    found = [int(match[1]) for entry in folder.iterdir() if (match := _NODE.fullmatch(entry.name))]
+    found = [int(match[1]) for name in files.names(folder) if (match := _NODE.fullmatch(name))]
     if len(found) != 1:
         raise Unavailable(f"{folder} does not name the node of CPU {cpu}, so its page faults cannot be attributed")
     return found[0]

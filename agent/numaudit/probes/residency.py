@@ -12,6 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from numaudit.errors import Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.cgroup_layout import KERNEL_ROWS, WORD
 from numaudit.kernel.memory.cgroup_rows import CgroupRows, RowLayout
@@ -112,7 +113,7 @@ class ResidencyWalk:
         self._most = cgroups
         self._head = _map(loaded.maps[_HEAD], 2 + 3 * MOST_COLUMNS + _MOST_COUNTERS + _MOST_NODES)
         self._rows = _map(loaded.maps[_ROWS], cgroups * layout.width)
-        group = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        group = files.open_file(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._link = bpf.open_cgroup_iterator(loaded.programs[_PROGRAM], group)
         finally:

@@ -20,6 +20,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from numaudit.errors import NumauditError, Unavailable
+from numaudit.kernel import files
 
 PASSED_ON = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2})
 _AWAITED = PASSED_ON | {signal.SIGCHLD}
@@ -136,7 +137,7 @@ def _join(cgroup: Path) -> None:
     Raises OSError.
     """
     before = os.sched_getaffinity(0)
-    descriptor = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+    descriptor = files.open_file(cgroup / "cgroup.procs", os.O_WRONLY)
     os.write(descriptor, b"0")
     if before < os.sched_getaffinity(0):
         os.sched_setaffinity(0, before)

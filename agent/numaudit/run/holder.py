@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from numaudit.kernel import process_stat
+from numaudit.kernel import files, process_stat
 from numaudit.kernel.host import Host, read_bytes, read_text
 
 CGROUP_PREFIX = "run-"
@@ -97,10 +97,12 @@ def wait_until_empty(host: Host, cgroup: Path) -> None:
 
 def _processes(host: Host, cgroup: Path) -> Iterator[process_stat.Process]:
     """Those in the cgroup and below it. One that ends meanwhile is left out."""
-    for folder, _, _ in os.walk(cgroup):  # which leaves out what has gone
-        pids = ""
-        with suppress(OSError):
-            pids = read_text(Path(folder) / "cgroup.procs")
+    pending = [cgroup]
+    while pending:
+        folder, pids = pending.pop(), ""
+        with suppress(OSError):  # it has gone
+            pids = read_text(folder / "cgroup.procs")
+            pending += [folder / name for name, _ in files.folders(folder)]
         for pid in map(int, pids.split()):
             with suppress(OSError):
                 yield _process(host, pid)

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from numaudit.errors import InputError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.cgroup_writer import OwnCgroup
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
@@ -143,7 +144,7 @@ def _clean(here: RunCgroups, store: StateFolder, parent: Path, ending: RunHolder
     state = held_by(here.kubelet, memory, cpu, lives)
     folders: list[Path] = []
     with suppress(FileNotFoundError):  # a run with another state folder may remove it at any time
-        folders = list(parent.iterdir())
+        folders = [parent / name for name in files.names(parent)]
     for folder in folders:
         is_ours = ending is not None and folder.name == ending.cgroup
         if folder.name.startswith(CGROUP_PREFIX) and (is_ours or not is_needed(here.host, folder.name)):

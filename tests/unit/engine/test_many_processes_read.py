@@ -10,6 +10,7 @@ from time import monotonic
 import pytest
 
 from numaudit.engine.collectors.containers.processes import ProcessReader
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Mappings
 from numaudit.topology.machine import Machine, Node
@@ -31,13 +32,13 @@ def test_each_file_of_a_thousand_processes_is_read_once(tmp_path: Path, monkeypa
         task(tmp_path / f"proc/{pid}", pid, "0-63", 1)
         task(tmp_path / f"proc/{pid}/task/{pid}", pid, "0-63", 1)
     opened: Counter[str] = Counter()
-    real = os.open
+    real = files.open_file
 
-    def counted(path: str | os.PathLike[str], flags: int, *more: int) -> int:
+    def counted(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
         opened[os.fspath(path)] += 1
-        return real(path, flags, *more)
+        return real(path, flags)
 
-    monkeypatch.setattr(os, "open", counted)
+    monkeypatch.setattr(files, "open_file", counted)
     reader = ProcessReader(Host(tmp_path), MACHINE, monotonic() + 600, None)
     found = reader.container(range(1, MANY + 1), Mappings({}, {}, {}, 0, MANY), 600)
     assert len(found.processes) == MANY

@@ -16,6 +16,7 @@ from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.kernel.processes import words
 from numaudit.report.values import ContainerReport
@@ -85,17 +86,17 @@ def root(fixtures: Path, tmp_path: Path) -> Path:
 def watched(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     engine = Engine(Observer.of(Host.under(root)))
     collector = engine.observer.collectors.ranks
-    found, real = Watched(engine, collector), os.open
+    found, real = Watched(engine, collector), files.open_file
     collector.cpu_clock, collector.clock = lambda: found.seconds, lambda: found.wall
     pattern = re.compile(re.escape(f"{root}/proc/") + r"(\d+)/(?!comm)(.*)")
 
-    def opened(path: str | os.PathLike[str], flags: int, *more: int, dir_fd: int | None = None) -> int:
+    def opened(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
         if match := pattern.fullmatch(os.fspath(path)):
             found.opened.append((int(match[1]), match[2]))
             found.seconds += PER_READ
-        return real(path, flags, *more, dir_fd=dir_fd)
+        return real(path, flags)
 
-    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(files, "open_file", opened)
     yield found
 
 

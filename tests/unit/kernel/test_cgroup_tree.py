@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import cgroup_tree
+from numaudit.kernel import cgroup_tree, files
 from numaudit.kernel.cgroup import Cgroup, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host
@@ -135,13 +135,13 @@ def test_a_second_walk_lists_only_folders_that_changed(tmp_path: Path, monkeypat
     tree = CgroupTree(tmp_path)
     first = tree.groups()
     listed: list[str] = []
-    scandir = os.scandir
+    folders = files.folders
 
-    def counted(folder: str) -> object:
+    def counted(folder: str) -> list[tuple[str, os.stat_result]]:
         listed.append(folder.removeprefix(str(tmp_path)))
-        return scandir(folder)
+        return folders(folder)
 
-    monkeypatch.setattr(os, "scandir", counted)
+    monkeypatch.setattr(files, "folders", counted)
     assert tree.groups() is first
     assert listed == []
     (tmp_path / "a/y").rename(tmp_path / "a/z")
@@ -153,14 +153,14 @@ def test_a_walk_that_broke_off_is_made_again(tmp_path: Path, monkeypatch: pytest
     """Else what it had seen by then would pass for all there is."""
     (tmp_path / "a/x").mkdir(parents=True)
     tree = CgroupTree(tmp_path)
-    scandir = os.scandir
+    folders = files.folders
 
-    def too_many(folder: str) -> object:
+    def too_many(folder: str) -> list[tuple[str, os.stat_result]]:
         if folder.endswith("/a"):
             raise OSError(errno.EMFILE, "Too many open files")
-        return scandir(folder)
+        return folders(folder)
 
-    monkeypatch.setattr(os, "scandir", too_many)
+    monkeypatch.setattr(files, "folders", too_many)
     with pytest.raises(OSError, match="Too many open files"):
         tree.groups()
     monkeypatch.undo()

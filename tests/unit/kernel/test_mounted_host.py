@@ -14,12 +14,11 @@ from numaudit.kubelet.sources.log_follow import JournalLog, live_log
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Path:
-    """A root with a procfs (which has the process that asks), cgroups and a journal, as a container sees it."""
-    for name in ("proc/1234", "sys/fs/cgroup/kubepods", "var/log/journal", "etc"):
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A root with a procfs, cgroups and a journal, as a container sees it."""
+    monkeypatch.setattr(host_module, "_is_procfs", lambda folder: folder == tmp_path / "proc")
+    for name in ("proc", "sys/fs/cgroup/kubepods", "var/log/journal", "etc"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "proc/1234/stat").write_text("1234 (numaudit)")
-    (tmp_path / "proc/self").symlink_to("1234")
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset memory hugetlb\n")
     (tmp_path / "etc/hostname").write_text("worker-7\n")
     own = "cgroup2 /sys/fs/cgroup cgroup2 ro 0 0"
@@ -28,17 +27,27 @@ def mounted(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_root_with_a_procfs_is_the_running_host_and_a_copy_is_not(mounted: Path) -> None:
+def test_a_root_with_a_procfs_is_the_running_host_and_what_looks_like_one_is_not(tmp_path: Path) -> None:
+    """A tree that somebody hands over must not have the reader's kubelet asked."""
+    assert host_module._is_procfs(Path("/proc"))
+    (tmp_path / "proc/1234").mkdir(parents=True)
+    (tmp_path / "proc/1234/stat").write_text("1234 (numaudit)")
+    (tmp_path / "proc/self").symlink_to("1234")
+    assert not Host.under(tmp_path).is_live
+    (tmp_path / "sys").mkdir()
+    (tmp_path / "proc").rename(tmp_path / "away")
+    (tmp_path / "proc").symlink_to("/proc")
+    assert not Host.under(tmp_path).is_live
+
+
+def test_a_mounted_procfs_makes_a_root_the_running_host(mounted: Path) -> None:
     assert Host.under(mounted).is_live
-    (mounted / "proc/self").unlink()
-    (mounted / "proc/self").mkdir()
-    assert not Host.under(mounted).is_live
 
 
 def test_a_host_that_is_mounted_at_the_usual_place_is_found(mounted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "MOUNTED", mounted)
     assert Host.here() == Host(mounted, is_mounted=True)
-    (mounted / "proc/self").unlink()
+    (mounted / "sys/fs/cgroup").rename(mounted / "away")
     assert Host.here() == Host()
 
 

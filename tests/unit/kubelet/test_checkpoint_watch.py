@@ -14,6 +14,7 @@ from numaudit.checkpoints.formats.file import CPU, MEMORY, write
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.state import MemoryState
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources import checkpoints, state_files
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
@@ -123,15 +124,15 @@ def test_a_missing_file_is_named_and_read_when_it_comes(path: Path) -> None:
 def test_a_file_that_may_not_be_read_is_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = watched(path)
     replace(path, ONE)
-    real = os.open
+    real = files.open_file
 
-    def refuse(name: str | Path, *arguments: int, **_: object) -> int:
-        if Path(name) == path:
+    def refuse(name: str | Path, flags: int) -> int:
+        if Path(name) == path and not flags & os.O_PATH:
             raise PermissionError(13, "Permission denied", str(name))
-        return real(name, *arguments)
+        return real(name, flags)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refuse)
+        patch.setattr(files, "open_file", refuse)
         file.poll(1.0)
     assert file.health.problem == "unreadable"
     assert "run as root" in (file.health.detail or "")

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from stat import S_ISBLK, S_ISCHR
 
+from numaudit.kernel import files
 from numaudit.kernel.devices.pci import FileNumbers, FileType, PciDevices
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import syscall
@@ -24,7 +25,7 @@ MOST_FILES = 4096
 _BELOW_DEV = re.compile(r"/dev/(?!(?:null|zero|full|u?random|tty|ptmx|kmsg)$|pts/|shm/|mqueue/)")
 """Not only at the beginning: a runtime may have moved its root and not turned it (runc with --no-pivot)."""
 _CAPTURED = re.compile(r"(?:\.\./){3}dev/(char|block)/(\d{1,7}):(\d{1,7})", re.ASCII)
-_AT_FDCWD, _DONT_SYNC, _STATX_TYPE = -100, 0x4000, 0x1
+_DONT_SYNC, _STATX_TYPE = 0x4000, 0x1
 _STATX_SIZE, _MODE_OFFSET, _NUMBERS_OFFSET = 256, 28, 128
 
 
@@ -46,16 +47,19 @@ class HeldDevices:
 def open_files(host: Host, pid: int) -> Iterator[FileNumbers]:
     """Each once. Raises OSError when the process has ended, or its files may not be seen."""
     seen = set()
-    with os.scandir(f"{host.proc}/{pid}/fd") as entries:
-        for entry in islice(entries, MOST_FILES):
-            try:
-                target = os.readlink(entry.path)  # noqa: PTH115 (thousands of files)
-                numbers = _numbers(entry.path, target, host.is_live)
-            except OSError:  # it was closed meanwhile
-                continue
-            if numbers is not None and numbers not in seen:
-                seen.add(numbers)
-                yield numbers
+    folder = files.open_file(f"{host.proc}/{pid}/fd", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(folder) as entries:
+            for entry in islice(entries, MOST_FILES):
+                try:
+                    numbers = _numbers(folder, entry.name, host.is_live)
+                except OSError:  # it was closed meanwhile
+                    continue
+                if numbers is not None and numbers not in seen:
+                    seen.add(numbers)
+                    yield numbers
+    finally:
+        os.close(folder)
 
 
 def captured_target(numbers: FileNumbers) -> str:
@@ -70,14 +74,15 @@ def captured_numbers(target: str) -> FileNumbers | None:
     return None if match is None else FileNumbers(type_, int(match[2]), int(match[3]))
 
 
-def _numbers(path: str, target: str, is_live: bool) -> FileNumbers | None:
+def _numbers(folder: int, name: str, is_live: bool) -> FileNumbers | None:
     """None = of no device. Raises OSError."""
+    target = os.readlink(name, dir_fd=folder)
     if not is_live:
         return captured_numbers(target)
     if not target.startswith("/") or not _BELOW_DEV.search(target):
         return None
-    name, result = ctypes.create_string_buffer(os.fsencode(path)), ctypes.create_string_buffer(_STATX_SIZE)
-    syscall.call("statx", _AT_FDCWD, ctypes.addressof(name), _DONT_SYNC, _STATX_TYPE, ctypes.addressof(result))
+    path, result = ctypes.create_string_buffer(os.fsencode(name)), ctypes.create_string_buffer(_STATX_SIZE)
+    syscall.call("statx", folder, ctypes.addressof(path), _DONT_SYNC, _STATX_TYPE, ctypes.addressof(result))
     (mode,) = struct.unpack_from("=H", result, _MODE_OFFSET)
     major, minor = struct.unpack_from("=II", result, _NUMBERS_OFFSET)
     if S_ISCHR(mode):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numaudit.errors import ParseError
+from numaudit.kernel import files
 from numaudit.kernel.devices.pci import FileNumbers
 from numaudit.kernel.tracing import bpf
 
@@ -54,7 +55,7 @@ def read(cgroup: Path) -> tuple[Program, ...]:
 
     Raises OSError: EPERM without CAP_SYS_ADMIN, and Unavailable on a machine whose system calls are not known.
     """
-    folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = files.open_file(cgroup, os.O_RDONLY | os.O_DIRECTORY)
     try:
         ids = bytearray(4 * _MOST_PROGRAMS)
         query = bytearray(

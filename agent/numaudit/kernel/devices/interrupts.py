@@ -6,13 +6,12 @@ Documentation/filesystems/proc.rst (/proc/interrupts).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import islice
 
 from numaudit.container_devices import Interrupts
 from numaudit.errors import ParseError
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
@@ -46,8 +45,7 @@ class InterruptReader:
 
     def _numbers(self, address: str) -> list[int]:
         try:
-            with os.scandir(self._host.sys / "bus/pci/devices" / address / "msi_irqs") as entries:
-                names = [entry.name for entry in islice(entries, _MOST)]
+            names = files.names(self._host.sys / "bus/pci/devices" / address / "msi_irqs", _MOST)
         except OSError:
             return []
         return sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 10)

@@ -17,6 +17,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from numaudit.errors import Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.tracing import syscall
 
@@ -43,7 +44,7 @@ class Interface(NamedTuple):
 
 def namespace(host: Host, pid: int) -> int:
     """Number of its network namespace. Raises OSError when it has ended or may not be seen."""
-    link = str((host.proc / str(pid) / "ns/net").readlink())
+    link = files.link_target(host.proc / str(pid) / "ns/net")
     match = _NAMESPACE.fullmatch(link)
     if match is None:
         raise OSError(22, "not a network namespace", f"{host.proc}/{pid}/ns/net")
@@ -94,7 +95,7 @@ def _socket_in(namespace_file: str) -> socket.socket:
 
     def enter() -> None:
         try:
-            descriptor = os.open(namespace_file, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = files.open_namespace(namespace_file)
             try:
                 syscall.call("setns", descriptor, _CLONE_NEWNET)
             finally:

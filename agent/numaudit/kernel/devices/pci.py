@@ -6,13 +6,13 @@ those are found by `Device Minor` in /proc/driver/nvidia/gpus/ADDRESS/informatio
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.ranks.told import DeviceKind, HeldDevice
 
@@ -80,7 +80,7 @@ class PciDevices:
         """`path`: of the file in sysfs. None = there is no such device, or others hang on it."""
         folder = self._folder / address
         base = _base_class(folder)
-        if base in _NO_HOLDINGS or not folder.is_dir():
+        if base in _NO_HOLDINGS or not files.is_folder(folder):
             return None
         kind: DeviceKind = "infiniband" if "/infiniband" in path else _KINDS.get(base or -1, "other")
         return HeldDevice(kind, address, numa_node(folder))
@@ -111,7 +111,7 @@ class PciDevices:
         for address in _names(self._folder):
             folder = self._folder / address
             if ADDRESS.fullmatch(address) and _base_class(folder) == _NETWORK:
-                driver = os.path.realpath(folder / "driver").rpartition("/")[2]
+                driver = files.real_path(folder / "driver").rpartition("/")[2]
                 if driver not in ("driver", "vfio-pci") and not any(_interfaces(folder)):
                     found.append(address)
         return tuple(found)
@@ -120,14 +120,14 @@ class PciDevices:
         """The device of a network interface whose parent has this name on this bus (virtio's are behind PCI's)."""
         if not bus or not name or "/" in bus + name or ".." in (bus, name):
             return None
-        return self.behind(os.path.realpath(self._host.sys / "bus" / bus / "devices" / name))
+        return self.behind(files.real_path(self._host.sys / "bus" / bus / "devices" / name))
 
     def _read(self, numbers: FileNumbers) -> Iterator[HeldDevice]:
         if (numbers.type, numbers.major) == ("char", _NVIDIA_MAJOR):
             gpus = (self.at(gpu.address, "") for gpu in self._gpus if gpu.minor == numbers.minor)
             yield from (one for one in gpus if one is not None)
             return
-        path = os.path.realpath(self._host.sys / "dev" / numbers.type / f"{numbers.major}:{numbers.minor}")
+        path = files.real_path(self._host.sys / "dev" / numbers.type / f"{numbers.major}:{numbers.minor}")
         if match := _GROUP.search(path):
             yield from self._in_group(match[1])
             return
@@ -138,7 +138,7 @@ class PciDevices:
     def _in_group(self, group: str) -> Iterator[HeldDevice]:
         folder = self._host.sys / "kernel/iommu_groups" / group / "devices"
         for name in sorted(_names(folder)):
-            device = self.behind(f"/{name}" if ADDRESS.fullmatch(name) else os.path.realpath(folder / name))
+            device = self.behind(f"/{name}" if ADDRESS.fullmatch(name) else files.real_path(folder / name))
             if device is not None:
                 yield HeldDevice("vfio", device.address, device.numa_node)
 
@@ -176,8 +176,7 @@ def _base_class(folder: Path) -> int | None:
 def _names(folder: Path) -> list[str]:
     """None where the folder is missing, or has gone."""
     try:
-        with os.scandir(folder) as entries:
-            return [entry.name for _, entry in zip(range(MOST_DEVICES), entries, strict=False)]
+        return files.names(folder, MOST_DEVICES)
     except OSError:
         return []
 

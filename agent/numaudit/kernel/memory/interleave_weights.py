@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 
 _NODE = re.compile(r"node(\d{1,4})", re.ASCII)
@@ -19,7 +20,7 @@ def read(host: Host) -> dict[int, int] | None:
     """
     folder = host.sys / "kernel/mm/mempolicy/weighted_interleave"
     try:
-        names = sorted(entry.name for entry in folder.iterdir())
+        names = sorted(files.names(folder))
     except OSError:
         return None
     weights: dict[int, int] = {}

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.node import online_nodes
 from numaudit.topology.nodeset import NodeSet
@@ -48,8 +49,8 @@ def read(host: Host) -> MemoryBlocks:
         ) from error
     masks: dict[int, int] = {}
     for node in online_nodes(host):
-        for entry in (host.nodes / f"node{node}").iterdir():
-            match = _BLOCK.fullmatch(entry.name)
+        for name in files.names(host.nodes / f"node{node}"):
+            match = _BLOCK.fullmatch(name)
             if match is not None:
                 block = int(match[1])
                 masks[block] = masks.get(block, 0) | 1 << node

@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct, field
 
 from numaudit.errors import ParseError
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 
 SumsByNode = dict[int, int]
@@ -100,7 +101,7 @@ def read_policy(host: Host, pid: int, thread: int) -> str | None:
     seq_read_iter), so we ask for little at a time, until there is a line that tells.
     """
     file = f"{host.proc}/{pid}/task/{thread}/numa_maps"
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = files.open_file(file)
     try:
         return policy_of_thread(map(parse_line, _little_by_little(descriptor)))
     except ParseError as error:
@@ -112,7 +113,7 @@ def read_policy(host: Host, pid: int, thread: int) -> str | None:
 def read_telling_lines(host: Host, pid: int, thread: int) -> bytes:
     """The first lines of a thread's numa_maps, as far as `read_policy` needs them. Raises as it does."""
     file = f"{host.proc}/{pid}/task/{thread}/numa_maps"
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = files.open_file(file)
     lines: list[str] = []
     try:
         for line in _little_by_little(descriptor):

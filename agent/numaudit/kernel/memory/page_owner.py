@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 
 _PRESENT = 1 << 63
@@ -27,8 +28,8 @@ def sample(host: Host, pid: int, address: int, size: int, page_size: int, most: 
     pages = size // page_size
     count = min(pages, most)
     with (
-        (host.proc / str(pid) / "pagemap").open("rb", 0) as pagemap,
-        (host.proc / "kpagecgroup").open("rb", 0) as groups,
+        os.fdopen(files.open_file(host.proc / str(pid) / "pagemap"), "rb", 0) as pagemap,
+        os.fdopen(files.open_file(host.proc / "kpagecgroup"), "rb", 0) as groups,
     ):
         for number in range(count):
             page = address // page_size + (2 * number + 1) * pages // (2 * count)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from numaudit.errors import ParseError
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory.numa_balancing import read_mode
 from numaudit.topology.nodeset import NodeSet
@@ -93,7 +94,7 @@ def read_speed(node: Path) -> MemorySpeed | None:
 def _numbered(path: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """Entries by number."""
     try:
-        names = [entry.name for entry in path.iterdir()]
+        names = files.names(path)
     except OSError:
         return
     yield from sorted((int(match[1]), name) for name in names if (match := pattern.fullmatch(name)) is not None)

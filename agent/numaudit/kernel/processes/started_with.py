@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from numaudit.errors import ParseError
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.ranks.launchers import units
 
@@ -47,7 +48,7 @@ def unit_settings(host: Host, name: str) -> dict[str, str]:
     drop_ins: dict[str, str] = {}
     for folder in _UNIT_FOLDERS:
         try:
-            found = sorted((host.root / folder / f"{name}.d").glob("*.conf"))
+            found = files.glob(host.root / folder / f"{name}.d", "*.conf")
         except OSError:
             continue
         for one in found:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 
 _MOST = 256 << 10
@@ -36,7 +37,7 @@ def program(host: Host, pid: int) -> str | None:
 
 def _beginning(file: str) -> bytes:
     """Up to a limit, for the process may make it as long as it likes; the word that the limit cuts is left out."""
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = files.open_file(file, os.O_RDONLY | os.O_NONBLOCK)
     try:
         text = b""
         while len(text) < _MOST and (chunk := os.read(descriptor, _MOST - len(text))):

@@ -13,13 +13,13 @@ from typing import Literal
 
 from numaudit.errors import Unavailable
 
-Name = Literal["bpf", "perf_event_open", "setns", "statx"]
+Name = Literal["bpf", "fstatfs", "openat2", "perf_event_open", "setns", "statx"]
 
 _NUMBERS: dict[str, dict[Name, int]] = {
-    "x86_64": {"bpf": 321, "perf_event_open": 298, "setns": 308, "statx": 332},
-    "aarch64": {"bpf": 280, "perf_event_open": 241, "setns": 268, "statx": 291},
-    "riscv64": {"bpf": 280, "perf_event_open": 241, "setns": 268, "statx": 291},
-    "s390x": {"bpf": 351, "perf_event_open": 331, "setns": 339, "statx": 379},
+    "x86_64": {"bpf": 321, "fstatfs": 138, "openat2": 437, "perf_event_open": 298, "setns": 308, "statx": 332},
+    "aarch64": {"bpf": 280, "fstatfs": 44, "openat2": 437, "perf_event_open": 241, "setns": 268, "statx": 291},
+    "riscv64": {"bpf": 280, "fstatfs": 44, "openat2": 437, "perf_event_open": 241, "setns": 268, "statx": 291},
+    "s390x": {"bpf": 351, "fstatfs": 100, "openat2": 437, "perf_event_open": 331, "setns": 339, "statx": 379},
 }
 
 

@@ -8,13 +8,13 @@ Source: cncf-tags/container-device-interface, pkg/cdi/{cache,spec-dirs}.go.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from numaudit.errors import ParseError
+from numaudit.kernel import files as host_files
 from numaudit.kernel.host import Host, explain, read_bytes
 from numaudit.kubelet.dra import cdi
 from numaudit.kubelet.dra.cdi import LARGEST_SPEC, CdiDevice
@@ -106,21 +106,20 @@ def _files(host: Host, directory: str, problems: list[str]) -> list[tuple[Path, 
     folder = host.at(directory)
     found: list[tuple[Path, _Stamp]] = []
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.name.endswith(_SUFFIXES) or entry.name.startswith("."):
-                    continue
-                if len(found) == MOST_FILES:
-                    problems.append(f"more than {MOST_FILES} files in {directory}: the others are not read")
-                    break
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:  # it went meanwhile
-                    continue
-                except OSError as error:
-                    problems.append(explain(error, f"{directory}/{entry.name}"))
-                    continue
-                found.append((Path(entry.path), (status.st_ino, status.st_mtime_ns, status.st_size)))
+        for name in host_files.names(folder):
+            if not name.endswith(_SUFFIXES) or name.startswith("."):
+                continue
+            if len(found) == MOST_FILES:
+                problems.append(f"more than {MOST_FILES} files in {directory}: the others are not read")
+                break
+            try:
+                status = host_files.status(folder / name)
+            except FileNotFoundError:  # it went meanwhile
+                continue
+            except OSError as error:
+                problems.append(explain(error, f"{directory}/{name}"))
+                continue
+            found.append((folder / name, (status.st_ino, status.st_mtime_ns, status.st_size)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

@@ -23,6 +23,7 @@ from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.errors import Unavailable
 from numaudit.intent.sources import CheckpointHealth
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import online_cpus
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, Problem, decode
@@ -75,7 +76,7 @@ class WatchedCheckpoint:
 
     def _follow(self) -> None:
         try:
-            status = self.path.stat()
+            status = files.status(self.path)
         except FileNotFoundError:
             self._fail("absent", f"no file {self.shown}")
             return
@@ -123,7 +124,7 @@ def read_settled(kind: CheckpointKind, path: Path, host: Host) -> bytes | None:
 
 def _is_young(path: Path) -> bool:
     try:
-        return abs(time() - path.stat().st_mtime) < _YOUNG
+        return abs(time() - files.status(path).st_mtime) < _YOUNG
     except OSError:  # it has gone meanwhile: nothing more will come
         return False
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
+from numaudit.kernel.files import may_use
 from numaudit.kernel.host import Host, explain, may_exist, read_bytes
 from numaudit.kubelet.parsers.config import LIMITS
 from numaudit.kubelet.sources.patience import time_left
@@ -157,7 +158,7 @@ def _authority(host: Host) -> tuple[Path, bool]:
     """
     folder = host.kubelet / "pki"
     own = folder / "kubelet.crt"
-    if os.access(own, os.R_OK) and not may_exist(folder / "kubelet-server-current.pem"):
+    if may_use(own, os.R_OK) and not may_exist(folder / "kubelet-server-current.pem"):
         return own, False
     return host.at(f"{_ACCOUNT}/ca.crt"), True
 

@@ -15,6 +15,7 @@ from typing import BinaryIO, Protocol
 from msgspec import Struct
 
 from numaudit.errors import Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.kubelet.parsers.klog import LONGEST_LINE
 
@@ -92,7 +93,7 @@ class FileLog:
     def _open(self) -> None:
         try:
             # A named pipe in its place must not make us wait for a writer.
-            file = os.fdopen(os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+            file = os.fdopen(files.open_file(self.path, os.O_RDONLY | os.O_NONBLOCK), "rb")
         except OSError as error:
             raise Unavailable(f"cannot read {self.shown}: {error.strerror or error}") from None
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -151,7 +152,7 @@ class FileLog:
         own = os.fstat(self._file.fileno())
         was_gone, self._is_gone = self._is_gone, False
         try:
-            other = self.path.stat()
+            other = files.status(self.path)
         except OSError as error:
             self._is_gone = True
             if was_gone:
@@ -241,7 +242,8 @@ def live_log(host: Host) -> LogSource:
     if path is not None:
         return FileLog(path, str(path))
     folders = [host.at(one) for one in ("/var/log/journal", "/run/log/journal")] if host.is_mounted else []
-    return JournalLog(folder=next((one for one in folders if one.is_dir()), folders[0] if folders else None))
+    folder = next((one for one in folders if files.is_folder(one)), folders[0] if folders else None)
+    return JournalLog(folder=None if folder is None else Path(files.real_path(folder)))
 
 
 class _Deadline:

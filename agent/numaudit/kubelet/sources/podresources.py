@@ -21,6 +21,7 @@ from msgspec import Struct, field
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent.promise import Promise, PromisedDevices, devices_by_nodes
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.sources.patience import time_left
@@ -257,12 +258,12 @@ class Client:
         seconds = time_left(self.deadline, until)
         if not may_exist(self.socket):
             raise Unavailable(f"no socket {self.socket}: the kubelet is not running here, or its root is elsewhere")
-        if not os.access(self.socket, os.R_OK | os.W_OK):
+        if not files.may_use(self.socket, os.R_OK | os.W_OK):
             raise Unavailable(f"cannot use {self.socket}: Permission denied; run as root")
         import grpc  # noqa: PLC0415 (it takes long to load and is not needed without a kubelet)
 
         if self._channel is None:
-            self._channel = grpc.insecure_channel(f"unix:{self.socket}", options=_OPTIONS)
+            self._channel = grpc.insecure_channel(f"unix:{files.real_path(self.socket)}", options=_OPTIONS)
         call = self._channel.unary_unary(method, bytes, bytes)
         try:
             answer: bytes = call(b"", timeout=seconds)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from numaudit.errors import Absent
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, may_exist, read_bytes
 
 
 def find(host: Host) -> int | None:
     """The process id of the kubelet, by its name. None = none is visible."""
-    for folder in host.proc.glob("[0-9]*"):
+    for folder in files.glob(host.proc, "[0-9]*"):
         if is_kubelet(host, int(folder.name)):
             return int(folder.name)
     return None

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from numaudit.errors import ParseError, Unavailable
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, may_exist, read_bytes
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import log as kubelet_log
@@ -30,8 +31,9 @@ def record(host: Host, settings: StartSettings | None) -> Iterator[RecordedAnswe
     `settings`: of the running kubelet, which say where it listens; None = not known.
     """
     if not host.is_live:
-        files = sorted(host.answers.iterdir()) if host.answers.is_dir() else []
-        yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in files if file.is_file())
+        names = sorted(files.names(host.answers)) if files.is_folder(host.answers) else []
+        found = [host.answers / name for name in names]
+        yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in found if files.is_file(file))
         return
     if presence.find(host) is None and host.connection.url is None and not may_exist(host.kubelet):
         return

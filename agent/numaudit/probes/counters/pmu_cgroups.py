@@ -13,10 +13,9 @@ import os
 import resource
 from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import cgroup
+from numaudit.kernel import cgroup, files
 from numaudit.kernel.cgroup_tree import CgroupTree
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
@@ -113,7 +112,7 @@ class PmuOfCgroups:
         if not places:
             return
         try:
-            folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            folder = files.open_file(path, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:  # it has just ended
             return
         except OSError as error:
@@ -125,7 +124,7 @@ class PmuOfCgroups:
                 except OSError as error:
                     if error.errno == errno.ENODEV:  # gone offline this moment
                         continue
-                    if error.errno == errno.ENOENT and not Path(path).is_dir():  # it has just ended
+                    if error.errno == errno.ENOENT and not files.is_folder(path):  # it has just ended
                         return
                     raise cannot_open(self.plan, error) from error
         finally:

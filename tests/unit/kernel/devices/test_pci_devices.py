@@ -143,12 +143,15 @@ def _numbers_of(descriptor: int) -> tuple[int, int]:
     ],
 )
 def test_only_files_below_dev_are_asked_for_their_numbers(
-    target: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch
+    target: str, is_asked: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A runtime that moves its root instead of turning it leaves a path above /dev."""
     asked: list[str] = []
     monkeypatch.setattr(syscall, "call", lambda name, *arguments: asked.append(name))
-    descriptors._numbers("/proc/1/fd/3", target, True)
+    (tmp_path / "3").symlink_to(target)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    descriptors._numbers(folder, "3", True)
+    os.close(folder)
     assert asked == (["statx"] if is_asked else [])
 
 

@@ -18,6 +18,7 @@ from numaudit.engine.collectors.base import Collector, DeviceRequest, SkippedIte
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.errors import ParseError, Unavailable, printable
 from numaudit.intent.node import Intent
+from numaudit.kernel import files
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.kernel.devices import device_list, network
 from numaudit.kernel.devices.descriptors import HeldDevices
@@ -51,7 +52,7 @@ class DevicesCollector(Collector):
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Those of the containers asked for; those read longest ago come first, so all have their turn."""
         known = {id_: one for id_, one in self._known.items() if id_ in tick.census.groups}
-        if tick.devices is not None and (tick.host.sys / "bus/pci/devices").is_dir():
+        if tick.devices is not None and files.is_folder(tick.host.sys / "bus/pci/devices"):
             known |= self._read(tick, tick.devices, snapshot.intent, skipped)
         if known.keys() != self._known.keys() or any(self._known[id_] is not one for id_, one in known.items()):
             self._known = known
