@@ -89,6 +89,9 @@ def unpacked(archive: Path) -> Iterator[Path]:
 
 
 def _unpack(file: BinaryIO, folder: Path) -> None:
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and not status.st_size:  # so has /proc/kmsg, which makes its reader wait
+        raise _Refused("the file is empty")
     start = file.read(MAGIC_BYTES)
     unpacking = _Unpacking(folder)
     if is_tar(start):

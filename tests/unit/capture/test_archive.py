@@ -131,6 +131,17 @@ def test_a_path_in_an_archive_never_leads_to_a_file_of_its_reader(
     assert "restricted" not in str(found) and found["summary"]["promised"] == 0
 
 
+@pytest.mark.parametrize("name", ["kmsg", "version"])
+def test_a_file_of_the_kernel_is_no_archive_and_is_not_waited_for(name: str) -> None:
+    if not os.access(f"/proc/{name}", os.R_OK):
+        pytest.skip(f"/proc/{name} is for root alone")
+    program = f"from numaudit.cli.main import call; raise SystemExit(call(['report', '--root', '/proc/{name}']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stdout) == (2, "") and "the file is empty" in done.stderr
+
+
 def test_an_archive_through_a_pipe_needs_no_file(captured: CapturedHost, tmp_path: Path) -> None:
     capture(captured("huge-pages"), tmp_path / "a.tar.xz")
     program = "import sys; from numaudit.cli.main import call; sys.exit(call(['topology', '--root', '/dev/stdin']))"
