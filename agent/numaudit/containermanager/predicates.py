@@ -52,8 +52,8 @@ class NodeShortage(Value, frozen=True):
     """Name of the resource."""
     requested: int
     """By the pod that is to come."""
-    used: int
-    """Requested by the pods that are there."""
+    used: int | None
+    """Requested by the pods that are there; null = not known, and the pod is too large for the node alone."""
     capacity: int
     """The node's allocatable amount for pods."""
 
@@ -65,7 +65,8 @@ class NodeShortage(Value, frozen=True):
     def message(self) -> str:
         return (
             f"Node didn't have enough resource: {self.resource}, "
-            f"requested: {self.requested}, used: {self.used}, capacity: {self.capacity}"
+            f"requested: {self.requested}, used: {'unknown' if self.used is None else self.used}, "
+            f"capacity: {self.capacity}"
         )
 
 

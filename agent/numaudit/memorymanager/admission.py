@@ -25,8 +25,8 @@ from numaudit.containermanager.memory import static_policy
 from numaudit.containermanager.memory.candidates import kept_apart
 from numaudit.containermanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
-from numaudit.containermanager.pod.spec import Pod, is_managed_at_pod_level, is_ordinary_init
-from numaudit.containermanager.predicates import Capacity, NodeShortage, shortage
+from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, Pod, is_managed_at_pod_level, is_ordinary_init
+from numaudit.containermanager.predicates import Capacity, NodeShortage, amounts, node_requests, shortage
 from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, merge
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
@@ -67,7 +67,8 @@ class NodeState(Struct, frozen=True):
     pending: Pod | None = None
     """The pod that was admitted or refused last, which kubelets before 1.32 go on counting as active; else None."""
     capacity: Capacity | None = None
-    """Capacity of the node for all its pods together. None = that, or a pod, is not known: nothing is added up."""
+    """Capacity of the node for all its pods together. None = that, or a pod, is not known: nothing is added up, and
+    only a pod that is too large for the node alone is refused."""
 
     def holds_as_a_whole(self, pod_uid: str) -> bool:
         """Has the pod memory or CPUs of its own, beside those of its containers (pod-level resources)?"""
@@ -105,6 +106,9 @@ def admit(
     state = replace(state, pods={**state.pods, pod.uid: pod}, pending=pending)
     if sources_ready:
         state = as_next_admission_finds(state, version=version)
+    rejection = _absent_pages(kubelet, state, pod)
+    if rejection is not None:
+        return Admission(pod, remove(state, pod.uid), (), (), rejection)
     run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), () if sources_ready else running)
     rejection = run.pod_scope() if kubelet.topology.scope == POD_SCOPE else run.each_container()
     rejection = rejection or _out_of(kubelet, state, pod)
@@ -320,10 +324,31 @@ class _Run(Struct):
 
 def lacking_on_node(kubelet: Kubelet, state: NodeState, pod: Pod) -> NodeShortage | None:
     """Of what the node as a whole has too little for this pod. For a critical one a kubelet evicts others."""
-    if state.capacity is None or pod.is_critical:
+    if state.capacity is None:
+        alone = (
+            None if kubelet.allocatable is None else shortage(pod, (), Capacity(kubelet.allocatable), kubelet.features)
+        )
+        return None if alone is None else replace(alone, used=None)
+    if pod.is_critical:
         return None
     others = [one for uid, one in state.pods.items() if uid != pod.uid]
     return shortage(pod, others, state.capacity, kubelet.features)
+
+
+def _absent_pages(kubelet: Kubelet, state: NodeState, pod: Pod) -> Rejection | None:
+    """Huge pages of a size that the machine lacks: no scheduler brings the pod, and the Memory Manager would crash."""
+    machine = state.memory.state.machine
+    if kubelet.memory_policy == "None" or not machine or not static_policy.is_managed(pod, kubelet.features):
+        return None
+    known = set.intersection(*({*node.memory_map} for node in machine.values()))
+    for name, amount in amounts(node_requests(pod, kubelet.features)).items():
+        if name.startswith(HUGEPAGES_PREFIX) and name not in known:
+            short = NodeShortage(name, amount, 0, 0)
+            crashes = "a kubelet that gets it crashes"
+            return Rejection(
+                short.reason, short.message, AdmissionOutcome.REJECTED_OTHER, detail=crashes, shortage=short
+            )
+    return None
 
 
 def _out_of(kubelet: Kubelet, state: NodeState, pod: Pod) -> Rejection | None:

@@ -19,7 +19,7 @@ from numaudit.containermanager.memory.machine_state import SystemReserved, check
 from numaudit.containermanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
 from numaudit.containermanager.plain import given, read_mapping, read_quantity, read_text, shown
 from numaudit.containermanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY
-from numaudit.containermanager.predicates import EPHEMERAL_STORAGE, PODS, amounts
+from numaudit.containermanager.predicates import EPHEMERAL_STORAGE, PODS, Amounts, amounts
 from numaudit.containermanager.topologymanager.policy import (
     CONTAINER_SCOPE,
     NONE,
@@ -69,6 +69,8 @@ class Kubelet(Struct, frozen=True, dict=True):
     topology: TopologyManager = TopologyManager(NONE, NONE, TopologyOptions())
     cpu: CPUPolicy | None = None
     """None = CPU Manager policy none."""
+    allocatable: Amounts | None = None
+    """What the empty node has for pods, of the resources of which that is known; None = of none."""
 
     @cached_property
     def distances(self) -> Distances | None:

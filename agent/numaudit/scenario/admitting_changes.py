@@ -6,7 +6,7 @@ has another policy, or another version.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.memory.static_policy import remove_stale_state
 from numaudit.containermanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
-from numaudit.containermanager.predicates import NodeShortage, amounts, in_unit
+from numaudit.containermanager.predicates import NodeShortage, amounts, in_unit, node_requests
 from numaudit.containermanager.topologymanager.hints import candidate_masks
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE, POLICIES
 from numaudit.containermanager.versions import DESCRIBED
@@ -25,7 +25,7 @@ from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.scenario import holdings, words
 from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.quantity import Quantity
+from numaudit.topology.quantity import MAX_INT64, Quantity
 from numaudit.value import Value
 
 MOST_TRIES = 80
@@ -148,6 +148,7 @@ class _Search(Struct):
         if rejection is not None and rejection.shortage is not None:
             yield from self._less_of(rejection.shortage)
             return
+        yield from self._whole_bytes()
         for container in self.refused.pod.all_containers:
             if rejection is not None and rejection.container not in (None, container.name):
                 continue
@@ -158,9 +159,30 @@ class _Search(Struct):
                     if way is not None:
                         yield way
 
+    def _whole_bytes(self) -> Iterator[AdmittingChange]:
+        """Each amount of memory that is no whole number of bytes becomes the next larger one of whole MiB."""
+        changes, changed = list[str](), list[Container]()
+        for container in self.refused.pod.all_containers:
+            own = container.resources
+            rounded = {
+                name: Quantity.of(-(-quantity.value // _MIB) * _MIB)
+                for name, quantity in own.requests.items()
+                if is_memory(name) and quantity.as_int64 is None and quantity.value <= MAX_INT64
+            }
+            changes += [
+                f"{rounded[name]} of {name} instead of {own.requests[name]} in container {container.name}"
+                for name in rounded
+            ]
+            limits = {name: rounded.get(name, quantity) for name, quantity in own.limits.items()}
+            changed.append(replace(container, resources=Resources({**own.requests, **rounded}, limits)))
+        if changes:
+            found = self._try("request", f"Requesting {words.listed(changes)}", pod=_with(self.refused.pod, changed))
+            if found is not None:
+                yield found
+
     def _less_of(self, short: NodeShortage) -> Iterator[AdmittingChange]:
         """A container asks for so much less that the node as a whole has enough."""
-        excess = short.requested - (short.capacity - short.used)
+        excess = short.requested - (short.capacity - (short.used or 0))
         for container in self.refused.pod.containers:
             own = amounts(container.resources.requests).get(short.resource, 0)
             if own > excess:
@@ -173,17 +195,25 @@ class _Search(Struct):
         asked = quantity.value
         if is_memory(resource):
             machine = remove_stale_state(self.state.memory, self.state.pods).state.machine
+            if any(resource not in node.memory_map for node in machine.values()):
+                return
             unit = _MIB if resource == MEMORY else Quantity.parse(resource.partition("-")[2]).value
             below, above = set[int](), set[int]()
+            rest = self._requested_beside(resource, asked)
             for mask in candidate_masks(NodeSet.from_ids(machine)):
                 tables = [machine[node].memory_map[resource] for node in mask]
-                below.add(sum(one.free for one in tables) // unit * unit)
+                free = sum(one.free for one in tables)
+                below |= {free // unit * unit, (free - rest) // unit * unit}
                 above.add((sum(one.allocatable for one in tables) // unit + 1) * unit)
             yield sorted((one for one in below if 0 < one < asked), reverse=True)[:_MOST_AMOUNTS]
             yield sorted(one for one in above if asked < one <= _MOST_TIMES * asked)[:_MOST_AMOUNTS]
         elif quantity.milli_value == asked * 1000:
             yield list(range(asked - 1, max(0, asked - 1 - _MOST_CPUS), -1))
             yield list(range(asked + 1, asked + 1 + (_MOST_CPUS if resource == CPU else 0)))
+
+    def _requested_beside(self, resource: str, asked: int) -> int:
+        """Bytes that the pod's other containers need at the same time as the one that asks for this much."""
+        return max(0, amounts(node_requests(self.refused.pod)).get(resource, 0) - asked)
 
     def _with_amount(self, container: Container, resource: str, amount: int) -> AdmittingChange | None:
         quantity = Quantity.of(amount, "BinarySI" if is_memory(resource) else "DecimalSI")
@@ -196,11 +226,7 @@ class _Search(Struct):
             resources=Resources({**own.requests, resource: quantity}, {**own.limits, resource: quantity}),
         )
         pod = self.refused.pod
-        pod = replace(
-            pod,
-            containers=tuple(changed if one is container else one for one in pod.containers),
-            init_containers=tuple(changed if one is container else one for one in pod.init_containers),
-        )
+        pod = _with(pod, [changed if one is container else one for one in pod.all_containers])
         before = own.requests[resource]
         change = f"Requesting {quantity} of {resource} instead of {before} in container {container.name}"
         return self._try("request", change, pod=pod)
@@ -244,3 +270,9 @@ class _Search(Struct):
 
     def _with(self, fields: Mapping[str, object]) -> Setup:
         return Setup(self.setup.machine, {**self.setup.configuration, **fields}, self.setup.version, self.setup.devices)
+
+
+def _with(pod: Pod, containers: Sequence[Container]) -> Pod:
+    """The pod with these containers, init containers first."""
+    init = len(pod.init_containers)
+    return replace(pod, init_containers=tuple(containers[:init]), containers=tuple(containers[init:]))

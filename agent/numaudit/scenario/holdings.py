@@ -32,7 +32,7 @@ def removable_pods(kubelet: Kubelet, state: NodeState, pod: Pod) -> list[str]:
     """
     holding = holders(state)
     short = lacking_on_node(kubelet, state, pod)
-    if short is None:
+    if short is None or short.used is None:
         return holding
     others = (uid for uid in state.pods if uid not in holding)
     return [*(uid for uid in others if short.resource == PODS or request_to_node(state, uid)), *holding]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from numaudit.containermanager.cpu.hints import cpu_pod
@@ -10,12 +10,23 @@ from numaudit.containermanager.memory.candidates import JudgedCandidate, fewest_
 from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.memory.static_policy import is_managed
-from numaudit.containermanager.pod.requests import Requests, container_requests, pod_requests
-from numaudit.containermanager.pod.spec import CPU, MEMORY, Pod, qos
-from numaudit.containermanager.predicates import PODS, NodeShortage
+from numaudit.containermanager.pod.requests import NOT_INT64, Requests, container_requests, pod_requests
+from numaudit.containermanager.pod.spec import (
+    CPU,
+    HUGEPAGES_PREFIX,
+    MEMORY,
+    Pod,
+    is_eligible,
+    is_memory,
+    is_unsupported,
+    qos,
+    requests_of,
+)
+from numaudit.containermanager.predicates import PODS, NodeShortage, node_requests
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import IMPOSSIBLE, MergeSteps, Offer
 from numaudit.containermanager.topologymanager.policy import RESTRICTED, SINGLE_NUMA_NODE
+from numaudit.containermanager.versions import POD_LEVEL_GATE
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
@@ -44,10 +55,11 @@ def of_container(
     """Of a container that was placed; `who` is the subject."""
     chosen = place.memory_nodes
     if chosen is None:
-        return _not_managed(kubelet, admission.pod, who)
+        return _not_managed(kubelet, admission.pod, place.container, who)
     machine = admission.state.memory.state.machine if explained is None else _before(explained).machine
     requests = _asked(kubelet, admission.pod, place.container, explained)
-    return f"{_needs(machine, requests, who)} {_sentence(_choice(explained, admission, place, chosen))}"
+    needs = _needs(machine, requests, _asker(explained, who))
+    return f"{needs} {_sentence(_choice(explained, admission, place, chosen))}"
 
 
 def of_refusal(
@@ -55,11 +67,27 @@ def of_refusal(
 ) -> str:
     """Of the container, or the pod, that was refused; `who` is the subject."""
     if rejection.shortage is not None:
-        return _sentence(_too_little_on_the_node(rejection.shortage))
+        return _sentence("; ".join(filter(None, [_too_little_on_the_node(rejection.shortage), rejection.detail])))
     state = admission.state.memory.state
     requests = _asked(kubelet, admission.pod, rejection.container, explained)
-    needs = f"{_needs(state.machine, requests, who)} " if requests and state.machine else ""
-    return needs + _sentence(_why_refused(kubelet, admission, explained, rejection, requests))
+    needs = f"{_needs(state.machine, requests, _asker(explained, who))} " if requests and state.machine else ""
+    why = _sentence(_why_refused(kubelet, admission, explained, rejection, requests))
+    return " ".join([f"{needs}{why}", *_absent_pages(kubelet, admission.pod)])
+
+
+def _asker(explained: MergeRecord | None, who: str) -> str:
+    """In pod scope the request is that of the whole pod."""
+    decision = None if explained is None else explained.decision
+    is_whole = decision is not None and decision.container is None and decision.memory_requests
+    return "The pod" if is_whole and who != "It" else who
+
+
+def _absent_pages(kubelet: Kubelet, pod: Pod) -> Iterator[str]:
+    """Sizes of huge pages that are missing besides."""
+    known = kubelet.allocatable
+    for name in () if known is None else node_requests(pod, kubelet.features):
+        if known is not None and name.startswith(HUGEPAGES_PREFIX) and not known.get(name):
+            yield f"The node has no {name.removeprefix(HUGEPAGES_PREFIX)} pages, which the pod requests as well."
 
 
 def _why_refused(
@@ -80,8 +108,21 @@ def _why_refused(
             return _no_room(admission.state.memory.state, requests, explained)
         case AdmissionOutcome.REJECTED_PREFERRED_EXTENSION:
             return "the preferred nodes have too little free memory, and the nodes that have enough are not preferred"
+        case _ if NOT_INT64 in rejection.message:
+            return _no_whole_bytes(admission.pod, rejection.container, kubelet)
         case _:
             return rejection.message
+
+
+def _no_whole_bytes(pod: Pod, container: str | None, kubelet: Kubelet) -> str:
+    """container side requests 107374182400m of memory, and the Memory Manager takes only whole bytes"""
+    asked = [
+        f"container {one.name} requests {quantity} of {name}"
+        for one in pod.all_containers
+        for name, quantity in requests_of(one, kubelet.features).items()
+        if container in (None, one.name) and is_memory(name) and quantity.as_int64 is None
+    ]
+    return f"{words.listed(asked) if asked else 'the pod requests more'}, and the Memory Manager takes only whole bytes"
 
 
 def _sentence(clause: str) -> str:
@@ -91,7 +132,12 @@ def _sentence(clause: str) -> str:
 
 def _too_little_on_the_node(short: NodeShortage) -> str:
     """the node has 7500m of cpu for pods; its pods request 7400m of it, and this one 250m"""
-    has, used, asked = (words.of_resource(short.resource, one) for one in (short.capacity, short.used, short.requested))
+    has, asked = (words.of_resource(short.resource, one) for one in (short.capacity, short.requested))
+    if short.resource.startswith(HUGEPAGES_PREFIX) and not short.capacity:
+        return f"the node has no {short.resource.removeprefix(HUGEPAGES_PREFIX)} pages, and this pod requests {asked}"
+    if short.used is None:
+        return f"the node has {has} of {short.resource} for all its pods, and this one alone requests {asked}"
+    used = words.of_resource(short.resource, short.used)
     if short.resource == PODS:
         return f"the node takes {has} pods and has {used}"
     return f"the node has {has} of {short.resource} for pods; its pods request {used} of it, and this one {asked}"
@@ -102,7 +148,7 @@ def _before(explained: MergeRecord) -> MemoryState:
 
 
 def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: MergeRecord | None) -> Requests:
-    if explained is not None:
+    if explained is not None and explained.decision.memory_requests:
         return explained.decision.memory_requests
     if kubelet.memory_policy == "None" or not is_managed(pod, kubelet.features):
         return {}
@@ -114,15 +160,23 @@ def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: MergeRe
         return {}
 
 
-def _not_managed(kubelet: Kubelet, pod: Pod, who: str) -> str:
+def _not_managed(kubelet: Kubelet, pod: Pod, container: str, who: str) -> str:
     if kubelet.memory_policy == "None":
         return "The Memory Manager policy is None, so no memory is promised."
     quality = qos(pod, kubelet.features)
     if quality != "Guaranteed":
+        who = "spec.resources" if kubelet.features.counts_pod_level and pod.resources is not None else "each container"
         return (
             f"The pod is {quality}, so the Memory Manager promises it no memory. "
-            "To change that, give each container limits of cpu and memory that equal its requests."
+            f"To change that, give {who} limits of cpu and memory that equal its requests."
         )
+    if is_unsupported(pod, kubelet.features):
+        return (
+            "The pod has resources of its own (spec.resources), and the static managers of this kubelet leave such "
+            f"pods alone: {POD_LEVEL_GATE} is off."
+        )
+    if not is_eligible(pod, pod.container(container), kubelet.features):
+        return f"{who} would not be Guaranteed by itself, so no memory of the pod is its own."
     return f"{who} requests no memory of its own."
 
 
@@ -168,6 +222,8 @@ def _choice(explained: MergeRecord | None, admission: Admission, place: Placemen
     kind = {1: "node", 2: "pair"}.get(len(chosen), f"set of {words.number(len(chosen))}")
     verb = "is" if len(chosen) == 1 else "are"
     first = next((one.mask for one in explained.candidates if one.preferred), None)
+    if first is None and not explained.candidates:
+        return f"the merged hint of the other resources is {words.nodes(chosen)}, so its memory is there"
     if first is None:
         return f"it keeps {words.nodes(chosen)}"
     how = f"the first free {kind}" if first == chosen else f"the first {kind} on which all providers agree"

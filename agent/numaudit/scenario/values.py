@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.containermanager.plain import given
-from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.pod.spec import CPU, Pod
 from numaudit.containermanager.predicates import Amounts
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
@@ -36,7 +37,9 @@ class Setup(Struct, frozen=True, dict=True):
 
         A configuration that says nothing of what the system takes as a whole takes what is reserved on the nodes.
         """
-        return read_kubelet(self._completed(), self.machine, kubernetes_version=self.version)
+        kubelet, notices = read_kubelet(self._completed(), self.machine, kubernetes_version=self.version)
+        known = {name: amount for name, amount in self.allocatable(None).items() if name != CPU or self.machine.cpus}
+        return replace(kubelet, allocatable=known), notices
 
     @property
     def kubelet(self) -> Kubelet:

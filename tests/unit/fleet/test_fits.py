@@ -265,12 +265,12 @@ def test_numbers_and_names_that_make_no_node_are_not_believed(family: str, label
         _ask(answering(wrong), pod("b", "1Gi"))
 
 
-def test_a_node_on_which_a_kubelet_would_crash_for_the_pod_is_named_and_the_others_count() -> None:
+def test_a_node_without_huge_pages_of_the_size_is_named_and_the_others_count() -> None:
     with_pages = {"nodes": [{"id": 0, "memory": "8Gi", "hugepages": {"1Gi": 4}}]}
     scraped = [*_scraped(play(scenario(_machine(8), [])), "without"), *_scraped(play(scenario(with_pages, [])), "with")]
     found = _ask(answering(scraped), pod("new", "1Gi", **{"hugepages-1Gi": "1Gi"}))
     assert [(one.node, one.state, one.fits) for one in found.nodes] == [("with", "fits", 3), ("without", "refused", 0)]
-    assert "a kubelet would crash" in (found.nodes[1].message or "")
+    assert (found.nodes[1].message or "").startswith("OutOfhugepages-1Gi: ")
 
 
 def test_a_kubelet_of_a_version_that_is_not_known_is_taken_for_the_newest_and_that_is_said() -> None:

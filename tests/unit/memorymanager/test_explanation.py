@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
+from io import StringIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from examples import times
+from numaudit.api import explanation_document, simulation_document
 from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit
+from numaudit.memorymanager.manager import fresh_state
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, explain
+from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, depends_on, explain
 from numaudit.scenario.fate import Fate
+from numaudit.scenario.make_room import make_room
+from numaudit.views.terminal import explanation_tables, simulation_tables
 from scenarios import Plain, machine, play, pod, scenario
 
 THREE = machine("11Gi", "11Gi", "11Gi")
@@ -158,8 +166,190 @@ def test_pods_that_a_restart_refuses_are_explained_with_the_others_still_there()
     assert any(one.change == "Setting topologyManagerPolicy to restricted" for one in account.admitting_changes)
 
 
-sizes = st.sampled_from(["1Gi", "3Gi", "5Gi", "8Gi", "12Gi", "20Gi"])
+def _of(name: str, limits: Plain, **more: str) -> Plain:
+    return {"name": name, "resources": {"limits": limits}, **more}
+
+
+def test_an_amount_that_is_no_whole_number_of_bytes_is_named_and_the_next_whole_one_works() -> None:
+    both = [_of("app", {"cpu": "1", "memory": "1Gi"}), _of("side", {"cpu": "1", "memory": "0.1Gi"})]
+    for scope in ("pod", "container"):
+        kubelet = {"topologyManagerScope": scope, "topologyManagerPolicy": "single-numa-node"}
+        cpus = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+        found = explained(THREE, [], {"metadata": {"name": "a"}, "spec": {"containers": both}}, **kubelet, **cpus)
+        rejection = found.admission.rejection
+        assert rejection is not None
+        assert "failed to represent quantity as int64" in rejection.message
+        assert "Container side requests 107374182400m of memory, and the Memory Manager takes" in found.sentence
+        assert "Container app needs 1Gi of memory. " in found.sentence
+        assert changes(found)[0] == "Requesting 103Mi of memory instead of 107374182400m in container side"
+
+
+def test_amounts_of_several_containers_become_whole_together() -> None:
+    both = [_of("a", {"cpu": "1", "memory": "0.1Gi"}), _of("b", {"cpu": "1", "memory": "0.2Gi"})]
+    found = explained(THREE, [], {"metadata": {"name": "a"}, "spec": {"containers": both}})
+    assert changes(found)[0] == (
+        "Requesting 103Mi of memory instead of 107374182400m in container a and "
+        "205Mi of memory instead of 214748364800m in container b"
+    )
+
+
+def test_a_container_may_ask_for_what_the_others_of_its_pod_leave() -> None:
+    both = [_of("a", {"cpu": "1", "memory": "6Gi"}), _of("b", {"cpu": "1", "memory": "6Gi"})]
+    found = explained(
+        machine("11Gi", "10Gi"),
+        [],
+        {"metadata": {"name": "a"}, "spec": {"containers": both}},
+        topologyManagerPolicy="single-numa-node",
+        topologyManagerScope="pod",
+    )
+    assert "Requesting 4Gi of memory instead of 6Gi in container a" in changes(found)
+
+
+def test_huge_pages_of_a_size_that_the_machine_lacks_are_refused_and_named() -> None:
+    gpus = {**THREE, "devices": {"vendor.example/gpu": {"g0": 0, "g1": 1}}}
+    limits = {"memory": "2Gi", "hugepages-1Gi": "2Gi", "vendor.example/gpu": "2"}
+    burstable = [{"name": "app", "resources": {"requests": {**limits, "memory": "1Gi"}, "limits": limits}}]
+    pod_of_two = {"metadata": {"name": "a"}, "spec": {"containers": burstable}}
+    found = explained(gpus, [], pod_of_two, topologyManagerPolicy="single-numa-node")
+    assert found.sentence.endswith("The node has no 1Gi pages, which the pod requests as well.")
+    guaranteed = explained(THREE, [], pod("a", **{"hugepages-1Gi": "2Gi"}))
+    assert guaranteed.admission.rejection is not None
+    assert guaranteed.admission.rejection.reason == "OutOfhugepages-1Gi"
+    assert guaranteed.sentence.startswith("The node has no 1Gi pages, and this pod requests 2Gi; ")
+
+
+@pytest.mark.parametrize(("cpu", "memory", "reason"), [("12001m", "1Gi", "OutOfcpu"), ("1", "32769Mi", "OutOfmemory")])
+def test_a_pod_that_is_larger_than_the_empty_node_is_refused_whoever_else_is_there(
+    cpu: str, memory: str, reason: str
+) -> None:
+    """The node has 12 CPUs, and 33Gi of which 1Gi is reserved."""
+    limits = {"cpu": "100", "memory": "100Gi"}
+    burstable = [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": memory}, "limits": limits}}]
+    found = explained(THREE, [pod("other")], {"metadata": {"name": "a"}, "spec": {"containers": burstable}})
+    rejection = found.admission.rejection
+    assert rejection is not None
+    assert (rejection.reason, rejection.shortage and rejection.shortage.used) == (reason, None)
+    assert "used: unknown" in rejection.message
+    assert not any(one.kind == "remove-pod" for one in found.admitting_changes)
+    at_most = {"cpu": "12", "memory": "32Gi"}
+    burstable[0]["resources"] = {"requests": at_most, "limits": limits}
+    assert explained(THREE, [], {"metadata": {"name": "a"}, "spec": {"containers": burstable}}).admission.admitted
+
+
+def test_in_pod_scope_the_request_is_the_pods() -> None:
+    """An init container of 100Mi, a sidecar and an app: 200Mi at one time, of which no container asks for all."""
+    small = {"cpu": "1", "memory": "100Mi"}
+    spec = {
+        "initContainers": [_of("init", small), _of("proxy", small, restartPolicy="Always")],
+        "containers": [_of("app", small)],
+    }
+    found = explained(THREE, [], {"metadata": {"name": "a"}, "spec": spec}, topologyManagerScope="pod")
+    assert found.sentence == "The pod needs 200Mi of memory. Node 0 is the first free node."
+
+
+def test_a_pod_with_resources_of_its_own_is_told_who_leaves_it_alone() -> None:
+    limits = {"cpu": "2", "memory": "2Gi"}
+    own = {"requests": limits, "limits": limits}
+    spec = {"resources": own, "containers": [_of("a", {"memory": "1Gi"})]}
+    found = explained(THREE, [], {"metadata": {"name": "a"}, "spec": spec})
+    assert found.sentence.startswith("The pod has resources of its own (spec.resources), and the static managers of ")
+    burstable = {**spec, "resources": {"limits": limits}}
+    advice = explained(THREE, [], {"metadata": {"name": "a"}, "spec": burstable}).sentence
+    assert advice.endswith("To change that, give spec.resources limits of cpu and memory that equal its requests.")
+    gates = {"PodLevelResourceManagers": True}
+    setup = play({**scenario(THREE, []), "featureGates": gates}).scenario.setup
+    managed = explain(setup, fresh_state(setup.kubelet), read_pod({"metadata": {"name": "a"}, "spec": spec}))
+    assert managed.sentence == "It would not be Guaranteed by itself, so no memory of the pod is its own."
+
+
 policies = st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])
+amounts = st.sampled_from(["1Gi", "2Gi", "64Mi", "0", "1", "0.1Gi", "1500m", "107374182400m", "12Gi", "9.5Ei", "3n"])
+names = st.sampled_from(["cpu", "memory", "hugepages-2Mi", "hugepages-1Gi", "hugepages-64Ki", "vendor.example/nic"])
+parts = st.dictionaries(names, amounts | st.sampled_from(["500m", "2", "4"]), max_size=3)
+
+
+@st.composite
+def containers(draw: st.DrawFn, name: str) -> Plain:
+    limits = draw(parts) if draw(st.booleans()) else {}
+    if draw(st.integers(0, 3)):
+        limits |= {"cpu": draw(st.sampled_from(["1", "2", "500m", "1.0001", "300"])), "memory": draw(amounts)}
+    resources = {"limits": limits, **({"requests": draw(parts)} if draw(st.integers(0, 5)) == 0 else {})}
+    return {"name": name, "resources": resources}
+
+
+@st.composite
+def any_pods(draw: st.DrawFn, name: str) -> Plain:
+    app = [draw(containers(f"c{number}")) for number in range(draw(st.integers(1, 3)))]
+    init = [
+        {**draw(containers(f"i{number}")), **({"restartPolicy": "Always"} if draw(st.booleans()) else {})}
+        for number in range(draw(st.integers(0, 2)))
+    ]
+    spec: Plain = {"containers": app, "initContainers": init}
+    if draw(st.integers(0, 3)) == 0:
+        spec["resources"] = {"limits": draw(parts)}
+    if draw(st.integers(0, 5)) == 0:
+        spec["overhead"] = draw(parts)
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+@st.composite
+def any_nodes(draw: st.DrawFn) -> Plain:
+    """A scenario's machine and kubelet, with one to three pods to admit."""
+    count, cpu, nodes = draw(st.integers(1, 4)), 0, list[Plain]()
+    pages = st.dictionaries(st.sampled_from(["2Mi", "1Gi", "64Ki"]), st.integers(0, 3), max_size=2)
+    for number in range(count):
+        cpus = draw(st.integers(0 if number else 2, 6))
+        node = {"id": number, "memory": f"{draw(st.integers(6, 14))}Gi", "hugepages": draw(pages)}
+        nodes.append({**node, **({"cpus": f"{cpu}-{cpu + cpus - 1}"} if cpus else {})})
+        cpu += cpus
+    nics = {f"nic{number}": draw(st.integers(0, count - 1)) for number in range(draw(st.integers(0, 3)))}
+    kubelet: Plain = {
+        "topologyManagerPolicy": draw(policies),
+        "topologyManagerScope": draw(st.sampled_from(["container", "pod"])),
+        "memoryManagerPolicy": draw(st.sampled_from(["Static", "Static", "None"])),
+    }
+    if draw(st.booleans()):
+        kubelet |= {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+        if draw(st.booleans()):
+            kubelet["cpuManagerPolicyOptions"] = {"full-pcpus-only": "true"}
+    gates: Plain = {}
+    version = draw(st.sampled_from(["1.23", "1.28", "1.32", "1.34", "1.36", "1.37"]))
+    if version == "1.36" and draw(st.booleans()):
+        gates = {"PodLevelResourceManagers": True}
+    if kubelet["memoryManagerPolicy"] == "None":
+        kubelet["reservedMemory"] = None
+    given_machine = {"nodes": nodes, "devices": {"vendor.example/nic": nics}}
+    steps = [{"admit": draw(any_pods(f"p{number}"))} for number in range(draw(st.integers(0, 2)))]
+    steps += [{"restart": {}}] if draw(st.booleans()) else []
+    return {**scenario(given_machine, steps, kubelet), "kubernetesVersion": version, "featureGates": gates}
+
+
+@times(4)
+@given(any_nodes(), any_pods("last"))
+def test_any_pod_on_any_machine_is_answered_or_refused_in_words(node: Plain, last: Plain) -> None:
+    """What `fit` and `simulate` do with it, to the last line that they print."""
+    try:
+        played = play(node)
+        setup, wanted = played.scenario.setup, read_pod(last)
+        setup.kubelet  # noqa: B018
+    except (InputError, KubeletHangs):
+        return
+    out = Console(file=StringIO(), width=200)
+    simulation_tables.print_simulation(played, simulation_document.simulation(played), out)
+    try:
+        found = explain(setup, played.state, wanted)
+        room = make_room(setup.kubelet, played.state, wanted, most_tries=10)
+    except (InputError, KubeletHangs) as error:
+        assert str(error)
+        return
+    shown = explanation_document.explanation(found, setup.kubelet.topology.policy, (), room)
+    explanation_tables.print_explanations([shown], out)
+    assert shown.sentence
+    assert shown.admitted is (shown.message is None)
+    depends_on(setup.kubelet, played.state, found.admission, played.state.pods)
+
+
+sizes = st.sampled_from(["1Gi", "3Gi", "5Gi", "8Gi", "12Gi", "20Gi"])
 
 
 @st.composite
