@@ -136,11 +136,15 @@ class Explanation(Value, frozen=True):
     hugepages_short: tuple[HugePageShortage, ...] | None = None
     """Huge pages that the kernel cannot give to the admitted pod; null = not known: the pod is refused, asks for none,
     or the node was given by files."""
+    start_refusal: str | None = None
+    """The reason, in its words, why the kubelet would not start again after this admission; null = it would."""
+    not_looked_at: tuple[str, ...] = ()
+    """Fields of the pod that may keep it from this node and that the answer leaves out, such as nodeSelector."""
 
     @property
     def fits(self) -> bool:
-        """Would it be admitted, and get its huge pages?"""
-        return self.admitted and not self.hugepages_short
+        """Would it be admitted, get its huge pages, and leave a kubelet that starts again?"""
+        return self.admitted and not self.hugepages_short and self.start_refusal is None
 
 
 class ExplanationList(Value, frozen=True):
@@ -181,6 +185,8 @@ def explanation(
         make_room=room,
         owner=owner,
         hugepages_short=hugepages_short,
+        start_refusal=found.start_refusal,
+        not_looked_at=admission.pod.not_looked_at,
     )
 
 

@@ -180,13 +180,19 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
         message=one.refusal if rejection is None else rejection.message,
         outcome=None if admission is None else outcome(admission),
         detail=None if rejection is None else rejection.detail,
-        note=one.note,
+        note=_note(one),
         sentence=None if account is None else account.sentence,
         admitting_changes=() if account is None else account.admitting_changes,
         containers=held,
         pods=list(_restarted(one, accounts)),
         machine_state=plain_machine(one.after.memory.state.machine),  # type: ignore[arg-type]
     )
+
+
+def _note(one: Played) -> str | None:
+    refusal = one.start_refusal
+    broken = None if refusal is None else f"The kubelet will not start again: {refusal}."
+    return " ".join(filter(None, [one.note, broken])) or None
 
 
 def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:

@@ -103,7 +103,8 @@ class KubeletFeatures:
     """Gate PodLevelResourceManagers: alpha and off in 1.36."""
     in_place_pod_vertical_scaling: bool = False
     """Gate InPlacePodVerticalScaling in a version before 1.33, where `allocatedResources` of the pod's
-    status replaces the requests of its spec. Later kubelets hand over the pod as it was allocated."""
+    status replaces the requests of its spec. Later kubelets hand over the pod as it was allocated, which `/pods` and
+    the API do not: see `pod.manifest.as_allocated`."""
 
     @property
     def manages_pod_level(self) -> bool:

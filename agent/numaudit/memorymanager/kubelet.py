@@ -70,7 +70,7 @@ class Kubelet(Struct, frozen=True, dict=True):
     cpu: CPUPolicy | None = None
     """None = CPU Manager policy none."""
     allocatable: Amounts | None = None
-    """What the empty node has for pods, of the resources of which that is known; None = of none."""
+    """Resources of the empty node for pods, as far as they are known; None = not at all."""
 
     @cached_property
     def distances(self) -> Distances | None:

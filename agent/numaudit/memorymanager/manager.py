@@ -92,6 +92,18 @@ def restart(
     return state, tuple(admissions)
 
 
+def start_refusal(kubelet: Kubelet, state: NodeState) -> str | None:
+    """Reason why the kubelet would not start again with its CPU Manager's file, in its words; None = it would.
+
+    One that gives reserved CPUs away does so: it counts them by number (kubernetes#124066, #140495).
+    """
+    try:
+        _restarted_cpu(kubelet, state.cpu)
+    except StartRefused as refused:
+        return str(refused)
+    return None
+
+
 def _running(pod: Pod, kubelet: Kubelet) -> list[str]:
     names = [one.name for one in pod.all_containers]
     return [name for name in names if not is_ordinary_init(pod, name, kubelet.features)]

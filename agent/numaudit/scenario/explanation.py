@@ -14,6 +14,7 @@ from numaudit.containermanager.topologymanager.hints import MergeSteps, merge_st
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
+from numaudit.memorymanager.manager import start_refusal
 from numaudit.memorymanager.outcome import Decision
 from numaudit.scenario.admitting_changes import AdmittingChange, find_admitting_changes, needs_a_change
 from numaudit.scenario.sentences import of_container, of_refusal
@@ -50,6 +51,8 @@ class AdmissionExplanation(Struct, frozen=True):
     """The explanation, for people."""
     admitting_changes: tuple[AdmittingChange, ...]
     """Changes that would let it in if it was refused, or align it if it is not, the smallest first."""
+    start_refusal: str | None = None
+    """Reason why the kubelet would not start again after it, in its words; None = it would."""
 
 
 def explain(setup: Setup, state: NodeState, pod: Pod) -> AdmissionExplanation:
@@ -57,7 +60,10 @@ def explain(setup: Setup, state: NodeState, pod: Pod) -> AdmissionExplanation:
     kubelet = setup.kubelet
     admission = admit(kubelet, state, pod)
     ways = find_admitting_changes(setup, state, admission) if needs_a_change(admission) else ()
-    return AdmissionExplanation(admission, decisions_of(kubelet, admission), sentence_of(kubelet, admission), ways)
+    refusal, sentence = start_refusal(kubelet, admission.state), sentence_of(kubelet, admission)
+    if refusal is not None:
+        sentence += f" But the kubelet will not start again: {refusal}."
+    return AdmissionExplanation(admission, decisions_of(kubelet, admission), sentence, ways, refusal)
 
 
 def depends_on(kubelet: Kubelet, state: NodeState, admission: Admission, uids: Collection[str]) -> bool:

@@ -16,7 +16,7 @@ from numaudit.containermanager.topologymanager.admission_error import KubeletHan
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.manager import Pins, StartRefused, restart, start
+from numaudit.memorymanager.manager import Pins, StartRefused, restart, start, start_refusal
 from numaudit.scenario.fate import Fate, Readmission, fates
 from numaudit.scenario.files import restored, written
 from numaudit.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
@@ -43,6 +43,11 @@ class Played(Struct, frozen=True):
     """Reason why the kubelet did not start; in its words."""
     note: str | None = None
     """Further notes, such as why nothing happened."""
+
+    @property
+    def start_refusal(self) -> str | None:
+        """Of a pod that was admitted: why the kubelet would not start again, in its words; None = it would."""
+        return start_refusal(self.kubelet, self.after) if self.admission is not None and self.admitted else None
 
     @property
     def kubelet(self) -> Kubelet:
@@ -78,7 +83,7 @@ class ScenarioRun(Struct, frozen=True):
 
     @property
     def has_refusal(self) -> bool:
-        return any(one.admitted is False for one in self.steps)
+        return any(one.admitted is False or one.start_refusal is not None for one in self.steps)
 
     @property
     def is_open(self) -> bool:

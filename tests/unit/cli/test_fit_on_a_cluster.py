@@ -111,6 +111,7 @@ def test_pods_that_hold_nothing_make_room_as_well(capsys: Capture, tmp_path: Pat
     listed = json.loads((root / "numaudit/pods.json").read_text())
     agent = next(one for one in listed["items"] if one["metadata"]["namespace"] == "numaudit")
     agent["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "500m"
+    agent["status"]["containerStatuses"][0].get("allocatedResources", {})["cpu"] = "500m"
     (root / "numaudit/pods.json").write_text(json.dumps(listed))
     found, _ = explained(capsys, manifest(tmp_path, pod("wide", "50Mi", cpu="100m")), root, "--make-room")
     assert found["reason"] == "OutOfcpu"

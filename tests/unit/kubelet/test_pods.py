@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelet_steps import STEPS, Step
+from numaudit.containermanager.predicates import amounts, node_requests
 from numaudit.errors import ParseError
 from numaudit.intent.pods import PodFacts
 from numaudit.kubelet.parsers.pod import parse_pod
@@ -62,6 +63,28 @@ def test_a_recorded_list_gives_qos_containers_and_their_ids() -> None:
     assert app.started_at == datetime(2026, 11, 20, 22, 0, 48, tzinfo=UTC).timestamp()
     assert app.container_id is not None
     assert len(app.container_id) == 64
+
+
+def test_of_a_resize_that_was_refused_the_pod_counts_as_it_was_allocated() -> None:
+    """Seen with 1.36: the spec has the wish of 1200Mi, the status and the checkpoint the 200Mi before."""
+    wish, own = {"cpu": "1", "memory": "1200Mi"}, {"cpu": "1", "memory": "200Mi"}
+    statuses = [{"name": "db", "allocatedResources": own}]
+    resized = pod(
+        spec={"containers": [{"name": "db", "resources": {"requests": wish, "limits": wish}}]},
+        status={"phase": "Running", "qosClass": "Guaranteed", "containerStatuses": statuses},
+    )
+    (facts,) = PodReader().read(listed(resized)).pods.values()
+    assert facts.spec is not None
+    assert amounts(node_requests(facts.spec)) == {"cpu": 1000, "memory": 200 << 20}
+    assert str(facts.spec.containers[0].resources.limits["memory"]) == "200Mi"
+    larger_limit = pod(
+        spec={"containers": [{"name": "db", "resources": {"requests": wish, "limits": {"memory": "2Gi"}}}]},
+        status={"phase": "Running", "qosClass": "Burstable", "containerStatuses": statuses},
+    )
+    (facts,) = PodReader().read(listed(larger_limit)).pods.values()
+    assert facts.spec is not None
+    assert amounts(node_requests(facts.spec))["memory"] == 200 << 20
+    assert str(facts.spec.containers[0].resources.limits["memory"]) == "2Gi"
 
 
 def test_init_containers_and_sidecars_are_told_apart() -> None:

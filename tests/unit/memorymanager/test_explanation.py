@@ -263,6 +263,38 @@ def test_a_pod_with_resources_of_its_own_is_told_who_leaves_it_alone() -> None:
 
 
 policies = st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])
+
+
+def test_a_kubelet_that_gives_reserved_cpus_away_will_not_start_again() -> None:
+    """kubernetes#140495: cores of two threads and of one, CPU 0 reserved; the kubelet gave 0-1 to the pod."""
+    hybrid = {
+        "nodes": [{"id": 0, "cpus": "0-5", "memory": "8Gi"}],
+        "cores": [[0, 1], [2, 3], [4], [5]],
+        "sockets": [[0, 1, 2, 3, 4, 5]],
+    }
+    kubelet = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    played = play(scenario(hybrid, [{"admit": pod("a", cpu="2")}, {"restart": {}}], kubelet))
+    admitted, restarted = played.steps
+    assert admitted.admitted
+    assert admitted.start_refusal == restarted.refusal
+    assert 'not all reserved cpus: "0" are present' in (restarted.refusal or "")
+    assert "will not start again: not all" in (simulation_document.simulation(played).steps[0].note or "")
+    found = explained(hybrid, [], pod("a", cpu="2"), **kubelet)
+    shown = explanation_document.explanation(found, "best-effort", ())
+    assert (shown.admitted, shown.fits, shown.start_refusal) == (True, False, restarted.refusal)
+    assert found.sentence.endswith(f"But the kubelet will not start again: {restarted.refusal}.")
+    assert explained(hybrid, [], pod("a", cpu="1"), **kubelet).start_refusal is None
+
+
+def test_what_no_manager_looks_at_is_named() -> None:
+    bound = pod("a")
+    added = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300}]
+    assert read_pod({**bound, "spec": {**bound["spec"], "tolerations": added}}).not_looked_at == ()
+    bound["spec"] |= {"nodeSelector": {"disk": "ssd"}, "affinity": {"x": {}}, "tolerations": [{"key": "gpu"}]}
+    bound["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    assert read_pod(bound).not_looked_at == ("nodeSelector", "affinity", "tolerations", "host ports")
+
+
 amounts = st.sampled_from(["1Gi", "2Gi", "64Mi", "0", "1", "0.1Gi", "1500m", "107374182400m", "12Gi", "9.5Ei", "3n"])
 names = st.sampled_from(["cpu", "memory", "hugepages-2Mi", "hugepages-1Gi", "hugepages-64Ki", "vendor.example/nic"])
 parts = st.dictionaries(names, amounts | st.sampled_from(["500m", "2", "4"]), max_size=3)

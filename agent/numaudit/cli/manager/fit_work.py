@@ -23,7 +23,7 @@ from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version, re
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import state_of
+from numaudit.kubelet.questions.node_here import DEVICES_WITHOUT_PLACE, state_of
 from numaudit.kubelet.questions.pods_here import PodsHere
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import Admission, NodeState
@@ -47,6 +47,8 @@ class _Node(Struct, frozen=True):
     state: NodeState
     pods: PodsHere
     notices: tuple[str, ...] = ()
+    unplaced: frozenset[str] = frozenset()
+    """See `NodeHere`."""
     doubtful: tuple[str, ...] = ()
     """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
     is_this_host: bool = False
@@ -111,6 +113,8 @@ def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanati
     """The pod on the node as it is: those beside it in its file are not there."""
     pod = manifest.pod
     found = explain(node.setup, node.state, pod)
+    asked = node_requests(pod)
+    unplaced = [DEVICES_WITHOUT_PLACE] if node.unplaced & asked.keys() else []
     ignored = [
         f"no device plugin has registered {name} there, so it does not count"
         for name in unknown_devices(pod, node.setup.devices)
@@ -118,7 +122,7 @@ def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanati
     return explanation_document.explanation(
         found,
         node.setup.kubelet.topology.policy,
-        (*node.setup.started[1], *node.notices, *ignored),
+        (*node.setup.started[1], *node.notices, *unplaced, *ignored),
         _room(node, pod) if with_room else None,
         _doubt(node, found.admission),
         _not_added_up(node, pod),
@@ -250,7 +254,8 @@ def _here(host: Host, asked: _Asked) -> _Node:
         files = asked.files() if asked.state or "machine" in asked.head else here.files
         pods = here.pods if files is here.files else replace(here.pods, active=(), problem=_OTHER_FILES)
         found = _Node.of_files(setup, files, pods, here.storage)
-        return replace(found, notices=here.notices, is_this_host="machine" not in asked.head and files is here.files)
+        own = "machine" not in asked.head and files is here.files
+        return replace(found, notices=here.notices, unplaced=here.unplaced, is_this_host=own)
     except InputError as error:
         if asked.head or asked.state:
             raise

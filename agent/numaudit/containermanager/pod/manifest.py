@@ -6,7 +6,7 @@ Source: k8s.io/api/core/v1/types.go, pkg/apis/core/v1/defaults.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -55,12 +55,30 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
         status_qos=_qos_class(status.get("qosClass")),
         overhead=_quantities(given(spec, "overhead", {}), "spec.overhead"),
         is_critical=_is_critical(metadata, spec),
+        not_looked_at=tuple(_not_looked_at(spec)),
     )
     _check_names(read)
     if spec.get("resources") is None:
         return read
     resources = _resources(spec["resources"], "spec.resources", defaults=False)
     return replace(read, resources=_with_pod_level_defaults(resources, read) if defaults else resources)
+
+
+def _not_looked_at(spec: Mapping[str, object]) -> Iterator[str]:
+    """Every pod of the API tolerates the two taints that it adds itself."""
+    yield from (name for name in ("nodeSelector", "affinity", "topologySpreadConstraints") if spec.get(name))
+    added = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+    tolerations = spec.get("tolerations")
+    listed = tolerations if isinstance(tolerations, list) else ()
+    if any(not isinstance(one, Mapping) or one.get("key") not in added for one in listed):
+        yield "tolerations"
+    containers = spec.get("containers")
+    ports = [
+        one.get("ports") for one in (containers if isinstance(containers, list) else ()) if isinstance(one, Mapping)
+    ]
+    listed = [port for some in ports if isinstance(some, list) for port in some if isinstance(port, Mapping)]
+    if spec.get("hostNetwork") or any(port.get("hostPort") for port in listed):
+        yield "host ports"
 
 
 def _containers(
@@ -119,6 +137,28 @@ def _with_pod_level_defaults(resources: Resources, pod: Pod) -> Resources:
     )
     from_containers = {name: Quantity.parse(str(Quantity(nano, "BinarySI"))) for name, nano in asked.items()}
     return Resources({**resources.limits, **from_containers, **resources.requests}, resources.limits)
+
+
+def as_allocated(pod: Pod) -> Pod:
+    """A pod of /pods or the API as its kubelet counts it: of a resize that waits or was refused, what it allocated.
+
+    The spec has the wish. Source: pkg/kubelet/allocation/allocation_manager.go (UpdatePodFromAllocation).
+    """
+    return replace(
+        pod,
+        containers=tuple(_as_allocated(one) for one in pod.containers),
+        init_containers=tuple(_as_allocated(one) for one in pod.init_containers),
+        not_looked_at=(),
+    )
+
+
+def _as_allocated(container: Container) -> Container:
+    own, allocated = container.resources, container.allocated
+    if not allocated or all(own.requests.get(name) == amount for name, amount in allocated.items()):
+        return container
+    equal = [name for name, amount in allocated.items() if own.limits.get(name) == own.requests.get(name)]
+    limits = {**own.limits, **{name: allocated[name] for name in equal if name in own.limits}}
+    return replace(container, resources=Resources({**own.requests, **allocated}, limits))
 
 
 def _allocated(status: Mapping[str, object]) -> dict[str, Quantities]:

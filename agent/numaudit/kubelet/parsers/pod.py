@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.manifest import as_allocated, read_pod
 from numaudit.containermanager.pod.spec import QOS_CLASSES, Pod, QosClass
 from numaudit.errors import InputError, ParseError
 from numaudit.intent.pods import ClaimReference, ContainerKind, PodContainer, PodFacts, Rejection, RunState
@@ -91,7 +91,7 @@ def _workload(metadata: Fields) -> str | None:
 
 def _spec(value: object) -> Pod | None:
     try:
-        return read_pod(value, defaults=False)
+        return as_allocated(read_pod(value, defaults=False))
     except InputError:
         return None
 

@@ -85,8 +85,6 @@ def node_here(
             POD_LEVEL_GATE: asked.pod_level,
         }
     setup = Setup(readings.machine, configuration, f"{version[0]}.{version[1]}", devices)
-    if unplaced:
-        notices.append(DEVICES_WITHOUT_PLACE)
     return NodeHere(setup, files, pods_of(content.values(), readings, with_cgroup), storage, tuple(notices), unplaced)
 
 

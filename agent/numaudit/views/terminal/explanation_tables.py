@@ -35,7 +35,7 @@ def print_explanations(found: Sequence[Explanation], out: Console) -> None:
     if len(found) > 1:
         fit = sum(one.fits for one in found)
         admitted = sum(one.admitted for one in found)
-        short = f", and {admitted - fit} of them would lack huge pages" if fit < admitted else ""
+        short = f", and {admitted - fit} of them would lack huge pages or stop the kubelet" if fit < admitted else ""
         print_note(f"{admitted} of {len(found)} pods would be admitted, each by itself{short}", out, "bold")
     for number, one in enumerate(found):
         if number or len(found) > 1:
@@ -75,6 +75,8 @@ def _verdict(found: Explanation, *, is_open: bool) -> str:
         return f"unknown: {one} if all pods in the checkpoints still exist, else {other}"
     if not found.admitted:
         return f"refused, {found.outcome}"
+    if found.start_refusal is not None:
+        return f"admitted ({found.outcome}), but then the kubelet will not start again"
     if not found.fits:
         return f"does not fit: the kubelet would admit it ({found.outcome}), but the kernel cannot give its huge pages"
     return f"fits here{' by NUMA rules only' if found.not_added_up else ''}: admitted, {found.outcome}"
@@ -98,6 +100,8 @@ def _limits(found: Explanation) -> Iterator[str]:
         pods = plural(len(doubt.pods), "pod")
         same = "" if doubt.decides else " The answer is the same without."
         yield f"{pods} in the checkpoints may be gone, and the kubelet forgets those: {doubt.reason}.{same}"
+    if found.not_looked_at:
+        yield f"Not looked at: {', '.join(found.not_looked_at)}."
     if found.not_added_up and found.admitted:
         yield f"The requests of all pods of the node are not added up, so they may refuse it: {found.not_added_up}."
 
