@@ -72,6 +72,7 @@ DAMAGES: Mapping[str, Damage] = {
     "not UTF-8": lambda data: data.replace(b"tatic", b"t\xfftic").replace(b"Data", b"D\xffta"),
     "a wrong type": _of_wrong_type,
     "numbers that are too large": _replaced(_NUMBERS, b"99999999999999999999"),
+    "a checksum of more digits than Python reads": _replaced(_CHECKSUMS, b"9" * 4301),
     "a huge affinity": _node(99999999999),
     "an affinity to a node that Go knows": _node(100000),
     "an affinity below 0": _node(-1),

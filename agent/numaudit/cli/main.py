@@ -57,16 +57,6 @@ VERBS = {
 }
 
 
-_MOVED: dict[tuple[str, ...], str] = {("state", "headroom"): "headroom", ("state", "forecast"): "forecast"}
-"""Words of earlier releases -> the verb that they are now."""
-_RENAMED: dict[str, dict[str, str]] = {
-    "fit": {"--config": "--kubelet-config"},
-    "calibrate": {"--file": "--store"},
-    "fleet": {"--time-out": "--timeout"},
-}
-"""Verb -> options of earlier releases, and their present names: one name has one meaning in all verbs."""
-
-
 def module_of(verb: str) -> str:
     """Return the name of the module that implements a verb of VERBS."""
     return f"numaudit.cli.{VERBS[verb].folder}.{verb}"
@@ -135,36 +125,7 @@ def open_outputs() -> None:
 def call(arguments: list[str], command: click.Command = main, name: str = "numaudit") -> int:
     """Run one command line; the exit code. Only messages for people go to stderr, never a traceback."""
     with contextlib.redirect_stderr(cast("TextIO", Messages(sys.stderr, arguments))):
-        return _call(_as_of_today(arguments) if command is main else arguments, command, name)
-
-
-def _as_of_today(arguments: list[str]) -> list[str]:
-    """The same command line in today's words; a note on stderr names them."""
-    old, now, rest = arguments[:2], _MOVED.get(tuple(arguments[:2])), arguments[2:]
-    if arguments[:1] == ["explain"] and any(_names_a_file(one) for one in arguments):
-        old, now, rest = ["explain", "-f"], "fit", arguments[1:]
-    if now is None:
-        return _with_renamed_options(arguments)
-    given = f"{now} -f" if now == "fit" else now
-    click.echo(f"numaudit: `numaudit {' '.join(old)}` is now `numaudit {given}`", err=True)
-    return _with_renamed_options([now, *rest])
-
-
-def _with_renamed_options(arguments: list[str]) -> list[str]:
-    renamed = _RENAMED.get(arguments[0], {}) if arguments else {}
-    found = []
-    for one in arguments:
-        name, equals, value = one.partition("=")
-        if name in renamed:
-            click.echo(f"numaudit: {name} of `numaudit {arguments[0]}` is now {renamed[name]}", err=True)
-        found.append(f"{renamed.get(name, name)}{equals}{value}")
-    return found
-
-
-def _names_a_file(argument: str) -> bool:
-    """Is it -f of any spelling?"""
-    is_short = argument.startswith("-f")
-    return is_short or argument == "--file" or argument.startswith("--file=")
+        return _call(arguments, command, name)
 
 
 def _call(arguments: list[str], command: click.Command, name: str) -> int:

@@ -135,7 +135,7 @@ def _refusal(answer: HttpAnswer) -> _Refusal:
         return _Refusal(f"{answer.status}: a redirect to {where}; it is not followed, set otlp.endpoint", again=False)
     again = answer.status in _SENT_AGAIN
     wait = retry_after(answer.headers.get("Retry-After", ""), time.time()) if again else None
-    asks = "" if wait is None else f"the receiver asks to wait {wait:.0f} s"
+    asks = "" if wait is None else f"the next request waits for {wait:.0f} s (Retry-After)"
     words = ": ".join(filter(None, (asks, _words(_message(answer)))))
     return _Refusal(f"{answer.status}: {words}" if words else f"{answer.status} without a message", again, wait)
 

@@ -36,7 +36,7 @@ def syntax_error(data: bytes) -> str | None:
     # Bytes that are no UTF-8 do not disturb Go: each is one character here.
     text = data.decode("latin-1")
     try:
-        json.loads(text, parse_constant=_refuse_constant)
+        json.loads(text, parse_int=str, parse_constant=_refuse_constant)  # Python reads 4,300 digits at most
     except json.JSONDecodeError as error:
         cut_short = error.msg.startswith("Unterminated string") or not text[error.pos :].strip(" \t\r\n")
         if cut_short and not (len(text) - len(text.rstrip("\\"))) % 2:

@@ -7,7 +7,6 @@ without saying so, is reported, and the one read before stays in force.
 from __future__ import annotations
 
 import base64
-import binascii
 import logging
 import threading
 from collections.abc import Mapping
@@ -61,7 +60,7 @@ class AccessRules(Struct):
         kind, _, coded = authorization.partition(" ")
         try:
             name, colon, password = base64.b64decode(coded.strip(), validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # binascii.Error and UnicodeError are such; base64 raises a plain one for what is not ASCII
             return PasswordCheck.WRONG
         if kind.lower() != "basic" or not colon:
             return PasswordCheck.WRONG

@@ -180,9 +180,9 @@ def test_an_owner_that_is_not_alone_publishes_its_annotations_and_counts_the_ref
 
 
 def test_a_server_that_asks_to_wait_is_not_asked_before(node: Node) -> None:
-    node.server.cluster.faults.append(Fault.of(429, "TooManyRequests", "slow down", Retry_After="1200"))
+    node.server.cluster.faults.append(Fault.of(429, "TooManyRequests", "slow down", Retry_After="240"))
     node.requests(1)
-    assert node.requests(1100) == 0
+    assert node.requests(230) == 0
     node.requests(300)
     assert node.shown() == node.wanted
 

@@ -315,52 +315,6 @@ def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, st
     assert "/name with spaces \\xe9" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("old", "now"),
-    [
-        (["state", "headroom"], "headroom"),
-        (["state", "forecast"], "forecast"),
-        (["explain", "-f", "POD"], "fit -f"),
-        (["explain", "--file=POD"], "fit -f"),
-        (["explain", "-o", "json", "--file", "POD"], "fit -f"),
-    ],
-    ids=" ".join,
-)
-def test_words_of_earlier_releases_answer_and_name_those_of_today(
-    old: list[str], now: str, root: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pod = tmp_path / "pod.yaml"
-    pod.write_text("{metadata: {name: a}, spec: {containers: [{name: b}]}}")
-    given = [one.replace("POD", str(pod)) for one in old]
-    code = call([*given, *root])
-    before = capsys.readouterr()
-    is_fit = now == "fit -f"
-    assert (
-        before.err.splitlines()[0]
-        == f"numaudit: `numaudit {'explain -f' if is_fit else ' '.join(old)}` is now `numaudit {now}`"
-    )
-    today = ["fit", *given[1:]] if is_fit else [now]
-    assert call([*today, *root]) == code
-    assert capsys.readouterr() == (before.out, before.err.partition("\n")[2])
-
-
-@pytest.mark.parametrize(
-    ("old", "now", "code"),
-    [
-        (["fit", "-f", "/absent.yaml", "--config", "k.yaml"], "--config of `numaudit fit` is now --kubelet-config", 2),
-        (["calibrate", "--dry-run", "--file=x"], "--file of `numaudit calibrate` is now --store", 2),
-        (["fleet", "--time-out", "nan"], "--time-out of `numaudit fleet` is now --timeout", 2),
-    ],
-)
-def test_an_option_of_an_earlier_release_answers_with_its_new_name(
-    capsys: pytest.CaptureFixture[str], old: list[str], now: str, code: int
-) -> None:
-    assert call(old) == code
-    said = capsys.readouterr().err
-    assert f"numaudit: {now}" in said
-    assert "No such option" not in said
-
-
 def test_an_option_has_one_kind_of_value_in_all_verbs() -> None:
     kinds: dict[str, dict[str, str]] = {}
     for path, command in command_tree.commands():

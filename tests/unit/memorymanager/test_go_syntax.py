@@ -84,3 +84,8 @@ def test_json_has_no_error(document: object, indent: int) -> None:
 
 def test_text_that_is_no_utf_8_does_not_disturb_go() -> None:
     assert syntax_error(b'"\xff\xfe"') is None
+
+
+def test_a_number_of_any_length_is_json_to_go() -> None:
+    assert syntax_error(b"9" * 4301) is None
+    assert syntax_error(b"[" + b"9" * 4301) == END

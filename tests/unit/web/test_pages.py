@@ -301,6 +301,8 @@ def test_the_right_password_opens_and_is_remembered(access: AccessRules) -> None
         "",
         "Basic",
         "Basic !!!",
+        "Basic \x80",
+        "Basic \udc80",
         "Basic " + base64.b64encode(b"\xff:x").decode(),
         "Basic " + base64.b64encode(b"ali").decode(),
         _authorization("ali", "close sesame"),
