@@ -16,7 +16,8 @@ import click
 from numaudit import __version__
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
 from numaudit.cli.limits import host_is_full, limit_reached
-from numaudit.cli.messages import Messages
+from numaudit.cli.messages import Messages, Output, drop_the_rest
+from numaudit.daemon import signals
 from numaudit.errors import InputError, NumauditError, nearest, printable
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -107,19 +108,22 @@ def main() -> None:
 def run() -> NoReturn:
     """The console script."""
     open_outputs()
-    sys.exit(call(sys.argv[1:]))
+    code = call(sys.argv[1:])
+    if sys.argv[1:2] == ["agent"]:
+        signals.while_the_agent_ends()
+    sys.exit(code)
 
 
 def open_outputs() -> None:
     """Open closed outputs (`>&-`), whose text is dropped; a letter that an output cannot show becomes an escape."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 (for as long as the process lives)
-        getattr(sys, name).reconfigure(errors="backslashreplace")
-    if isinstance(sys.stdout.buffer, io.RawIOBase):
-        # PYTHONUNBUFFERED: a disk that fills up while a document is written would cut it short without any error.
-        buffer = io.BufferedWriter(sys.stdout.buffer)
-        sys.stdout = io.TextIOWrapper(buffer, sys.stdout.encoding, "backslashreplace")
+        before: TextIO | None = getattr(sys, name)
+        descriptor = os.open(os.devnull, os.O_WRONLY) if before is None else before.fileno()
+        # Also with PYTHONUNBUFFERED: a disk that fills up while a document is written would cut it short without error.
+        buffer = io.BufferedWriter(Output(descriptor, is_vital=name == "stdout"))
+        encoding = "utf-8" if before is None else before.encoding
+        by_line = name == "stderr" or buffer.isatty()
+        setattr(sys, name, io.TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=by_line))
 
 
 def call(arguments: list[str], command: click.Command = main, name: str = "numaudit") -> int:
@@ -132,10 +136,6 @@ def _call(arguments: list[str], command: click.Command, name: str) -> int:
     try:
         result = command.main(args=arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):
-        # The reader has seen enough (`| head`); click and rich make a SystemExit of that, and no verb raises one.
-        _drop_what_is_left(sys.stdout)
-        return 0
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("NUMAUDIT_DEBUG"):
             raise
@@ -143,29 +143,18 @@ def _call(arguments: list[str], command: click.Command, name: str) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _drop_what_is_left(output: TextIO) -> None:
-    """Python would write it when it ends, fail again, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())
-
-
 def _failed(error: BaseException) -> int:
     """Say what went wrong on stderr; the exit code for it. What was printed before is still a result."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_what_is_left(sys.stdout)
     except OSError as unwritten:
-        _drop_what_is_left(sys.stdout)
+        drop_the_rest(sys.stdout)
         error = unwritten
     code, message = _code_and_message(error)
-    try:
-        if isinstance(error, click.ClickException):
-            error.show()
-        elif message is not None:
-            print(f"numaudit: {printable(message)}", file=sys.stderr)
-        sys.stderr.flush()
-    except OSError:  # there is no other place to say it; the exit code does
-        _drop_what_is_left(sys.stderr)
+    if isinstance(error, click.ClickException):
+        error.show()
+    elif message is not None:
+        print(f"numaudit: {printable(message)}", file=sys.stderr)
     return code
 
 

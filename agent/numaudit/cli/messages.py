@@ -1,14 +1,58 @@
-"""Standard error: whatever a message names, it cannot steer the terminal, and shows no password."""
+"""Standard output and error, whose readers may go; whatever a message names, it cannot steer the terminal, and shows no
+password."""
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from numaudit.errors import hide, is_like_a_url, printable, without_password
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class Output(io.FileIO):
+    """The file of a standard stream. Once its reader has gone (`| head`) it drops what comes, so that a verb ends with
+    its own exit code.
+    """
+
+    def __init__(self, descriptor: int, *, is_vital: bool) -> None:
+        """`is_vital`: other errors, such as a full disk, are raised; else nobody could be told of them."""
+        super().__init__(descriptor, "w", closefd=False)
+        self.drops = False
+        self._is_vital = is_vital
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        if not self.drops:
+            try:
+                return super().write(data)
+            except OSError as error:
+                if self._is_vital and not isinstance(error, BrokenPipeError):
+                    raise
+                self.drops = True
+        return memoryview(data).nbytes
+
+
+def drop_the_rest(stream: TextIO) -> None:
+    """Python would write it when it ends, fail again, and complain."""
+    if (output := _output_of(stream)) is not None:
+        output.drops = True
+
+
+def reader_has_gone() -> bool:
+    """Does nobody read standard output any more? What prints without end may end."""
+    output = _output_of(sys.stdout)
+    return output is not None and output.drops
+
+
+def _output_of(stream: TextIO) -> Output | None:
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    return raw if isinstance(raw, Output) else None
 
 
 class Messages:

@@ -21,6 +21,12 @@ def while_the_agent_starts() -> None:
         signal.signal(number, ignore_signal)
 
 
+def while_the_agent_ends() -> None:
+    """Python resets handlers, but not this, before it has ended: the agent keeps its exit code."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def while_the_first_process() -> None:
     """SIGTERM ends a verb that is the first process of its container, as it ends any other process."""
     signal.signal(signal.SIGTERM, exit_by_signal)

@@ -214,6 +214,23 @@ def test_ctrl_c_while_modules_are_imported_is_as_quiet(before: str, code: int) -
     assert bool(done.stdout) == (code == 0)
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_while_the_agent_ends_leaves_its_exit_code(number: signal.Signals, tmp_path: Path) -> None:
+    """Python gives up its handlers before it clears modules."""
+    program = (
+        "import os, sys\n"
+        "from numaudit.cli.start import run\n"
+        "class Last:\n"
+        f"    def __del__(self, kill=os.kill, own=os.getpid()): kill(own, {int(number)})\n"
+        "last = Last()\n"
+        f"sys.argv = ['numaudit', 'agent', '--config', {str(tmp_path / 'absent')!r}]\n"
+        "run()"
+    )
+    done = _run([sys.executable, "-c", program])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "absent" in done.stderr
+
+
 # Outputs that are closed, full or narrow
 
 
@@ -227,6 +244,80 @@ def test_a_reader_that_has_gone_is_no_error(root: tuple[str, str], arguments: tu
     finally:
         os.close(write_end)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("arguments", [("doctor",), ("doctor", "-o", "json"), ("report", "no-such-container")])
+def test_a_reader_that_has_gone_changes_no_exit_code(
+    root: tuple[str, str], arguments: tuple[str, ...], stream: str
+) -> None:
+    """Also where no descriptor is left to open another file with."""
+    command = [*COMMAND, *arguments, *root]
+    wanted = _run(command).returncode
+    assert wanted in (1, 2)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: write_end}
+        done = subprocess.run(command, **streams, timeout=PATIENCE, check=False)  # type: ignore[call-overload]
+    finally:
+        os.close(write_end)
+    assert done.returncode == wanted
+
+
+def test_a_pipe_that_closes_needs_no_further_descriptor() -> None:
+    program = (
+        "import os, resource\n"
+        "from numaudit.cli import main\n"
+        "def all_in_use(**_):\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+        "    print('x' * 100_000)\n"
+        "    return 1\n"
+        "main.main.main = all_in_use\n"
+        "main.run()"
+    )
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = _run([sys.executable, "-c", program], stdout=write_end)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_a_full_standard_error_does_not_end_a_verb_that_says_something_first() -> None:
+    program = (
+        "import click\n"
+        "from numaudit.cli import main\n"
+        "def talk(**_):\n"
+        "    click.echo('a note', err=True)\n"
+        "    print('result')\n"
+        "    return 5\n"
+        "main.main.main = talk\n"
+        "main.run()"
+    )
+    command = ["/bin/sh", "-c", 'exec "$@" 2>/dev/full', "sh", sys.executable, "-c", program]
+    done = _run(command)
+    assert (done.returncode, done.stdout) == (5, "result\n")
+
+
+def test_watching_ends_when_its_reader_has_gone(root: tuple[str, str]) -> None:
+    program = (
+        "from numaudit.cli import main\n"
+        "from numaudit.cli.observe.report_view import ReportSelection\n"
+        "from numaudit.cli.observe.report_watch import watch\n"
+        "from numaudit.engine.observer import Observer\n"
+        "from numaudit.kernel.host import Host\n"
+        "from pathlib import Path\n"
+        f"observer = Observer.of(Host.under(Path({root[1]!r})))\n"
+        "main.main.main = lambda **_: watch(observer, ReportSelection(None, None, ()), 0.1, None)\n"
+        "main.run()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",), ("doctor", "-o", "json")])

@@ -92,6 +92,7 @@ def verb_first(arguments: list[str]) -> list[str]:
 
 def complete() -> NoReturn:
     """The console script `kubectl_complete-numaudit`: candidates for the last word, a line each, and a directive."""
+    main.open_outputs()
     *words, begun = sys.argv[1:] or [""]
     found = ShellComplete(plugin, {}, "kubectl-numaudit", "_").get_completions(words, begun)
     names_files = any(one.type in ("file", "dir") for one in found)

@@ -15,6 +15,7 @@ import yaml
 from numaudit.apiserver import check_installed
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli.messages import reader_has_gone
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.collectors.probes.calibration import latencies_here
 from numaudit.engine.engine import Engine
@@ -137,6 +138,8 @@ def print_changes(look: Callable[[], NodeTopology], output: str, seconds: float)
                     sys.stdout.write(_json(found) if output == "json" else f"---\n{_yaml(found)}")
                     sys.stdout.flush()
                     shown = found
+                    if reader_has_gone():
+                        return 0
             except (NumauditError, OSError) as error:
                 if shown is None:
                     raise

@@ -12,6 +12,7 @@ from math import ceil
 from typing import Any
 
 from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli.messages import reader_has_gone
 from numaudit.cli.observe.report_ticks import TickSource
 from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.daemon.ticks.schedule import Schedule
@@ -32,7 +33,7 @@ def watch(
     numa_maps_budget: float | None,
     kinds: Collection[ProbeKind[Any]] | None = None,
 ) -> int:
-    """Draw a report at every tick; the exit code, once it is interrupted.
+    """Draw a report at every tick; the exit code, once it is interrupted or its reader has gone.
 
     Raises what the first tick raises. What a later one raises is said above the report of the last that went well.
     """
@@ -50,6 +51,8 @@ def watch(
                         raise
                     headline += f"; FAILED: {explain(error)}; below is what there was at {drawn_at}"
                 _show(headline, drawn)
+                if reader_has_gone():
+                    return 0
                 pause(schedule.next_due(time.monotonic()) - time.monotonic())
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
