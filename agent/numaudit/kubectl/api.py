@@ -22,8 +22,11 @@ from numaudit.net.connection import HttpAnswer, NotUnderstood
 from numaudit.net.local import LocalConnection
 
 _START_SECONDS = 20.0
+_WORDS = 1000
+"""Characters of a message."""
 _LARGEST_OBJECT = 256 << 20
-LARGEST_ANSWER = 64 << 20
+LARGEST_ANSWER = 16 << 20
+"""Bytes. A report has some 5 MiB for a thousand containers."""
 
 T = TypeVar("T")
 
@@ -102,7 +105,7 @@ def status_of(answer: HttpAnswer) -> str:
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
         found = msgspec.json.decode(body, type=Status)
         if found.kind == "Status" and found.message:
-            return printable(found.message)
+            return printable(found.message[:_WORDS])
     words = " ".join(body[:400].decode("utf-8", "replace").split())
     return printable(words[:200]) or "it gave no reason"
 

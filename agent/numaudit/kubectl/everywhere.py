@@ -24,6 +24,8 @@ REQUESTS = 32
 COMMANDS = 8
 """Agents that are asked by `kubectl exec` at once: each is a process here."""
 PAGE_SECONDS, VERB_SECONDS = 5.0, 60.0
+_WORDS = 1000
+"""Characters of an agent's message."""
 _PROBED = 8
 """Agents that fail by HTTP, with none that answers, before the others are asked in another way."""
 _REPORT = ("report", "-o", "json", "--numa-maps-budget", "0")
@@ -161,7 +163,7 @@ def _reply_of(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> NodeReply:
     said = ended.stderr.decode("utf-8", "replace").strip().splitlines()
     problem = None if ended.stdout else (said[-1] if said else f"exit code {ended.exit_code} without a word")
     state: State = "reporting" if ended.stdout else "down"
-    problem = None if problem is None else problem.removeprefix("numaudit: ")
+    problem = None if problem is None else problem.removeprefix("numaudit: ")[:_WORDS]
     return NodeReply(agent.node, agent, state, ended.stdout or None, None, problem, ended.exit_code)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
 
-from numaudit.api.document import API_VERSION
 from numaudit.api.fleet_document import (
     ClusterReport,
     FleetAgents,
@@ -21,139 +19,15 @@ from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.fleet.report import how_bad, largest_rooms
 from numaudit.fleet.sentences import SEVERITY, blind_spots, several_versions, summary
+from numaudit.kubectl import answers
+from numaudit.kubectl.answers import Checkpoint, Container, Measured, Rejection, Report, brief_path
 from numaudit.kubectl.everywhere import NodeReply, Replies, without_body
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import plural
-from numaudit.value import Timestamp, Value
+from numaudit.value import Timestamp
 
 _HOUR = 3600.0
 _MOST_NAMES = 50
-
-
-class _Generator(Value, frozen=True):
-    version: str | None = None
-
-
-class _Verdict(Value, frozen=True):
-    name: str
-
-
-class _Intended(Value, frozen=True):
-    memory_nodes: list[int] | None = None
-
-
-class _Measured(Value, frozen=True):
-    source: str | None = None
-    of: str | None = None
-    lower: float | None = None
-
-
-class _Container(Value, frozen=True):
-    namespace: str | None = None
-    pod: str | None = None
-    container: str | None = None
-    path: str | None = None
-    verdict: _Verdict | None = None
-    judged_bytes: int | None = None
-    aligned_bytes: int | None = None
-    intended: _Intended | None = None
-    measured: _Measured | None = None
-    findings: tuple[str, ...] = ()
-
-    @property
-    def misplaced_bytes(self) -> int:
-        return 0 if self.aligned_bytes is None else max(0, (self.judged_bytes or 0) - self.aligned_bytes)
-
-
-class _Rejection(Value, frozen=True):
-    namespace: str | None = None
-    pod: str | None = None
-    outcome: str = ""
-    reason: str | None = None
-    workload: str | None = None
-    at: str | None = None
-
-
-class _Checkpoint(Value, frozen=True):
-    file: str
-    valid: bool | None = None
-    starts_now: str = "unknown"
-
-
-class _Restart(Value, frozen=True):
-    reboot: bool
-    refused_pods: int | None = None
-
-
-class _Table(Value, frozen=True):
-    type: str
-    allocatable_bytes: int = 0
-    free_bytes: int = 0
-
-
-class _MemoryNode(Value, frozen=True):
-    stranded_bytes: int = 0
-
-
-class _Admissible(Value, frozen=True):
-    node_count: int
-    bytes: int
-
-
-class _Room(Value, frozen=True):
-    tables: tuple[_Table, ...] = ()
-    nodes: tuple[_MemoryNode, ...] = ()
-    admissible: tuple[_Admissible, ...] | None = None
-
-
-class _Source(Value, frozen=True):
-    source: str
-    old: bool = False
-
-
-class _Report(Value, frozen=True):
-    """The part of a node's report that a cluster's is made of; older and newer agents may leave out any of it."""
-
-    api_version: str = ""
-    kind: str = ""
-    generator: _Generator = _Generator()
-    taken_at: str | None = None
-    containers: tuple[_Container, ...] = ()
-    rejections: tuple[_Rejection, ...] = ()
-    checkpoints: tuple[_Checkpoint, ...] = ()
-    restarts: tuple[_Restart, ...] = ()
-    memory_manager: _Room | None = None
-    sources: tuple[_Source, ...] = ()
-
-
-def decoded(body: bytes, kind: str) -> dict[str, Any]:
-    """An agent's document. Raises ValueError for what is none, and for one of another version."""
-    try:
-        found = msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ValueError(f"its answer is no document: {error}") from None
-    _check_version(str(found.get("apiVersion", "")), str(found.get("kind", "")), kind)
-    return found
-
-
-def _check_version(version: str, kind: str, wanted: str) -> None:
-    if version != API_VERSION:
-        raise ValueError(
-            f"its answer is of {version or 'no version'}, and this plugin reads {API_VERSION}: use a plugin of the "
-            "agent's release"
-        )
-    if kind.removesuffix("List") != wanted.removesuffix("List"):
-        raise ValueError(f"its answer is a {kind or 'document of no kind'}, not a {wanted}")
-
-
-def _report(body: bytes) -> _Report:
-    """Raises ValueError."""
-    try:
-        found = msgspec.json.decode(body, type=_Report)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ValueError(f"its answer is no report: {error}") from None
-    _check_version(found.api_version, found.kind, "Report")
-    return found
 
 
 def merge(
@@ -168,16 +42,16 @@ def merge(
     """`of_pod`: only containers of this pod of the namespace, and the container if one is named."""
     nodes: list[FleetNode] = []
     worst: list[FleetContainer] = []
-    refused: list[_Rejection] = []
+    refused: list[Rejection] = []
 
-    def is_asked(one: _Container) -> bool:
+    def is_asked(one: Container) -> bool:
         if one.verdict is None or namespace not in (None, one.namespace):
             return False
         return of_pod is None or (one.pod == of_pod[0] and of_pod[1] in (None, one.container))
 
     for reply in replies.by_node:
         try:
-            report = None if reply.body is None else _report(reply.body)
+            report = None if reply.body is None else answers.report(reply.body)
         except ValueError as error:
             nodes.append(_silent(without_body(reply, str(error))))
             continue
@@ -262,7 +136,7 @@ def _silent(reply: NodeReply) -> FleetNode:
     )
 
 
-def _node(reply: NodeReply, report: _Report, is_asked: Callable[[_Container], bool], refused: int) -> FleetNode:
+def _node(reply: NodeReply, report: Report, is_asked: Callable[[Container], bool], refused: int) -> FleetNode:
     own = [one for one in report.containers if is_asked(one)]
     unsafe = [one for one in report.checkpoints if one.starts_now not in ("yes", "unknown")]
     room = report.memory_manager
@@ -285,10 +159,10 @@ def _node(reply: NodeReply, report: _Report, is_asked: Callable[[_Container], bo
     )
 
 
-def _problems(report: _Report, unsafe: Sequence[_Checkpoint]) -> list[str]:
+def _problems(report: Report, unsafe: Sequence[Checkpoint]) -> list[str]:
     """The gravest first, in the words of `numaudit fleet`."""
-    found = [f"the kubelet may not start again with {one.file}" for one in unsafe]
-    found += [f"{one.file} is not valid" for one in report.checkpoints if one.valid is False]
+    found = [f"the kubelet may not start again with {brief_path(one.file)}" for one in unsafe]
+    found += [f"{brief_path(one.file)} is not valid" for one in report.checkpoints if one.valid is False]
     for one in report.restarts:
         if one.refused_pods:
             what = "a reboot" if one.reboot else "a restart of the kubelet"
@@ -297,7 +171,7 @@ def _problems(report: _Report, unsafe: Sequence[_Checkpoint]) -> list[str]:
     return found
 
 
-def _within_an_hour(one: _Rejection, report: _Report) -> bool:
+def _within_an_hour(one: Rejection, report: Report) -> bool:
     """Within the hour before the report, by the agent's own clock."""
     if one.at is None or report.taken_at is None:
         return False
@@ -307,14 +181,14 @@ def _within_an_hour(one: _Rejection, report: _Report) -> bool:
         return False
 
 
-def _worst(node: str, one: _Container) -> FleetContainer:
+def _worst(node: str, one: Container) -> FleetContainer:
     nodes = one.intended.memory_nodes if one.intended is not None else None
-    counted = one.measured if one.measured is not None and one.measured.of == "accesses" else _Measured()
+    counted = one.measured if one.measured is not None and one.measured.of == "accesses" else Measured()
     return FleetContainer(
         node,
         one.namespace or "",
         one.pod or "",
-        one.container or one.path or "",
+        one.container or brief_path(one.path or ""),
         verdict=_name_of(one),
         misplaced_bytes=one.misplaced_bytes,
         judged_bytes=one.judged_bytes,
@@ -326,7 +200,7 @@ def _worst(node: str, one: _Container) -> FleetContainer:
     )
 
 
-def _name_of(one: _Container) -> str:
+def _name_of(one: Container) -> str:
     return "" if one.verdict is None else one.verdict.name
 
 

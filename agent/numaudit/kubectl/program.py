@@ -12,6 +12,8 @@ from msgspec import Struct
 from numaudit.errors import InputError, Unavailable, printable
 
 _SECONDS = 20.0
+_WORDS = 1000
+"""Characters of a message."""
 _MISSING = (
     "kubectl is not on PATH, and the plugin reaches the API server through it; install version 1.24 or newer: "
     "https://kubernetes.io/docs/tasks/tools/"
@@ -87,4 +89,4 @@ class Kubectl(Struct, frozen=True):
 def last_words(text: bytes) -> str:
     """The last line of an error output, without kubectl's own prefix."""
     lines = [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
-    return printable(lines[-1].removeprefix("error: ").strip()) if lines else "it gave no reason"
+    return printable(lines[-1].removeprefix("error: ").strip()[:_WORDS]) if lines else "it gave no reason"

@@ -7,12 +7,13 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 from typing import IO
 
 from msgspec import Struct
 
-from numaudit.errors import Unavailable
-from numaudit.kubectl.api import Forbidden
+from numaudit.errors import Unavailable, printable
+from numaudit.kubectl.api import LARGEST_ANSWER, Forbidden
 from numaudit.kubectl.cluster import AgentPod, rule
 from numaudit.kubectl.program import Kubectl, last_words
 
@@ -20,6 +21,8 @@ _ENDED = re.compile(rb"command terminated with exit code (\d+)\s*")
 _GRACE = 5
 """Seconds that a verb has for its end."""
 _CONNECT_SECONDS = 30.0
+_LONGEST_LINE = 64 << 10
+"""Bytes; a longer one is printed in parts."""
 _MAY_EXEC = ("pods/exec", "create")
 
 
@@ -31,7 +34,7 @@ class RemoteVerb(Struct, frozen=True):
     """The container ends it after this time, also when kubectl or the network is gone."""
     stdin: bytes | None = None
     terminal: bool = False
-    """With a terminal there, Ctrl-C and the window's size reach it."""
+    """With a terminal there, for a live screen: keys and the window's size reach it, and it draws."""
 
     @property
     def words(self) -> list[str]:
@@ -55,30 +58,46 @@ def command_of(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> list[str]
 
 
 def run(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> int:
-    """Let it print here; its exit code. Raises Forbidden and Unavailable."""
+    """Let it print here; its exit code. Raises Forbidden and Unavailable.
+
+    On a terminal its text is escaped, but for what draws the screen: whoever owns an agent decides what it prints.
+    """
     stdin: IO[bytes] | int | None = None if verb.terminal else subprocess.DEVNULL
+    is_escaped = sys.stdout.isatty() and not verb.terminal
     with tempfile.TemporaryFile() as given:
         if verb.stdin is not None:
             given.write(verb.stdin)
             given.seek(0)
             stdin = given
         sys.stdout.flush()
-        with subprocess.Popen(
-            command_of(kubectl, agent, verb), stdin=stdin, stdout=sys.stdout.buffer.fileno(), stderr=subprocess.PIPE
-        ) as process:
+        out = subprocess.PIPE if is_escaped else sys.stdout.buffer.fileno()
+        command = command_of(kubectl, agent, verb)
+        with subprocess.Popen(command, stdin=stdin, stdout=out, stderr=subprocess.PIPE) as process:
+            printing = threading.Thread(target=_print_escaped, args=(process.stdout,), daemon=True)
+            if is_escaped:
+                printing.start()
             try:
                 held = _pass_on(process)
             except KeyboardInterrupt:
                 process.terminate()
                 raise
+            if is_escaped:
+                printing.join()
     return _exit_code(process.returncode, held, agent, verb)
+
+
+def _print_escaped(stream: IO[bytes]) -> None:
+    while line := stream.readline(_LONGEST_LINE):
+        text = line.decode("utf-8", "backslashreplace")
+        sys.stdout.write(printable(text.rstrip("\n")) + ("\n" if text.endswith("\n") else ""))
+    sys.stdout.flush()
 
 
 def _pass_on(process: subprocess.Popen[bytes]) -> bytes:
     """Copy messages as they come, but for the last one, which may be kubectl's own; that one."""
     assert process.stderr is not None
     held = b""
-    for line in process.stderr:
+    while line := process.stderr.readline(_LONGEST_LINE):
         if held:
             sys.stderr.write(held.decode("utf-8", "replace"))
             sys.stderr.flush()
@@ -88,24 +107,56 @@ def _pass_on(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def ask(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> EndedVerb:
-    """The same with its output kept. Raises Forbidden and Unavailable."""
-    with subprocess.Popen(
-        command_of(kubectl, agent, verb),
-        stdin=subprocess.DEVNULL if verb.stdin is None else subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        try:
-            out, err = process.communicate(verb.stdin, timeout=verb.seconds + _GRACE + _CONNECT_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise Unavailable(f"no answer within {verb.seconds + _GRACE + _CONNECT_SECONDS:g} s") from None
-        except BaseException:
-            process.kill()
-            raise
+    """The same with its output kept, and the end of its messages. Raises Forbidden and Unavailable."""
+    seconds = verb.seconds + _GRACE + _CONNECT_SECONDS
+    is_late = threading.Event()
+    with tempfile.TemporaryFile() as given:
+        given.write(verb.stdin or b"")
+        given.seek(0)
+        command = command_of(kubectl, agent, verb)
+        with subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None and process.stderr is not None
+            said = _Tail(process.stderr)
+
+            def end() -> None:
+                is_late.set()
+                process.kill()
+
+            late = threading.Timer(seconds, end)
+            late.start()
+            try:
+                out = process.stdout.read(LARGEST_ANSWER + 1)
+                if len(out) > LARGEST_ANSWER:
+                    raise Unavailable(f"the answer is larger than {LARGEST_ANSWER} bytes")
+                process.wait()
+                err = said.whole()
+            except BaseException:
+                process.kill()
+                raise
+            finally:
+                late.cancel()
+    if is_late.is_set():
+        raise Unavailable(f"no answer within {seconds:g} s")
     lines = err.splitlines(keepends=True)
     code = _exit_code(process.returncode, lines[-1] if lines else b"", agent, verb, quiet=True)
     return EndedVerb(code, out, b"".join(lines[:-1] if code else lines))
+
+
+class _Tail:
+    """Reads a stream to its end in a thread, and keeps the last of it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._kept = stream, b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def whole(self) -> bytes:
+        self._thread.join()
+        return self._kept
+
+    def _read(self) -> None:
+        while line := self._stream.readline(_LONGEST_LINE):
+            self._kept = (self._kept + line)[-_LONGEST_LINE:]
 
 
 def _exit_code(returned: int, last: bytes, agent: AgentPod, verb: RemoteVerb, quiet: bool = False) -> int:

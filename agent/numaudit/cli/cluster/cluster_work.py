@@ -14,10 +14,11 @@ from numaudit.cli.cluster.options import CommandLine
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.verdict_list import VerdictList
 from numaudit.errors import InputError, Unavailable
+from numaudit.kubectl import answers as answers_of_agents
 from numaudit.kubectl.api import Api
 from numaudit.kubectl.cluster import AGENTS, AgentPods, FoundPod, find_agents, list_nodes
 from numaudit.kubectl.everywhere import VERB_SECONDS, Replies, Way, ask_reports, ask_verb
-from numaudit.kubectl.merged import decoded, merge
+from numaudit.kubectl.merged import merge
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
 from numaudit.value import Origin, Timestamp
@@ -103,7 +104,7 @@ def _print_answers(asked: CommandLine, context: str | None, replies: Replies) ->
         problem = one.problem
         if one.body is not None:
             try:
-                document = decoded(one.body, _KINDS[asked.verb])
+                document = answers_of_agents.document(one.body, _KINDS[asked.verb])
             except ValueError as error:
                 problem = str(error)
         agent = None if one.agent is None else one.agent.name

@@ -77,7 +77,7 @@ def _of_one(asked: CommandLine, api: Api, kubectl: Kubectl, context: str | None,
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty() and asked.manifest is None
     if asked.verb == ("top",) and not at_terminal:
         raise InputError("top needs a terminal, and standard input or output is none; `report` needs none")
-    verb = RemoteVerb(arguments, seconds, asked.manifest, at_terminal and asked.output in ("table", "wide"))
+    verb = RemoteVerb(arguments, seconds, asked.manifest, at_terminal and is_live)
     try:
         return remote.run(kubectl, agent, verb)
     except Forbidden as refused:

@@ -174,6 +174,8 @@ Cells = tuple[str, str, str]
 """Answer, its style, and details."""
 _MOST_WIDTHS = 3
 _NAMES = 4
+_MOST_WORDS = 2000
+"""Characters of what one agent says."""
 
 
 def print_headroom(found: ClusterReport, out: Console) -> None:
@@ -208,10 +210,14 @@ def print_answers(found: NodeAnswerList, out: Console) -> None:
     table = new_table("NODE", "ANSWER", "~WHY")
     for one in found.answers:
         answer, style, why = _cells(found.verb, one)
-        table.add_row(printable(one.node), Text(printable(answer), style), printable(why) or "-")
+        table.add_row(printable(one.node), Text(printable(answer), style), printable(_cut(why)) or "-")
     print_table(table, out)
     for text in found.notices:
         _note(text, out)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}..."
 
 
 def _cells(verb: str, one: NodeAnswer) -> Cells:

@@ -1,0 +1,129 @@
+"""What one agent makes up is that node's reason, takes little memory, and ends nobody else's answer."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from input_cost import MIB, costs
+from numaudit.errors import InputError, Unavailable
+from numaudit.kubectl import answers
+from numaudit.kubectl.answers import MOST_NAMES
+from numaudit.kubectl.cluster import AgentPod
+from numaudit.kubectl.everywhere import NodeReply, Replies
+from numaudit.kubectl.merged import merge
+from numaudit.kubectl.program import Kubectl
+from numaudit.kubectl.remote import RemoteVerb, ask
+
+HEAD: dict[str, Any] = {"apiVersion": "numaudit/v1", "kind": "Report"}
+DRIFTED = {"name": "drifted"}
+DEEP = b'{"apiVersion":"numaudit/v1","kind":"%s","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+def reports(**fields: object) -> bytes:
+    return json.dumps({**HEAD, **fields}).encode()
+
+
+def one_of(**fields: object) -> bytes:
+    return reports(containers=[{"pod": "a", "verdict": DRIFTED, **fields}])
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (DEEP.replace(b"%s", b"Report"), "nested too deep"),
+        (one_of(intended={"memoryNodes": [-1]}), "Expected `int` >= 0"),
+        (one_of(intended={"memoryNodes": [1024]}), "Expected `int` <= 1023"),
+        (one_of(judgedBytes=10**400), "Expected `int` <= 9223372036854775807"),
+        (one_of(judgedBytes=1 << 63), "Expected `int` <= 9223372036854775807"),
+        (one_of(judgedBytes=-1), "Expected `int` >= 0"),
+        (one_of(container="x" * 301), "length <= 300"),
+        (reports(memoryManager={"tables": [{"type": "memory", "freeBytes": -1}]}), "Expected `int` >= 0"),
+        (reports(containers=[{"verdict": {"name": f"v{n}"}} for n in range(MOST_NAMES + 1)]), "has 65 verdicts"),
+        (one_of(findings=[f"f{n}" for n in range(MOST_NAMES + 1)]), "has 65 findings"),
+        (reports(sources=[{"source": str(n)} for n in range(MOST_NAMES + 1)]), "has 65 sources"),
+        (reports(rejections=[{"reason": str(n)} for n in range(MOST_NAMES + 1)]), "has 65 reasons"),
+        (b'{"apiVersion":"numaudit/v1","kind":"Report","containers":[' + b"{}," * 300_001 + b"{}]}", "600000 values"),
+        (b"\xff\xfe", "its answer is no report"),
+    ],
+    ids=range(14),
+)
+def test_what_an_agent_makes_up_is_the_reason_of_its_node_alone(body: bytes, said: str) -> None:
+    good = one_of(judgedBytes=(1 << 63) - 1, alignedBytes=0, intended={"memoryNodes": [0, 1023]}, container="x" * 300)
+    replies = Replies((NodeReply("bad", None, "reporting", body), NodeReply("good", None, "reporting", good)), "proxy")
+    found = merge(replies, now=0.0, context=None, namespace=None, top=10)
+    states = {one.node: one for one in found.nodes}
+    assert states["good"].state == "reporting" and len(found.worst) == 1
+    assert states["bad"].state == "down"
+    assert said in states["bad"].problems[0]
+
+
+def test_names_up_to_the_limit_are_taken() -> None:
+    found = answers.report(reports(sources=[{"source": str(n)} for n in range(MOST_NAMES)]))
+    assert len(found.sources) == MOST_NAMES
+
+
+@pytest.mark.parametrize("levels", [29, 40, 900, 100_000])
+def test_a_document_of_another_verb_has_bounded_levels(levels: int) -> None:
+    body = b'{"apiVersion":"numaudit/v1","kind":"Doctor","x":' + b"[" * levels + b"]" * levels + b"}"
+    if levels == 29:
+        assert answers.document(body, "Doctor")
+    else:
+        with pytest.raises(ValueError, match="nested"):
+            answers.document(body, "Doctor")
+
+
+def read(body: bytes) -> object:
+    try:
+        return answers.report(body)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+
+
+def test_no_answer_takes_many_times_its_size() -> None:
+    head = b'{"apiVersion":"numaudit/v1","kind":"Report","containers":['
+    inputs = {
+        "16 MiB of objects": head + b"{}," * (16 * MIB // 3) + b"{}]}",
+        "as many objects as there may be": head + b"{}," * 299_000 + b"{}]}",
+        "deep": DEEP,
+    }
+    for name, cost in costs(read, inputs).items():
+        assert cost.memory < 150 * MIB, name
+
+
+def ask_a_kubectl_that_runs(script: str, folder: Path, seconds: float = 60.0) -> object:
+    kubectl = folder / "kubectl"
+    kubectl.write_text(f"#!/bin/sh\n{script}\n")
+    kubectl.chmod(0o755)
+    agent = AgentPod("node", "numaudit", "pod", "agent", "", 9746, False, True, "", None)
+    return ask(Kubectl(str(kubectl)), agent, RemoteVerb(("doctor",), seconds))
+
+
+def test_output_without_end_is_cut_off_and_the_command_ended(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="larger than 16777216 bytes"):
+        ask_a_kubectl_that_runs("exec cat /dev/zero", tmp_path)
+
+
+def test_messages_without_a_line_end_take_bounded_memory(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys\n"
+        "from numaudit.kubectl.remote import run, RemoteVerb\n"
+        "from numaudit.kubectl.cluster import AgentPod\n"
+        "from numaudit.kubectl.program import Kubectl\n"
+        "agent = AgentPod('n', 'numaudit', 'p', 'agent', '', 9746, False, True, '', None)\n"
+        f"code = run(Kubectl({str(tmp_path / 'kubectl')!r}), agent, RemoteVerb(('report',), 60.0))\n"
+        "print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nhead -c 200000000 /dev/zero >&2\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+    )
+    code, peak = map(int, done.stdout.split())
+    assert code == 0
+    assert peak < 120 << 10
