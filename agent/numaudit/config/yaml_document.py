@@ -38,7 +38,7 @@ def read(path: Path, what: str) -> Document:
 
 def read_all(path: Path, what: str) -> list[Document]:
     """Every document of a file that is not empty; `-` is the standard input. Raises InputError as `read`."""
-    body = _standard_input(what) if path == STANDARD_INPUT else yaml_file.read_whole(path, what, LIMITS.size)
+    body = read_body(path, what)
     name = "the standard input" if path == STANDARD_INPUT else str(path)
     found = [
         Document(name, value, partial(_line_of, body, name, number=number))
@@ -48,6 +48,16 @@ def read_all(path: Path, what: str) -> list[Document]:
     if not found:
         raise InputError(f"{name}: it is empty")
     return found
+
+
+def read_body(path: Path, what: str) -> bytes:
+    """The file's bytes, or those of the standard input for `-`. Raises InputError, also for one over LIMITS."""
+    if path != STANDARD_INPUT:
+        return yaml_file.read_whole(path, what, LIMITS.size)
+    body = _standard_input(what)
+    if len(body) > LIMITS.size:
+        raise InputError(f"the standard input: {what} has more than {LIMITS.size} bytes; give a smaller one")
+    return body
 
 
 def _standard_input(what: str) -> bytes:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from input_cost import MIB, costs
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
 from numaudit.kubelet.dra.cdi import LARGEST_SPEC, CdiDevice, parse, without_secrets
@@ -172,6 +173,42 @@ def test_the_number_of_files_and_their_bytes_are_bounded(host: Host, monkeypatch
     monkeypatch.undo()
     monkeypatch.setattr(cdi_files, "MOST_BYTES", len(SPEC) * 2)
     assert len(read(host).devices) == 2
+
+
+def spec_of(devices: int, prefix: str) -> str:
+    names = ",".join(f'{{"name":"{prefix}{number}"}}' for number in range(devices))
+    return f'{{"cdiVersion":"0.8.0","kind":"a.b/c","devices":[{names}]}}'
+
+
+@pytest.mark.parametrize(("last", "kept"), [(5_000, 20_000), (5_001, 15_000)])
+def test_the_devices_of_all_files_are_bounded(host: Host, last: int, kept: int) -> None:
+    for number, count in enumerate((10_000, 5_000, last)):
+        write(host, f"{number}.json", spec_of(count, f"d{number}-"))
+    found = read(host)
+    assert len(found.devices) == kept
+    said = ("more than 20000 devices: 2.json and others are not read",)
+    assert found.problems == (() if kept == 20_000 else said)
+
+
+def test_nothing_is_read_or_merged_again_while_no_file_changes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(host, "a.json", SPEC)
+    write(host, "broken.json", "{")
+    files = CdiFiles(host)
+    first = files.read()
+    assert files.read() is first
+    write(host, "a.json", SPEC.replace("claim-", "other-"))
+    assert list(files.read().devices) == [NAME.replace("claim-", "other-")]
+
+
+def read_of(root: bytes) -> object:
+    return read(Host.under(Path(root.decode())))
+
+
+def test_files_within_the_limits_take_bounded_memory(host: Host) -> None:
+    for number in range(32):
+        write(host, f"{number}.json", spec_of(14_000, f"d{number}-"))
+    (cost,) = costs(read_of, {"32 files": str(host.root).encode()}).values()
+    assert cost.memory < 64 * MIB
 
 
 def test_a_node_without_directories_has_no_specifications(tmp_path: Path) -> None:

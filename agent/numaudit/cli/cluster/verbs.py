@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -15,7 +13,6 @@ from click.shell_completion import CompletionItem
 from numaudit.cli import main
 from numaudit.cli.cluster.options import OPTIONS, CommandLine, PodName
 from numaudit.cli.options import FilePath, Given
-from numaudit.errors import InputError
 
 Words = tuple[str, ...]
 _EXITS = (
@@ -123,12 +120,13 @@ def _adapted(param: click.Parameter) -> click.Option | None:
 def _callback(verb: Words, own: list[click.Option], takes_name: bool) -> Callable[..., int]:
     def run(**values: Given) -> int:
         from numaudit.cli.cluster import work
+        from numaudit.config.yaml_document import read_body
 
         ctx = click.get_current_context()
         options = {one.name: one for one in own if one.name is not None}
         typed = [name for name in options if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         arguments = [word for name in typed if name != _MANIFEST for word in _typed(options[name], values[name])]
-        manifest = _read(values[_MANIFEST]) if _MANIFEST in options else None
+        manifest = read_body(values[_MANIFEST], "the pod") if _MANIFEST in options else None
         mine = {name: value for name, value in values.items() if name not in options and name != "target"}
         asked = CommandLine(
             verb,
@@ -150,11 +148,3 @@ def _typed(option: click.Option, value: Given) -> list[str]:
     if option.is_flag:
         return [flag]
     return [f"{flag}={one}" for one in (value if option.multiple else [value])]
-
-
-def _read(path: Path) -> bytes:
-    """Raises InputError."""
-    try:
-        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error

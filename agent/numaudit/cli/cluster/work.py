@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ import click
 
 from numaudit.cli.cluster import cluster_work
 from numaudit.cli.cluster.options import CommandLine
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kubectl import debug_pod, remote
 from numaudit.kubectl.api import Api, Forbidden, NotFound, proxied
 from numaudit.kubectl.cluster import AgentPod, AgentPods, FoundPod, find_agents, find_pod, rule
@@ -29,6 +30,7 @@ _TYPES = {"node": "node", "nodes": "node", "no": "node", "pod": "pod", "pods": "
 
 def run(asked: CommandLine) -> int:
     """Raises InputError, Unavailable and Forbidden."""
+    _require_text(asked)
     asked = _with_typed_target(asked)
     if asked.everywhere and asked.namespace is not None:
         raise InputError("-n and -A exclude each other: leave out one")
@@ -41,10 +43,28 @@ def run(asked: CommandLine) -> int:
         raise InputError("--debug looks at one node: name a pod or --node")
     kubectl = Kubectl.find(asked.context, asked.kubeconfig)
     context, own_namespace = kubectl.context()
+    _require_a_temporary_folder()
     with proxied(kubectl, _OBJECT_SECONDS) as api:
         if is_of_all:
             return cluster_work.run(asked, api, kubectl, context, own_namespace)
         return _of_one(asked, api, kubectl, context, own_namespace)
+
+
+def _require_a_temporary_folder() -> None:
+    """For the socket of `kubectl proxy`. Raises InputError."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        raise InputError("no temporary folder can be written; set TMPDIR to one, or raise ulimit -f") from None
+
+
+def _require_text(asked: CommandLine) -> None:
+    """Raises InputError for a name with bytes that no name in a cluster can have."""
+    for name in (asked.target, asked.node, asked.namespace, asked.agent_namespace, asked.context, asked.image):
+        try:
+            (name or "").encode()
+        except UnicodeEncodeError:
+            raise InputError(f"{printable(name or '')!r} is no name: it has bytes that are not UTF-8") from None
 
 
 def _with_typed_target(asked: CommandLine) -> CommandLine:

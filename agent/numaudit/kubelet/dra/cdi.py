@@ -21,6 +21,8 @@ from numaudit.yaml_values import YamlLimits
 LARGEST_SPEC = 1 << 20
 """Bytes. One of a GPU driver for eight devices has some fifty thousand."""
 _LIMITS = YamlLimits(LARGEST_SPEC, values=50_000, levels=30)
+MOST_DEVICES = 20_000
+"""Of a host, so of a file. A node has a device or two for each claim, and some hundreds of a vendor's."""
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 _DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?", re.ASCII)
 _KEPT_ENV = ("DRA_CPUSET_", "DRAMEMORY_")
@@ -46,7 +48,10 @@ def parse(data: bytes, name: str) -> tuple[CdiDevice, ...]:
         raise ParseError(f"{name}: kind {kind[:60]!r} is not vendor/class")
     _text(document, "cdiVersion", name)
     found: dict[str, CdiDevice] = {}
-    for number, value in enumerate(_list(document, "devices", name)):
+    listed = _list(document, "devices", name)
+    if len(listed) > MOST_DEVICES:
+        raise ParseError(f"{name}: there are more than {MOST_DEVICES} devices, which no node has")
+    for number, value in enumerate(listed):
         where = f"{name}: devices[{number}]"
         device = _mapping(value, where)
         own = _text(device, "name", where)

@@ -8,7 +8,7 @@ Source: cncf-tags/container-device-interface, pkg/cdi/{cache,spec-dirs}.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -17,7 +17,7 @@ from numaudit.errors import ParseError
 from numaudit.kernel import files as host_files
 from numaudit.kernel.host import Host, explain, read_bytes
 from numaudit.kubelet.dra import cdi
-from numaudit.kubelet.dra.cdi import LARGEST_SPEC, CdiDevice
+from numaudit.kubelet.dra.cdi import LARGEST_SPEC, MOST_DEVICES, CdiDevice
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 """Static and dynamic. A device in the later one replaces that of the same name in the earlier one."""
@@ -48,24 +48,42 @@ class CdiFiles(Struct):
     _known: dict[Path, tuple[_Stamp, tuple[CdiDevice, ...] | str]] = field(default_factory=dict)
     """File -> its devices, or the reason why there are none."""
 
+    _has_failed: bool = False
+    """A file could not be read this time; the next may do."""
+    _read_as: object = None
+    _specs: CdiSpecs = CdiSpecs()
+
     def read(self) -> CdiSpecs:
-        """Read what is new or has changed."""
+        """Read what is new or has changed; the same value while nothing has."""
+        problems: list[str] = []
+        listed = [_files(self.host, directory, problems) for directory in DIRECTORIES]
+        state = (listed, tuple(problems))
+        if state != self._read_as:
+            self._specs = self._merged(listed, problems)
+            self._read_as = None if self._has_failed else state
+        return self._specs
+
+    def _merged(self, listed: Sequence[Sequence[tuple[Path, _Stamp]]], problems: list[str]) -> CdiSpecs:
         devices: dict[str, CdiDevice] = {}
         conflicts: dict[str, tuple[str, ...]] = {}
-        problems: list[str] = []
+        is_full = False
         seen: set[Path] = set()
-        size = 0
-        for directory in DIRECTORIES:
+        size = number = 0
+        self._has_failed = False
+        for found_here in listed:
             files: dict[str, tuple[str, ...]] = {}
-            for path, stamp in _files(self.host, directory, problems):
+            for path, stamp in found_here:
                 size += stamp[2]
-                if size > MOST_BYTES:
-                    problems.append(
-                        f"more than {MOST_BYTES >> 20} MiB of CDI files: {path.name} and others are not read"
+                found = () if size > MOST_BYTES else self._devices(path, stamp)
+                number += 0 if isinstance(found, str) else len(found)
+                is_full = size > MOST_BYTES or number > MOST_DEVICES
+                if is_full:
+                    most = (
+                        f"{MOST_BYTES >> 20} MiB of CDI files" if size > MOST_BYTES else f"{MOST_DEVICES} CDI devices"
                     )
+                    problems.append(f"more than {most}: {path.name} and others are not read")
                     break
                 seen.add(path)
-                found = self._devices(path, stamp)
                 if isinstance(found, str):
                     problems.append(found)
                     continue
@@ -76,6 +94,8 @@ class CdiFiles(Struct):
                 conflicts.pop(name, None)
                 if len(defined_in) > 1:
                     conflicts[name] = defined_in
+            if is_full:
+                break
         self._known = {path: one for path, one in self._known.items() if path in seen}
         return CdiSpecs(devices, conflicts, tuple(problems))
 
@@ -88,8 +108,10 @@ class CdiFiles(Struct):
         try:
             found = cdi.parse(read_bytes(path, LARGEST_SPEC), shown)
         except FileNotFoundError:
+            self._has_failed = True
             return ()
         except OSError as error:
+            self._has_failed = True
             return explain(error, shown)
         except ParseError as error:
             found = str(error)
