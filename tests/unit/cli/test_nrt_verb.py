@@ -131,6 +131,30 @@ def test_devices_are_in_the_zones_that_the_kubelet_names_and_in_none_where_it_do
     assert sum(one["total"] for one in annotation["devices"][NIC]) == 3
 
 
+@pytest.mark.parametrize(("held_on", "free_on"), [(1, 99), (99, 1), (99, 99)])
+def test_a_device_on_a_node_that_the_machine_lacks_makes_no_zone(
+    capsys: Capture, tree: Path, held_on: int, free_on: int
+) -> None:
+    held = PodDevices("no-such-pod", "app", NIC, {held_on: ("a",)}, None)
+    path = tree / "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(device_checkpoint.write(DeviceCheckpoint.of((held,), {NIC: ("a", "b")})))
+    entries = [(NIC, "b", free_on)]
+    (tree / "numaudit/podresources-allocatable.pb").write_bytes(
+        AllocatableResourcesResponse(devices=itertools.starmap(_device, entries)).SerializeToString()
+    )
+    assert call(["nrt", "--root", str(tree), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [zone["name"] for zone in found["zones"]] == ["node-0", "node-1", "node-2", "node-3"]
+    assert NIC in json.loads(found["metadata"]["annotations"]["numaudit.io/devices"])["unplaced"]
+    assert "99" not in found["metadata"]["annotations"]["numaudit.io/devices"]
+    pod = tree / "pod.yaml"
+    container = f"{{name: b, resources: {{limits: {{cpu: 1, memory: 1Mi, {NIC}: 1}}}}}}"
+    pod.write_text(f"{{metadata: {{name: a}}, spec: {{containers: [{container}]}}}}")
+    call(["fit", "-f", str(pod), "--root", str(tree)])
+    assert f"devices ({NIC}) are on NUMA nodes that this machine lacks" in capsys.readouterr().err
+
+
 def _device(resource: str, id_: str, node: int | None) -> ContainerDevices:
     topology = None if node is None else TopologyInfo(nodes=[NUMANode(ID=node)])
     return ContainerDevices(resource_name=resource, device_ids=[id_], topology=topology)

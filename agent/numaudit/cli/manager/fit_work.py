@@ -23,7 +23,7 @@ from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version, re
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import DEVICES_WITHOUT_PLACE, state_of
+from numaudit.kubelet.questions.node_here import DEVICES_ELSEWHERE, DEVICES_WITHOUT_PLACE, state_of
 from numaudit.kubelet.questions.pods_here import PodsHere
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import Admission, NodeState
@@ -48,6 +48,7 @@ class _Node(Struct, frozen=True):
     pods: PodsHere
     notices: tuple[str, ...] = ()
     unplaced: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
     """See `NodeHere`."""
     doubtful: tuple[str, ...] = ()
     """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
@@ -114,7 +115,9 @@ def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanati
     pod = manifest.pod
     found = explain(node.setup, node.state, pod)
     asked = node_requests(pod)
-    unplaced = [DEVICES_WITHOUT_PLACE] if node.unplaced & asked.keys() else []
+    unplaced = [DEVICES_WITHOUT_PLACE] if (node.unplaced - node.elsewhere) & asked.keys() else []
+    if elsewhere := sorted(node.elsewhere & asked.keys()):
+        unplaced.append(DEVICES_ELSEWHERE.format(", ".join(elsewhere)))
     ignored = [
         f"no device plugin has registered {name} there, so it does not count"
         for name in unknown_devices(pod, node.setup.devices)
@@ -255,7 +258,7 @@ def _here(host: Host, asked: _Asked) -> _Node:
         pods = here.pods if files is here.files else replace(here.pods, active=(), problem=_OTHER_FILES)
         found = _Node.of_files(setup, files, pods, here.storage)
         own = "machine" not in asked.head and files is here.files
-        return replace(found, notices=here.notices, unplaced=here.unplaced, is_this_host=own)
+        return replace(found, notices=here.notices, unplaced=here.unplaced, elsewhere=here.elsewhere, is_this_host=own)
     except InputError as error:
         if asked.head or asked.state:
             raise

@@ -29,6 +29,10 @@ DEVICES_WITHOUT_PLACE = (
     "the kubelet did not say on which nodes free devices are (GetAllocatableResources), and its checkpoint has the "
     "nodes of devices in use only; so the free ones count as devices without a node"
 )
+DEVICES_ELSEWHERE = (
+    "a device plugin says that devices ({}) are on NUMA nodes that this machine lacks, so their nodes are not known, "
+    "and they count as devices without a node"
+)
 DEVICES_LOST = "the kubelet's checkpoint of its devices is damaged, so no device counts"
 
 
@@ -43,6 +47,8 @@ class NodeHere(Struct, frozen=True):
     notices: tuple[str, ...]
     unplaced: frozenset[str] = frozenset()
     """Resources of which it is not known on which nodes some of their devices are."""
+    elsewhere: frozenset[str] = frozenset()
+    """Of these, those whose plugin names nodes that the machine lacks."""
 
 
 def node_here(
@@ -75,7 +81,9 @@ def node_here(
         files = replace(files, devices=None)
         notices.append(DEVICES_LOST)
     listed = readings.allocatable_devices or {}
-    devices, unplaced = devices_of(content.get(DEVICES) if files.devices is not None else None, listed)
+    there = NodeSet.from_ids(one.id for one in readings.machine.nodes)
+    checkpoint = content.get(DEVICES) if files.devices is not None else None
+    devices, unplaced, elsewhere = devices_of(checkpoint, listed, there)
     version = here.starting.kubelet.version
     gates = here.config.document.get("featureGates")
     configuration = dict(here.config.document)
@@ -85,7 +93,8 @@ def node_here(
             POD_LEVEL_GATE: asked.pod_level,
         }
     setup = Setup(readings.machine, configuration, f"{version[0]}.{version[1]}", devices)
-    return NodeHere(setup, files, pods_of(content.values(), readings, with_cgroup), storage, tuple(notices), unplaced)
+    pods = pods_of(content.values(), readings, with_cgroup)
+    return NodeHere(setup, files, pods, storage, tuple(notices), unplaced, elsewhere)
 
 
 _FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
@@ -116,21 +125,28 @@ def _is_sound(file: CheckpointFile) -> bool:
     return file.content is not None and file.content[1].is_valid
 
 
-def devices_of(checkpoint: Checkpoint | None, listed: NodesOfDevices) -> tuple[Devices, frozenset[str]]:
-    """The healthy devices that plugins have registered, and the resources of which some are in an unknown place.
+def devices_of(
+    checkpoint: Checkpoint | None, listed: NodesOfDevices, there: NodeSet
+) -> tuple[Devices, frozenset[str], frozenset[str]]:
+    """The healthy devices that plugins have registered; the resources of which some are in an unknown place; and those
+    of these whose plugin names nodes that are not `there`.
 
     The checkpoint has the nodes of devices that a pod holds, `listed` those of all that the kubelet may give.
     """
     if not isinstance(checkpoint, DeviceCheckpoint):
-        return {}, frozenset()
+        return {}, frozenset(), frozenset()
     held = _nodes_of_held(checkpoint)
-    devices, unplaced = dict[str, dict[str, Device]](), set[str]()
+    devices, unplaced, elsewhere = dict[str, dict[str, Device]](), set[str](), set[str]()
     for resource, ids in (checkpoint.registered or {}).items():
-        nodes = {**held.get(resource, {}), **listed.get(resource, {})}
+        named = {**held.get(resource, {}), **listed.get(resource, {})}
+        nodes = {one: places for one, places in named.items() if places is None or not places - there}
         devices[resource] = {one: Device(one, nodes.get(one)) for one in ids or ()}
         if not nodes.keys() >= devices[resource].keys():
             unplaced.add(resource)
-    return devices, frozenset(unplaced)
+        if nodes.keys() != named.keys():
+            elsewhere.add(resource)
+            unplaced.add(resource)
+    return devices, frozenset(unplaced), frozenset(elsewhere)
 
 
 def _nodes_of_held(checkpoint: DeviceCheckpoint) -> NodesOfDevices:
