@@ -186,7 +186,7 @@ def test_the_devices_of_all_files_are_bounded(host: Host, last: int, kept: int) 
         write(host, f"{number}.json", spec_of(count, f"d{number}-"))
     found = read(host)
     assert len(found.devices) == kept
-    said = ("more than 20000 devices: 2.json and others are not read",)
+    said = ("more than 20000 CDI devices: 2.json and others are not read",)
     assert found.problems == (() if kept == 20_000 else said)
 
 
