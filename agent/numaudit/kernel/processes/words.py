@@ -9,6 +9,7 @@ asks for the rights of ptrace(2), or for CAP_PERFMON since Linux 6.15; it shows 
 from __future__ import annotations
 
 import os
+from pathlib import PurePath
 
 from numaudit.kernel import files
 from numaudit.kernel.host import Host
@@ -30,7 +31,7 @@ def environment(host: Host, pid: int) -> bytes:
 def program(host: Host, pid: int) -> str | None:
     """Name of the file that it runs; None = it may not be seen, as the environment, or there is none."""
     try:
-        return (host.proc / str(pid) / "exe").readlink().name.removesuffix(" (deleted)")
+        return PurePath(files.link_target(f"{host.proc}/{pid}/exe")).name.removesuffix(" (deleted)")
     except OSError:
         return None
 
