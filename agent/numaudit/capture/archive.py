@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from msgspec import Struct, field
 
 from numaudit.capture.compressed import CHUNK, DAMAGED, MAGIC_BYTES, TarStream, TooLarge, is_tar
 from numaudit.capture.layout import tree_in
+from numaudit.capture.temporary import temporary_folder
 from numaudit.errors import InputError, Unavailable
 
 SUFFIX = ".tar.xz"
@@ -35,7 +35,6 @@ _ENCRYPTED = 1
 """Of a zip entry's flags."""
 _LARGEST_DIRECTORY = 16 << 20
 _LONGEST_TARGET = 4096
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 (the folder made there is its owner's alone)
 _LARGEST_HEADER = 1 << 20
 _HEADERS = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK)  # fmt: skip
@@ -45,24 +44,6 @@ def pack(tree: Path, stream: IO[bytes], name: str) -> None:
     """Write the tree as an archive with one folder of that name. Raises OSError."""
     with tarfile.open(fileobj=stream, mode="w|xz") as archive:
         archive.add(tree, arcname=name)
-
-
-@contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """For its owner only, and removed at the end. Raises Unavailable.
-
-    A container with a read-only root often has no place but /dev/shm, which is memory.
-    """
-    try:
-        made = tempfile.TemporaryDirectory(prefix="numaudit-")
-    except OSError as error:
-        try:
-            made = tempfile.TemporaryDirectory(prefix="numaudit-", dir=_SHARED_MEMORY)
-        except OSError:
-            why = f"cannot make a temporary folder: {error.strerror}; set TMPDIR to another folder"
-            raise Unavailable(why) from error
-    with made as folder:
-        yield Path(folder).resolve()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from numaudit.api import document
 from numaudit.capture import archive, devices, hardware
 from numaudit.capture.archive import MOST_LEVELS, SUFFIX
 from numaudit.capture.new_folder import NewFolder, filled, new_file
+from numaudit.capture.temporary import temporary_folder
 from numaudit.capture.thread_files import Missing, ThreadFiles
 from numaudit.containers import runtime_names
 from numaudit.errors import InputError, Unavailable, printable
@@ -92,7 +93,7 @@ def capture_to(host: Host, stream: IO[bytes]) -> CaptureSummary:
 
 
 def _pack(host: Host, stream: IO[bytes], name: str, where: Path | str) -> CaptureSummary:
-    with archive.temporary_folder() as folder:
+    with temporary_folder() as folder:
         summary = _into(host, folder / "tree")
         with _writing(where):
             archive.pack(folder / "tree", stream, name)

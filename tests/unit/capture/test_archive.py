@@ -20,6 +20,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import time
 from typing import Literal
 
 import pytest
@@ -28,7 +29,7 @@ from hypothesis import strategies as st
 
 from agent_process import PATIENCE
 from documents import without_times
-from numaudit.capture import archive
+from numaudit.capture import archive, temporary
 from numaudit.capture.archive import unpacked
 from numaudit.capture.tree import capture
 from numaudit.cli.main import call
@@ -341,12 +342,32 @@ def test_a_name_of_many_megabytes_is_refused_before_it_is_in_memory(tmp_path: Pa
         pass
 
 
+def test_what_a_killed_command_unpacked_is_removed_by_the_next_one(tmp_path: Path, space: Path) -> None:
+    file = _pack(tmp_path / "a.tar.xz", NODE)
+    program = (
+        "import os, signal, sys; from pathlib import Path; from numaudit.capture.archive import unpacked\n"
+        "with unpacked(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = os.environ | {"TMPDIR": str(space)}
+    done = subprocess.run([sys.executable, "-c", program, file], env=environment, check=False, timeout=PATIENCE)
+    (left,) = space.iterdir()
+    assert done.returncode == -signal.SIGKILL
+    with unpacked(file):  # one of this minute may belong to a process that is about to lock it
+        assert left.exists()
+    os.utime(left, (0, time() - temporary.YOUNG - 1))
+    with unpacked(file) as tree:
+        assert not left.exists()
+        os.utime(tree.parent, (0, 0))
+        with unpacked(file):
+            assert tree.exists()
+
+
 def test_no_place_for_temporary_folders_is_reported(
     monkeypatch: pytest.MonkeyPatch, captured: CapturedHost, tmp_path: Path
 ) -> None:
     file = _pack(tmp_path / "a.tar.xz", NODE)
     monkeypatch.setattr("tempfile.tempdir", "/none")
-    monkeypatch.setattr("numaudit.capture.archive._SHARED_MEMORY", "/none")
+    monkeypatch.setattr("numaudit.capture.temporary._SHARED_MEMORY", "/none")
     message = "cannot make a temporary folder: No such file or directory; set TMPDIR to another folder"
     with pytest.raises(Unavailable, match=message), unpacked(file):
         pass
@@ -362,7 +383,7 @@ def test_where_only_memory_can_be_written_to_captures_are_packed_there(
     memory = tmp_path / "shm"
     memory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", "/none")
-    monkeypatch.setattr("numaudit.capture.archive._SHARED_MEMORY", str(memory))
+    monkeypatch.setattr("numaudit.capture.temporary._SHARED_MEMORY", str(memory))
     capture(captured("huge-pages"), tmp_path / "a.tar.xz")
     with unpacked(tmp_path / "a.tar.xz") as tree:
         assert tree.is_relative_to(memory)
