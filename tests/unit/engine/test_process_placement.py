@@ -13,6 +13,7 @@ import pytest
 
 from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.engine.collectors.containers.processes import ProcessReader
+from numaudit.engine.observer import Observer
 from numaudit.errors import printable
 from numaudit.kernel import host as host_files
 from numaudit.kernel import threads
@@ -198,6 +199,24 @@ def test_memory_that_could_not_be_read_is_unknown_with_the_reason(tree: Tree) ->
     process = only(found)
     assert (process.mappings, process.judged) == (None, None)
     assert [(one.what, one.reason) for one in process.unread] == [("mappings", mapped.unread[7])]
+
+
+def test_processes_without_a_memory_controller_have_their_mappings_read(fixtures: Path, tmp_path: Path) -> None:
+    shutil.copytree(fixtures / "ranks", tmp_path / "host")
+    for file in (tmp_path / "host/sys/fs/cgroup").rglob("memory.*"):
+        file.unlink()
+    observer = Observer.of(Host.under(tmp_path / "host"))
+    id_ = next(one.id for one in observer.observe().containers if one.pod == "vllm-0" and one.kind == "container")
+    snapshot = observer.observe(60.0, mappings_of=frozenset({id_}), with_processes=True)
+    assert snapshot.residency.get(id_) is None
+    assert {one.policy for one in snapshot.processes[id_].processes} == {"bind:0", "bind:1"}
+    assert all(one.judged for one in snapshot.processes[id_].processes)
+
+
+def test_mappings_that_were_not_asked_for_were_not_read_for_no_other_reason(tree: Tree) -> None:
+    tree.write(7, Process({7: Thread("0-3", 0)}))
+    (unread,) = only(ProcessReader(Host(tree.root), MACHINE, monotonic() + 60, None).container([7], None, 60)).unread
+    assert "memory controller" in unread.reason
 
 
 def test_what_time_did_not_suffice_for_is_counted(tree: Tree) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replace_data
 
@@ -121,11 +122,24 @@ def test_a_little_memory_elsewhere_is_no_problem() -> None:
     assert cause(rank(process(memory={0: 90 * MIB, 1: 10 * GIB}))) == ("in-force", None)
 
 
-def test_memory_that_a_full_node_refused_was_not_touched_before() -> None:
+def test_memory_beside_a_preferred_node_is_where_the_policy_allows_it() -> None:
     preferred = replace(BIND_1, policy="preferred")
     spilled = process("prefer:1", memory={0: 3 * GIB, 1: 11 * GIB})
-    assert cause(rank(spilled, preferred, free=MIB)) == ("first-touch-before-bind", "node-full")
-    assert cause(rank(spilled, preferred)) == ("first-touch-before-bind", "touched-before")
+    for free in (MIB, GIB):
+        found = rank(spilled, preferred, free=free)
+        assert cause(found) == ("in-force", None)
+        assert found.detail == (
+            "its memory policy is prefer:1, it runs on CPUs 4-7, 3Gi of 14Gi on node 0, which its policy allows"
+        )
+
+
+def test_memory_beside_bound_cpus_may_have_come_while_their_node_was_full() -> None:
+    mpi = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True)
+    spilled = process("default", memory={0: 3 * GIB, 1: 11 * GIB})
+    assert cause(rank(spilled, mpi, free=MIB)) == ("first-touch-before-bind", "node-full")
+    assert rank(spilled, mpi).detail == (
+        "3Gi of 14Gi on node 0, touched before it was bound to its CPUs, or by another thread, or while node 1 was full"
+    )
 
 
 def test_memory_on_a_node_without_cpus_is_not_remote() -> None:
@@ -187,6 +201,37 @@ def test_a_policy_that_nothing_declares_is_its_own_declaration() -> None:
     assert alone.declarations[0].launcher == "itself"
     assert cause(alone) == cause(found) == ("first-touch-before-bind", "touched-before")
     assert ranks_of(ID, replace_data(snapshot(process("default")), told={})) == ()
+
+
+WORKERS = tuple(group("bind:0-1", str(cpu), 1, f"w{cpu}") for cpu in range(8))
+LAUNCHES = (
+    ("bind:1", (group("bind:1", "4", 1), *(group("bind:1", str(cpu), 1) for cpu in (5, 6, 7))), "in-force"),
+    ("bind:1", (group("bind:1", "4", 1), group("bind:1", "4-7", 3)), "in-force"),
+    ("bind:1", (group("bind:1", "0-7", 3), group("bind:1", "0-3", 1)), "in-force"),
+    ("bind:1", (group("bind:1", "0-3", 3), group("bind:1", "4-7", 1)), "in-force"),  # its CPUs are not its policy's
+    ("bind:0-1", (group("bind:0-1", "0", 1), group("bind:0-1", "4-7", 3)), "in-force"),
+    ("bind:0-1", WORKERS, "in-force"),
+    ("bind:2", (group("bind:2", "0-3", 1), group("bind:2", "4-7", 3)), "in-force"),  # a node without CPUs
+    ("prefer (many):0-1", (group("prefer (many):0-1", "0-3", 1), group("prefer (many):0-1", "4-7")), "in-force"),
+    ("bind:1", (group("bind:1", "4", 1), group("bind:1", "3-7", 3)), "thread-astray"),
+    ("bind:1", (group("bind:1", "4", 1), group("bind:1", "0-3", 3)), "thread-astray"),
+)
+
+
+@pytest.mark.parametrize(("policy", "groups", "verdict"), LAUNCHES)
+def test_a_thread_is_astray_only_if_it_may_run_on_another_node_than_its_policys(
+    policy: str, groups: tuple[ThreadGroup, ...], verdict: str
+) -> None:
+    memory = {1: GIB} if policy == "bind:1" else {2: GIB}
+    (found,) = ranks_of(ID, replace_data(snapshot(process(policy, memory, groups)), told={}))
+    assert found.verdict == verdict, found.detail
+
+
+def test_a_thread_on_the_node_of_declared_cpus_is_not_astray() -> None:
+    one_cpu = replace(BIND_1, cpus=CpuSet.of(4))
+    groups = (group("bind:1", "4", 1), group("bind:1", "5-7", 3))
+    assert cause(rank(process(groups=groups), one_cpu)) == ("in-force", None)
+    assert cause(rank(process(groups=(groups[0], group("bind:1", "3", 1))), one_cpu))[0] == "thread-astray"
 
 
 def test_mappings_of_a_virtual_machine_must_have_the_declared_policy() -> None:

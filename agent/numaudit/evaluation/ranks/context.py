@@ -30,6 +30,12 @@ class RankContext(Struct, frozen=True):
         """Nodes without CPUs."""
         return NodeSet.from_ids(node for node, cpus in self.cpus_of.items() if not cpus)
 
+    def cpus_on(self, nodes: NodeSet) -> CpuSet:
+        found = CpuSet()
+        for node in nodes:
+            found |= self.cpus_of.get(node, CpuSet())
+        return found
+
     def nodes_of(self, cpus: CpuSet) -> NodeSet:
         return NodeSet.from_ids(node for node, own in self.cpus_of.items() if not own.isdisjoint(cpus))
 

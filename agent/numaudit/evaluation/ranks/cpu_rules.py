@@ -38,10 +38,10 @@ def affinity_problems(declared: Declaration, process: ProcessPlacement, context:
 def thread_problems(
     memory: Declaration | None, cpus: Declaration | None, process: ProcessPlacement, context: RankContext
 ) -> Iterator[RankProblem]:
-    """Threads that may run elsewhere than declared, and those without the main thread's policy. Raises NotRead."""
+    """Threads that may run on other nodes than declared, and those without the main thread's policy. Raises NotRead."""
     if cpus is not None and cpus.threads == "all":
-        wanted = cpus.cpus if cpus.cpus is not None else _whole_nodes(cpus_of(process), context)
-        outside = [one for one in process.differing if one.cpus is not None and not one.cpus <= wanted]
+        home = context.nodes_of(cpus_of(process) if cpus.cpus is None else cpus.cpus)
+        outside = [one for one in process.differing if one.cpus is not None and context.nodes_of(one.cpus) - home]
         if outside:
             nodes = NodeSet.from_ids(node for one in outside for node in one.cpu_nodes or ())
             text = f"{_threads(outside)} may run on {nodes.in_words}, outside the CPUs of {cpus.source}"
@@ -52,13 +52,6 @@ def thread_problems(
             policies = ", ".join(sorted({one.policy or "" for one in unlike}))
             text = f"{_threads(unlike)} without its policy {process.policy}, but with {policies}"
             yield RankProblem("thread-astray", "threads-policy", text)
-
-
-def _whole_nodes(cpus: CpuSet, context: RankContext) -> CpuSet:
-    found = CpuSet()
-    for node in context.nodes_of(cpus):
-        found |= context.cpus_of[node]
-    return found
 
 
 def _threads(groups: list[ThreadGroup]) -> str:

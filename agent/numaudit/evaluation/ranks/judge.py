@@ -11,6 +11,7 @@ from numaudit.evaluation.ranks.cpu_rules import affinity_problems, cpus_of, thre
 from numaudit.evaluation.ranks.device_rules import devices_elsewhere
 from numaudit.evaluation.ranks.memory_rules import (
     NotRead,
+    allowed_elsewhere,
     placement_problems,
     policy_in_force,
     policy_problems,
@@ -101,7 +102,8 @@ def _rank(pid: int, context: RankContext) -> Rank | None:
 
 
 def _by_itself(process: ProcessPlacement, context: RankContext) -> tuple[Declaration, ...]:
-    """A policy in force that nothing declares is a declaration of its own, with the CPUs that go with it."""
+    """A policy in force that nothing declares is a declaration of its own, with the CPUs of its nodes, where its main
+    thread is bound to some of them."""
     try:
         found = policy_in_force(process)
         cpus = cpus_of(process)
@@ -110,7 +112,9 @@ def _by_itself(process: ProcessPlacement, context: RankContext) -> tuple[Declara
     if found.kind in (None, "local", "interleave", "weighted-interleave"):
         return ()
     allowed = None if context.allowed is None else context.allowed.cpus
-    bound = None if allowed is None or allowed <= cpus else cpus
+    of_nodes = context.cpus_on(found.nodes) if allowed is None else context.cpus_on(found.nodes) & allowed
+    is_bound = cpus <= of_nodes and (allowed is None or not allowed <= cpus)
+    bound = of_nodes if is_bound else None
     return (Declaration("itself", "its memory policy", "itself", found.kind, found.nodes, bound),)
 
 
@@ -118,6 +122,7 @@ class _Compared(Struct):
     problems: list[RankProblem] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     shared: int | None = None
+    allowed_elsewhere: str | None = None
     what: str = ""
 
     def take(self, find: Callable[[], Iterable[RankProblem]]) -> bool:
@@ -147,6 +152,7 @@ def _compare(declarations: Sequence[Declaration], process: ProcessPlacement, con
     if is_policy:
         nodes = _nodes_of_cpus(process, context) if is_bound else None
         found.take(lambda: placement_problems(memory, nodes, process, context))
+        found.allowed_elsewhere = allowed_elsewhere(memory, process, context)
     if memory is None or is_policy:
         found.take(lambda: thread_problems(memory if is_policy else None, cpus if is_bound else None, process, context))
     try:
@@ -154,7 +160,8 @@ def _compare(declarations: Sequence[Declaration], process: ProcessPlacement, con
     except NotRead:
         found.shared = None
     found.problems.sort(key=lambda one: RANK_VERDICTS.index(one.name))
-    found.what = ", ".join(_in_force(memory, cpus, process))
+    said = (*_in_force(memory, cpus, process), found.allowed_elsewhere)
+    found.what = ", ".join(one for one in said if one is not None)
     return found
 
 

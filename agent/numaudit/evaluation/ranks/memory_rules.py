@@ -144,8 +144,40 @@ def placement_problems(
     `cpu_nodes`: the nodes of its CPUs, where these were declared and are in force.
     """
     target, why = _target(declared, cpu_nodes, process)
-    if target is None:
+    found = None if target is None else _elsewhere(target, process, context)
+    if target is None or found is None or _is_preference(process):
         return
+    away, text = found
+    size, nodes = sum(away.values()), NodeSet.from_ids(away)
+    if policy_in_force(process).kind == "bind":
+        yield RankProblem("first-touch-before-bind", "touched-before", f"{text}, touched before {why}", size, nodes)
+    elif target.isdisjoint(context.full_nodes):
+        text += f", touched before {why}, or while {target.in_words} was full"
+        yield RankProblem("first-touch-before-bind", "touched-before", text, size, nodes)
+    else:
+        text += f", {target.in_words} being full"
+        yield RankProblem("first-touch-before-bind", "node-full", text, size, nodes)
+
+
+def allowed_elsewhere(declared: Declaration | None, process: ProcessPlacement, context: RankContext) -> str | None:
+    """Private memory beside the nodes that its policy prefers, in words; None = there is none, or it is not known.
+
+    A preferred node that is full sends pages to others, and nothing shows later that it was.
+    """
+    try:
+        target, _ = _target(declared, None, process)
+        found = _elsewhere(target, process, context) if target is not None and _is_preference(process) else None
+    except NotRead:
+        return None
+    return None if found is None else f"{found[1]}, which its policy allows"
+
+
+def _is_preference(process: ProcessPlacement) -> bool:
+    return policy_in_force(process).kind in ("preferred", "preferred-many")
+
+
+def _elsewhere(target: NodeSet, process: ProcessPlacement, context: RankContext) -> tuple[dict[int, int], str] | None:
+    """Private memory on other nodes with CPUs, in bytes and in words. None = too little. Raises NotRead."""
     private: dict[int, int] = {}
     for one in mappings_of(process):
         if one.kind in _PRIVATE and one.policy == process.policy:
@@ -156,15 +188,8 @@ def placement_problems(
     }
     away, limits = sum(outside.values()), context.thresholds
     if away <= limits.spilled_bytes or away <= limits.spilled_share * total:
-        return
-    nodes = NodeSet.from_ids(outside)
-    is_soft = policy_in_force(process).kind != "bind"
-    if is_soft and not target.isdisjoint(context.full_nodes):
-        text = f"{in_units(away)} of {in_units(total)} on {nodes.in_words}, {target.in_words} being full"
-        yield RankProblem("first-touch-before-bind", "node-full", text, away, nodes)
-    else:
-        text = f"{in_units(away)} of {in_units(total)} on {nodes.in_words}, touched before {why}"
-        yield RankProblem("first-touch-before-bind", "touched-before", text, away, nodes)
+        return None
+    return outside, f"{in_units(away)} of {in_units(total)} on {NodeSet.from_ids(outside).in_words}"
 
 
 def _target(

@@ -33,10 +33,12 @@ class NumaMapsCollector(Collector):
         return tick.mappings_budget is not None
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
-        """Mappings of every container whose bytes are known, the largest container first; or of the one asked for."""
+        """Mappings of every container whose bytes are known, the largest container first; or of those asked for, with
+        processes also where no memory controller is on."""
         judged = {id_: sum(bytes_.judged.values()) for id_, bytes_ in snapshot.residency.items()}
         if tick.mappings_of is not None:
-            judged = {id_: bytes_ for id_, bytes_ in judged.items() if id_ in tick.mappings_of}
+            asked = tick.census.groups.keys() if tick.with_processes else judged.keys()
+            judged = {id_: judged.get(id_, 0) for id_ in tick.mappings_of & asked}
         order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
         found, weights = _of(tick).collect(tick.census, order, skipped), interleave_weights.read(tick.host)
         return replace(snapshot, numa_maps=found, interleave_weights=weights)

@@ -39,6 +39,7 @@ _POLICY_SECONDS = 0.1
 _ENDED = "Z", "X"
 _SECCOMP: dict[int, Literal["disabled", "strict", "filter"]] = {0: "disabled", 1: "strict", 2: "filter"}
 _STARTED_SINCE = "it started while the others were read"
+_NOT_ASKED = "the memory of its container is not known by node, as without a memory controller, so none were asked for"
 
 ThreadKey = tuple[int, int]
 """Id and start in clock ticks."""
@@ -253,7 +254,7 @@ def _memory(
     found = None if mapped is None else mapped.read.get(pid)
     if found is not None and found.started_at == started_at:
         return found, []
-    reason = _STARTED_SINCE if mapped is None else mapped.unread.get(pid, _STARTED_SINCE)
+    reason = _NOT_ASKED if mapped is None else mapped.unread.get(pid, _STARTED_SINCE)
     return None, [UnreadPart("mappings", reason)]
 
 
