@@ -6,6 +6,7 @@ Its host is read-only, and the kubelet ends it when its time is over, also when 
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import shlex
 import sys
@@ -21,6 +22,7 @@ from numaudit.kubectl.api import Api, check
 from numaudit.kubectl.cluster import rule
 from numaudit.kubectl.objects import Pod, PodStatus
 from numaudit.kubectl.program import Kubectl
+from numaudit.kubectl.remote import print_escaped
 
 HOST = "/host"
 _CONTAINER = "numaudit"
@@ -82,8 +84,12 @@ def run(api: Api, kubectl: Kubectl, look: Look, namespace: str, seconds: float) 
         answer = api.get(f"{path}/log?container={_CONTAINER}", _SECONDS, most=_LARGEST_LOG)
         check(answer, rule("pods/log", "get", where=namespace))
         sys.stdout.flush()
-        sys.stdout.buffer.write(answer.unpacked(_LARGEST_LOG))
-        sys.stdout.buffer.flush()
+        said = answer.unpacked(_LARGEST_LOG)
+        if sys.stdout.isatty():
+            print_escaped(io.BytesIO(said))
+        else:
+            sys.stdout.buffer.write(said)
+            sys.stdout.buffer.flush()
         return code
     finally:
         _delete(kubectl, name, namespace)

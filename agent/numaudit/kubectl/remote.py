@@ -73,7 +73,7 @@ def run(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> int:
         out = subprocess.PIPE if is_escaped else sys.stdout.buffer.fileno()
         command = command_of(kubectl, agent, verb)
         with subprocess.Popen(command, stdin=stdin, stdout=out, stderr=subprocess.PIPE) as process:
-            printing = threading.Thread(target=_print_escaped, args=(process.stdout,), daemon=True)
+            printing = threading.Thread(target=print_escaped, args=(process.stdout,), daemon=True)
             if is_escaped:
                 printing.start()
             try:
@@ -86,7 +86,8 @@ def run(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> int:
     return _exit_code(process.returncode, held, agent, verb)
 
 
-def _print_escaped(stream: IO[bytes]) -> None:
+def print_escaped(stream: IO[bytes]) -> None:
+    """To its end, with control characters as escapes, so that it steers no terminal."""
     while line := stream.readline(_LONGEST_LINE):
         text = line.decode("utf-8", "backslashreplace")
         sys.stdout.write(printable(text.rstrip("\n")) + ("\n" if text.endswith("\n") else ""))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -127,3 +130,31 @@ def test_messages_without_a_line_end_take_bounded_memory(tmp_path: Path) -> None
     code, peak = map(int, done.stdout.split())
     assert code == 0
     assert peak < 120 << 10, "KiB"
+
+
+def test_on_a_terminal_an_agent_prints_escapes_and_moves_no_cursor(tmp_path: Path) -> None:
+    program = (
+        "from numaudit.kubectl.remote import run, RemoteVerb\n"
+        "from numaudit.kubectl.cluster import AgentPod\n"
+        "from numaudit.kubectl.program import Kubectl\n"
+        "agent = AgentPod('n', 'numaudit', 'p', 'agent', '', 9746, False, True, '', None)\n"
+        f"run(Kubectl({str(tmp_path / 'kubectl')!r}), agent, RemoteVerb(('report',), 60.0))\n"
+    )
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nprintf 'a\\033]52;c;eA==\\007\\nb\\233 \\303\\251\\n'\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    shown = bytearray()
+
+    def keep(descriptor: int) -> bytes:
+        part = os.read(descriptor, 1024)
+        shown.extend(part)
+        return part
+
+    child, master = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while keep(master):
+            pass
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(master)
+    assert shown.decode() == "a\\x1b]52;c;eA==\\x07\r\nb\\x9b é\r\n"
