@@ -19,7 +19,7 @@ def host_of(root: Path, text: str, pmu: int | None, nodes: int = 2) -> Host:
     """With that /proc/cpuinfo, and a PMU `cpu` of that type; None = without one."""
     files = {
         "sys/devices/system/node/online": f"0-{nodes - 1}\n",
-        "sys/devices/system/cpu/online": "0\n",
+        "sys/devices/system/cpu/online": f"0-{nodes - 1}\n",
         "proc/cpuinfo": text,
         "proc/sys/kernel/nmi_watchdog": "1\n",
     }

@@ -18,6 +18,15 @@ class SysfsTree:
     def devices(self) -> Path:
         return self.root / "sys/bus/pci/devices"
 
+    def system(self, folder: str, files: Mapping[str, str]) -> None:
+        """Files of a folder below devices/system, such as node/node0; a name that ends with a slash is a folder."""
+        for name, text in files.items():
+            path = self.root / "sys/devices/system" / folder / name
+            (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+            if not name.endswith("/"):
+                path.write_text(text)
+        (self.root / "sys/devices/system" / folder).mkdir(parents=True, exist_ok=True)
+
     def pci(self, address: str, class_: str, node: int | None, driver: str = "") -> Path:
         """A device; `node` None = without numa_node, as before Linux 3.15 or without ACPI."""
         folder = self.root / "sys/devices/pci0000:00" / address

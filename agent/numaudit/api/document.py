@@ -18,8 +18,8 @@ class TopologyNode(Value, frozen=True):
     """One node of `numaudit topology`."""
 
     numa_node: int
-    cpus: CpuSet
-    """Its CPUs."""
+    cpus: CpuSet | None
+    """Its online CPUs; null = not known."""
     sockets: tuple[int, ...]
     """Ids of the sockets that its CPUs are in."""
     cores: int | None
@@ -71,6 +71,8 @@ class Topology(Value, frozen=True):
     numa_balancing: int | None
     """kernel.numa_balancing: 0 is off, 1 normal, 2 memory tiering (hot pages are promoted), 3 both; null = not
     known."""
+    problems: tuple[str, ...]
+    """Sentences on CPUs and distances that the kernel shows and that cannot be used; empty = all can."""
 
 
 class MetricRow(Value, frozen=True):
@@ -208,6 +210,7 @@ def topology(machine: Machine, settings: TierSettings = _UNKNOWN) -> Topology:
         memory_tiers=machine.shown_tiers,
         demotion_enabled=settings.demotion,
         numa_balancing=settings.numa_balancing,
+        problems=tuple(one for one in (machine.cpu_problem, machine.distance_problem) if one is not None),
     )
 
 
@@ -219,7 +222,7 @@ def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
         numa_node=node.id,
         cpus=node.cpus,
         sockets=machine.sockets.get(node_id, ()),
-        cores=len(cores) or None if cpus else 0,
+        cores=0 if node.cpus == CpuSet() else len(cores) or None,
         memory_bytes=node.memory,
         huge_pages=tuple(
             TopologyHugePages(pages.page_size, pages.total, pages.free, pages.surplus) for pages in node.huge_pages

@@ -130,6 +130,10 @@ def _nodes(name: str, host: Host) -> Check:
     detail = (
         f"{nodes} online ({machine.online}), {len(machine.with_memory)} with memory, {len(machine.with_cpus)} with CPUs"
     )
+    problems = [one for one in (machine.cpu_problem, machine.distance_problem) if one is not None]
+    if problems:
+        hint = "where CPUs are not known, no verdict that depends on them is given; see /sys/devices/system/node"
+        return Check(name, "reduced", "; ".join((detail, *problems)), hint)
     if nodes == 1:
         return Check(name, "reduced", detail, "with one node all memory is local, so nothing can be misplaced")
     return Check(name, "ok", detail)
@@ -208,7 +212,7 @@ def _is_own_pid_namespace(host: Host) -> bool:
 def _tiers(name: str, host: Host) -> Check:
     found = tiers.read(host)
     if found is None:
-        return Check(name, "ok", "not shown, as before Linux 6.1, so what the kernel demotes is not known")
+        return Check(name, "ok", "this kernel shows none, so what it demotes is not known")
     nodes = "; ".join(f"tier {tier.id}: nodes {tier.nodes}" for tier in found.tiers)
     detail = f"{in_words(len(found.tiers), tiers.read_settings(host))} ({nodes})"
     return Check(name, "ok", detail)

@@ -6,7 +6,6 @@ from numaudit.intent.node import ContainerIntent
 from numaudit.intent.promise import ClaimPromise
 from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
-from numaudit.topology.nodeset import CpuSet
 
 REMEDY_OF_DRIFT = (
     "The driver's NRI plugin writes the cpuset when the container is created. See that NRI is enabled in the container "
@@ -33,11 +32,10 @@ def cpu_drift(own: ContainerIntent, allowed: Allowed, machine: Machine) -> str |
     claimed = own.claimed_cpus
     if not claimed or own.managers.cpus or allowed.cpus is None:
         return None
-    online = CpuSet()
-    for node in machine.nodes:
-        online |= node.cpus
-    offline = claimed - online
-    if allowed.cpus == claimed & online:
+    if machine.without_cpu_list:
+        return None
+    offline = claimed - machine.listed_cpus
+    if allowed.cpus == claimed - offline:
         return None
     said = f"it may use {allowed.cpus.in_words or 'no CPU'}, but was promised {claimed.in_words} by {_names(own)}"
     return f"{said}; {offline.in_words} {'is' if len(offline) == 1 else 'are'} offline" if offline else said
@@ -49,8 +47,9 @@ def no_memory(own: ContainerIntent, machine: Machine) -> str | None:
     if not claimed or own.claimed_memory:
         return None
     drivers = ", ".join(dict.fromkeys(one.driver or "?" for one in own.claims if one.cpus))
-    on = machine.nodes_of_cpus(claimed).in_words
-    return f"no memory was promised: {drivers} gave it {claimed.in_words} on {on} and never sets cpuset.mems"
+    on = machine.nodes_of_cpus(claimed)
+    where = claimed.in_words if on is None else f"{claimed.in_words} on {on.in_words}"
+    return f"no memory was promised: {drivers} gave it {where} and never sets cpuset.mems"
 
 
 def _names(own: ContainerIntent) -> str:

@@ -152,6 +152,10 @@ def _placed(
     """The verdict on a container whose memory is where it was promised."""
     if allowed.cpus is None:
         return Conclusion("unknown", "its allowed CPUs are unknown")
+    machine = evidence.machine
+    by_list = evidence.history.ran is None and machine.nodes_of_cpus(allowed.cpus) is None
+    if by_list or intended & machine.without_cpu_list:
+        return Conclusion("unknown", f"the nodes of its allowed CPUs are unknown: {machine.cpu_problem}")
     cpu_remote = _why_cpu_remote(evidence, allowed.cpus, intended, thresholds)
     if cpu_remote is not None:
         own = evidence.intent
@@ -200,7 +204,7 @@ def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet
     home, ran = evidence.machine.cpu_nodes_of(intended), evidence.history.ran
     if ran is not None:
         return _why_ran_elsewhere(ran, home, evidence.now, thresholds) if ran.is_past else None
-    by_node = {node.id: len(node.cpus & cpus) for node in evidence.machine.nodes}
+    by_node = {node.id: len(node.cpus & cpus) for node in evidence.machine.nodes if node.cpus}
     may = share_outside(by_node, home)
     if may is None or may <= thresholds.cpu_remote_share:
         return None

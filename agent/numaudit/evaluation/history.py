@@ -189,4 +189,7 @@ def uses_other_nodes(then: Allowed | None, now: Allowed | None, machine: Machine
         return False
     if then.nodes != now.nodes:
         return True
-    return then.cpus != now.cpus and machine.nodes_of_cpus(then.cpus or CpuSet()) != machine.nodes_of_cpus(now.cpus)
+    if then.cpus == now.cpus:
+        return False
+    before, after = (machine.nodes_of_cpus(one or CpuSet()) for one in (then.cpus, now.cpus))
+    return before is not None and after is not None and before != after

@@ -29,7 +29,7 @@ def read_cores(host: Host, machine: Machine) -> Cores:
     return Cores(
         cpus=parse_cpuinfo(cpuinfo) or _by_midr(host),
         pmus=core_pmus(host),
-        nodes=len(machine.with_cpus),
+        nodes=len(machine.with_cpus | machine.without_cpu_list),
         sockets=None if None in sockets or not sockets else len(sockets),
         is_guest=is_guest(cpuinfo),
         kind=MachineKind(_word(dmi / "sys_vendor"), _word(dmi / "product_name")),

@@ -17,7 +17,8 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import page_size, tiers
-from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node
+from numaudit.kernel.node_cpus import read_cpus, read_list, read_online
+from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node, only_node_of
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.topology.tiers import MemoryTiers
 
@@ -71,9 +72,11 @@ def read_machine(host: Host) -> Machine:
             f"{host.nodes} shows no node: this kernel was built without NUMA or sysfs is not mounted; "
             "mount sysfs, or give --root a tree that holds sys/devices/system/node"
         )
-    nodes = tuple(_read_node(host.nodes / f"node{node}", node, ids) for node in ids)
-    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
-    cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in online_cpus(host) or sorted(node_of))
+    online = online_cpus(host)
+    cpus_of = read_cpus(host, ids, online)
+    nodes = tuple(_read_node(host.nodes / f"node{node}", node, ids, cpus_of[node]) for node in ids)
+    node_of = only_node_of(nodes)
+    cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in online or sorted(node_of))
     possible = _ids(host.nodes / "possible", NodeSet) or ids
     return Machine(nodes, cpus, possible, page_size.read(host), tiers.read(host))
 
@@ -81,14 +84,14 @@ def read_machine(host: Host) -> Machine:
 def online_nodes(host: Host) -> NodeSet:
     """Ids of the nodes that are online; by `online`, else by the folders that exist."""
     listed = _ids(host.nodes / "online", NodeSet)
-    if listed is not None:
+    if listed:
         return listed
     return NodeSet.from_ids(_node_folders(host))
 
 
 def online_cpus(host: Host) -> CpuSet | None:
     """Ids of the CPUs that are online; None = the kernel does not say."""
-    return _ids(host.cpus / "online", CpuSet)
+    return read_online(host)
 
 
 def largest_cache(host: Host) -> int | None:
@@ -159,14 +162,16 @@ def _online(host: Host) -> _Online:
     return online_cpus(host), online_nodes(host), tiers.read(host)
 
 
-def _read_node(folder: Path, node: int, online: NodeSet) -> Node:
+def _read_node(folder: Path, node: int, online: NodeSet, cpus: CpuSet | None) -> Node:
     meminfo = _meminfo(folder)
+    distances, unused_row = _distances(folder / "distance", online)
     return Node(
         id=node,
-        cpus=_ids(folder / "cpulist", CpuSet) or CpuSet(),
+        cpus=cpus,
         memory=None if meminfo is None else meminfo.get("MemTotal"),
         huge_pages=_read_huge_pages(folder / "hugepages"),
-        distances=_distances(folder / "distance", online),
+        distances=distances,
+        unused_distances=unused_row,
         speed=tiers.read_speed(folder),
     )
 
@@ -194,7 +199,7 @@ def _read_huge_pages(folder: Path) -> tuple[HugePages, ...]:
 def _read_cpu(host: Host, cpu: int, node: int | None) -> Cpu:
     folder = host.cpus / f"cpu{cpu}"
     topology = folder / "topology"
-    siblings = next((found for name in _CPU_LIST_FILES if (found := _ids(topology / name, CpuSet))), CpuSet())
+    siblings = next((found for name in _CPU_LIST_FILES if (found := read_list(topology / name))), CpuSet())
     return Cpu(
         id=cpu,
         node=node,
@@ -212,14 +217,15 @@ def _l3_cache(folder: Path) -> int | None:
     return None
 
 
-def _distances(path: Path, online: NodeSet) -> dict[int, int]:
+def _distances(path: Path, online: NodeSet) -> tuple[dict[int, int], str | None]:
+    """The row, or the text that is none."""
     text = _text(path)
     if not text:
-        return {}
+        return {}, None
     try:
-        return parse_distances(text, online)
+        return parse_distances(text, online), None
     except ParseError:
-        return {}
+        return {}, text.strip()[:80]
 
 
 def _node_folders(host: Host) -> list[int]:

@@ -54,7 +54,8 @@ def zones_of(kubelet: Kubelet, state: NodeState, unplaced: Collection[str] = ())
 
 def _capacity(node: Node) -> dict[str, int]:
     pages = {hugepages_name(one.page_size): one.total * one.page_size for one in node.huge_pages}
-    return {CPU: len(node.cpus), **pages} | ({} if node.memory is None else {MEMORY: node.memory})
+    known = {CPU: None if node.cpus is None else len(node.cpus), MEMORY: node.memory}
+    return pages | {name: amount for name, amount in known.items() if amount is not None}
 
 
 def _take_memory(state: MemoryState, available: _Amounts) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import Column, ColumnPlaces
 from numaudit.report.values import ContainerReport, NodeReport, Report, Residual
-from numaudit.report.words import UNKNOWN, or_unknown, share, size
+from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, share, size
 
 _BAR = 20
 """Characters between the brackets."""
@@ -115,7 +115,7 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
         table=ColumnPlaces(5, 7), top=ColumnPlaces(5, 4), page=ColumnPlaces(5, heading="Tier"),
     ),
     Column(
-        "CPU LIST", lambda row: str(row.node.cpus) or "none",
+        "CPU LIST", lambda row: cpu_list(row.node.cpus),
         table=ColumnPlaces(10, 5), page=ColumnPlaces(10, heading="CPUs"),
     ),
     Column(

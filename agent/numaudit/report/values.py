@@ -239,8 +239,8 @@ class NodeReport(Value, frozen=True):
     """One node by its own counters."""
 
     numa_node: int
-    cpus: CpuSet
-    """Its CPUs."""
+    cpus: CpuSet | None
+    """Its online CPUs; null = not known."""
     total_bytes: int | None
     """Its memory."""
     free_bytes: int | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numaudit.evaluation.access import Access
 from numaudit.report.values import ContainerReport
-from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import in_units
 
 UNKNOWN = "?"
@@ -23,6 +23,11 @@ def share(part: int | None, whole: int | None) -> str:
 
 def or_unknown(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
+
+
+def cpu_list(cpus: CpuSet | None) -> str:
+    """In the kernel's list format; none and unknown in words."""
+    return UNKNOWN if cpus is None else str(cpus) or "none"
 
 
 def promised_nodes(container: ContainerReport) -> str:

@@ -34,6 +34,7 @@ _TOPOLOGY = (
     "memoryTiers",
     "demotionEnabled",
     "numaBalancing",
+    "problems",
 )
 _TOPOLOGY_NODE = (
     "numaNode",
@@ -121,7 +122,9 @@ def _pages(size: str, place: Document) -> HugePages:
 def _topology_node(place: Document) -> Node:
     is_old = isinstance(place.value, Mapping) and "numa_node" in place.value
     key = {**_SAME, **_BEFORE_CAMEL_CASE} if is_old else _SAME
-    place.fields(tuple(key[one] for one in _TOPOLOGY_NODE))
+    fields = place.fields(tuple(key[one] for one in _TOPOLOGY_NODE))
+    if fields.get("cpus", "") is None:
+        raise place.part("cpus").error("the CPUs of this node were not known when the file was made: give them")
     distances = place.part("distances")
     page_size = "page_size_bytes" if is_old else "pageSizeBytes"
     return Node(
@@ -156,7 +159,7 @@ def _refuse_repeated(document: Document, nodes: list[Node]) -> None:
                 f"node {node.id} has {len(node.distances)} distances, but there are {len(nodes)} nodes"
             )
         for other in nodes:
-            both = node.cpus & other.cpus
+            both = (node.cpus or CpuSet()) & (other.cpus or CpuSet())
             if other.id < node.id and both:
                 raise document.part("nodes").error(f"CPU {both} is on node {other.id} and on node {node.id}")
     for index, node in enumerate(nodes):
@@ -165,7 +168,7 @@ def _refuse_repeated(document: Document, nodes: list[Node]) -> None:
 
 
 def _cpus(document: Document, nodes: list[Node]) -> Iterator[Cpu]:
-    node_of = {cpu: node.id for node in nodes for cpu in node.cpus}
+    node_of = {cpu: node.id for node in nodes for cpu in node.cpus or ()}
     cores = _groups(document.part("cores"), node_of)
     sockets = _groups(document.part("sockets"), node_of)
     socket_of = {cpu: index for index, cpus in enumerate(sockets) for cpu in cpus}

@@ -55,6 +55,8 @@ def calibrate(host: Host, progress: Progress, most_rounds: int) -> Calibration:
     Raises Unavailable where nothing can be measured.
     """
     machine = read_machine(host)
+    if machine.cpu_problem is not None:
+        raise Unavailable(f"no pair of nodes can be measured: {machine.cpu_problem}")
     cache = largest_cache(host)
     size = _size(host, machine, cache)
     with built() as program:
@@ -107,7 +109,7 @@ def _notes_on_pairs(found: Calibration) -> tuple[str, ...]:
 def _pair(plan: _Plan, cpu_node: int, node: int) -> PairSpeed:
     plan.progress(f"from CPUs of node {cpu_node} to memory of node {node}")
     mine = CpuSet.from_ids(os.sched_getaffinity(0))
-    cpus = plan.machine.by_id[cpu_node].cpus & mine
+    cpus = (plan.machine.by_id[cpu_node].cpus or CpuSet()) & mine
     if not cpus:
         return PairSpeed(cpu_node, node, reason=f"this process may run on {mine.in_words} only")
     try:

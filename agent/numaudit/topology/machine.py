@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -43,13 +44,17 @@ class Node(Struct, frozen=True):
     """One NUMA node that is online. A node may have no CPUs (CXL, HBM) or no memory."""
 
     id: int
-    cpus: CpuSet = CpuSet()
+    cpus: CpuSet | None = CpuSet()
+    """Its online CPUs; None = not known, which is not as if it had none."""
     memory: int | None = None
     """MemTotal of the node's meminfo in bytes, huge pages included; None when unreadable."""
     huge_pages: tuple[HugePages, ...] = ()
     """By page size, ascending."""
     distances: Mapping[int, int] = field(default_factory=dict)
-    """SLIT: node id -> relative distance, 10 = local. Empty when the firmware gives none."""
+    """SLIT: node id -> relative distance, 10 = local. Empty when the kernel shows none that can be used."""
+    unused_distances: str | None = None
+    """Beginning of the kernel's row where it has not one value for each online node; None = it has, or there is
+    none."""
     speed: MemorySpeed | None = None
     """None when the firmware gives none."""
 
@@ -59,6 +64,7 @@ class Cpu(Struct, frozen=True):
 
     id: int
     node: int | None
+    """None = also where several nodes list it."""
     socket: int | None = None
     core: int | None = None
     """The kernel's core_id: unique within a socket (die) only."""
@@ -77,7 +83,7 @@ class Machine(Struct, frozen=True, dict=True):
     page_size: int = 4096
     """Bytes of a page of the kernel."""
     tiers: MemoryTiers | None = None
-    """None = the kernel shows none, as before Linux 6.1."""
+    """None = the kernel shows none."""
 
     def tier_of(self, node: int) -> int | None:
         """The number of a node's memory tier; None = it is in none, or they are not known."""
@@ -89,7 +95,10 @@ class Machine(Struct, frozen=True, dict=True):
         """As documents show them."""
         if self.tiers is None:
             return None
-        return tuple(TopologyTier(one.id, one.nodes, bool(one.nodes & self.with_cpus)) for one in self.tiers.tiers)
+        return tuple(TopologyTier(one.id, one.nodes, self._has_cpus(one.nodes)) for one in self.tiers.tiers)
+
+    def _has_cpus(self, nodes: NodeSet) -> bool | None:
+        return True if nodes & self.with_cpus else None if nodes & self.without_cpu_list else False
 
     @property
     def is_tiered(self) -> bool:
@@ -128,8 +137,8 @@ class Machine(Struct, frozen=True, dict=True):
 
     @cached_property
     def node_of_cpu(self) -> Mapping[int, int]:
-        """CPU id -> node id, for every CPU that a node lists."""
-        return {cpu: node.id for node in self.nodes for cpu in node.cpus}
+        """CPU id -> node id, for every CPU that exactly one node lists."""
+        return only_node_of(self.nodes)
 
     def cpu_nodes_of(self, nodes: NodeSet) -> NodeSet:
         """The nodes whose CPUs are local to this memory: those of them that have CPUs; or else, as for CXL and HBM
@@ -145,16 +154,63 @@ class Machine(Struct, frozen=True, dict=True):
                 found |= {id_ for id_, distance in near.items() if distance == min(near.values())}
         return NodeSet.from_ids(found) or with_cpus
 
-    def nodes_of_cpus(self, cpus: CpuSet) -> NodeSet:
-        """The nodes that have at least one of these CPUs."""
-        found = self._nodes_of_cpus.get(cpus.mask)
-        if found is None:
-            found = NodeSet.from_ids(node.id for node in self.nodes if not node.cpus.isdisjoint(cpus))
-            if len(self._nodes_of_cpus) < _REMEMBERED_SETS:
-                self._nodes_of_cpus[cpus.mask] = found
+    def nodes_of_cpus(self, cpus: CpuSet) -> NodeSet | None:
+        """The nodes that have at least one of these CPUs; None = the node of one of them is not known."""
+        if cpus.mask in self._nodes_of_cpus:
+            return self._nodes_of_cpus[cpus.mask]
+        found = None
+        if cpus.isdisjoint(self._unplaced) and (not self.without_cpu_list or cpus <= self.listed_cpus):
+            found = NodeSet.from_ids(node.id for node in self.nodes if node.cpus and not node.cpus.isdisjoint(cpus))
+        if len(self._nodes_of_cpus) < _REMEMBERED_SETS:
+            self._nodes_of_cpus[cpus.mask] = found
         return found
 
     @cached_property
-    def _nodes_of_cpus(self) -> dict[int, NodeSet]:
+    def without_cpu_list(self) -> NodeSet:
+        """The nodes whose CPUs are not known."""
+        return NodeSet.from_ids(node.id for node in self.nodes if node.cpus is None)
+
+    @cached_property
+    def cpu_problem(self) -> str | None:
+        """CPUs whose node is not known, in words; None = there are none."""
+        problems = []
+        if self.without_cpu_list:
+            problems.append(f"the CPUs of {self.without_cpu_list.in_words} cannot be read (cpulist, cpumap, links)")
+        several = self._unplaced & self.listed_cpus
+        for cpus, where in ((self._unplaced - several, "no node"), (several, "several nodes at once")):
+            if cpus:
+                problems.append(f"{cpus.in_words} {'is' if len(cpus) == 1 else 'are'} on {where}")
+        return "; ".join(problems) or None
+
+    @cached_property
+    def distance_problem(self) -> str | None:
+        """Distances that the kernel shows and that cannot be used, in words; None = there are none."""
+        rows = {node.id: node.unused_distances for node in self.nodes if node.unused_distances is not None}
+        if not rows:
+            return None
+        return (
+            f"the distances from {NodeSet.from_ids(rows).in_words} cannot be used: {len(self.nodes)} "
+            f"{'node is' if len(self.nodes) == 1 else 'nodes are'} online, but a row is {next(iter(rows.values()))!r}"
+        )
+
+    @cached_property
+    def listed_cpus(self) -> CpuSet:
+        """The CPUs that any of its nodes lists."""
+        return CpuSet.from_ids(cpu for node in self.nodes for cpu in node.cpus or ())
+
+    @cached_property
+    def _unplaced(self) -> CpuSet:
+        """Online CPUs that are on no node, or on several."""
+        return CpuSet.from_ids(cpu.id for cpu in self.cpus if cpu.node is None)
+
+    @cached_property
+    def _nodes_of_cpus(self) -> dict[int, NodeSet | None]:
         """Answers given before, by the set's mask: thousands of containers share a few sets."""
         return {}
+
+
+def only_node_of(nodes: Iterable[Node]) -> Mapping[int, int]:
+    """CPU -> its node, of those that exactly one of the nodes lists."""
+    pairs = [(cpu, node.id) for node in nodes for cpu in node.cpus or ()]
+    times = Counter(cpu for cpu, _ in pairs)
+    return {cpu: node for cpu, node in pairs if times[cpu] == 1}

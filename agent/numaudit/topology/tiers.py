@@ -84,8 +84,9 @@ class TopologyTier(Value, frozen=True):
     """The kernel's number, as in memory_tier4; a smaller one is faster."""
     numa_nodes: NodeSet
     """Its nodes."""
-    has_cpus: bool
-    """Has any of its nodes CPUs? The kernel promotes no page out of such a tier, nor of a faster one."""
+    has_cpus: bool | None
+    """Has any of its nodes CPUs? The kernel promotes no page out of such a tier, nor of a faster one. null = not
+    known."""
 
 
 class TieringReport(Value, frozen=True):

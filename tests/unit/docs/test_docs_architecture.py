@@ -23,6 +23,7 @@ from numaudit.evaluation.findings import (
     devices,
     huge_pages,
     kubelet,
+    machine,
     measured,
     oom_risk,
     policies,
@@ -211,7 +212,7 @@ def test_a_counters_field_and_row_are_in_one_file() -> None:
 
 
 def test_every_rule_is_listed_once_and_every_verb_is_a_module() -> None:
-    modules = (promised, devices, oom_risk, huge_pages, policies, ranks, kubelet, tiers, measured)
+    modules = (promised, devices, oom_risk, huge_pages, policies, ranks, machine, kubelet, tiers, measured)
     assert [rule.name for rule in RULES] == [one.name for of in modules for one in of.RULES]
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert {verb for verb in VERBS if find_spec(module_of(verb)) is None} == set()

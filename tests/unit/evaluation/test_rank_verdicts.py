@@ -25,7 +25,7 @@ ON_1 = {1: 10 * GIB}
 
 def group(policy: str | None, cpus: str = "4-7", threads: int = 4, name: str = "rank") -> ThreadGroup:
     where = CpuSet.parse(cpus)
-    nodes = NodeSet.from_ids(node.id for node in NODES if not node.cpus.isdisjoint(where))
+    nodes = NodeSet.from_ids(node.id for node in NODES if node.cpus and not node.cpus.isdisjoint(where))
     return ThreadGroup(threads, 100, (name,), where, nodes, NodeSet.parse("0-2"), policy, {}, {})
 
 

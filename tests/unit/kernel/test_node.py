@@ -136,7 +136,7 @@ def test_a_broken_file_costs_its_own_fact_only(tmp_path: Path) -> None:
         **{"hugepages__hugepages-2048kB__nr_hugepages": "many\n", "hugepages__hugepages-64kB__nr_hugepages": "4\n"},
     )
     (node,) = read_machine(host).nodes
-    assert (node.memory, node.cpus, dict(node.distances)) == (2 * MIB, CpuSet(), {})
+    assert (node.memory, node.cpus, dict(node.distances)) == (2 * MIB, None, {})
     assert node.huge_pages == (HugePages(64 << 10, 4, None, None),)
 
 

@@ -44,6 +44,7 @@ NOT_HERE: Mapping[str, str] = {
     "add CAP_SYS_NICE to the container": "runtimes look at it when they make the filter, and the guest has none",
     "See docs/dra.md for the drivers": "reading it changes no container",
     "Where a CDI file is missing, see that the driver": "the guest has no DRA driver",
+    "Compare /sys/devices/system/node": "no kernel of a guest shows a machine with CPUs on no node",
     "name fewer probes": "the agent is started with them, and a probe that does not run costs nothing",
     "Update or correct the device plugin": "there is none in a guest",
     "Write CPUs of the promised nodes to /proc/irq": "test_devices.py does, on a machine that has devices",
@@ -72,6 +73,7 @@ NOT_HERE: Mapping[str, str] = {
 """Words of docs/verdicts.md that ask for what no guest can do, and why it cannot."""
 NO_ADVICE = (
     "Nothing is wrong",
+    "No verdict that depends on these CPUs",
     "Nothing has to be done",
     "Nothing else helps",
     "A Guaranteed pod with a fraction of a CPU runs",

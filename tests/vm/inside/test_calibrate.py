@@ -12,6 +12,7 @@ from numaudit.cli.main import call
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.selftest.memory_speed import built, running
+from numaudit.topology.nodeset import CpuSet
 from workload import MIB, PAGE
 
 pytestmark = pytest.mark.one_kernel
@@ -23,7 +24,7 @@ def test_the_memory_of_each_measurement_is_on_its_node_and_on_no_other() -> None
     with built() as program:
         for cpu_node in machine.with_cpus:
             for node in machine.with_memory:
-                with running(program, machine.by_id[cpu_node].cpus, node, SIZE) as work:
+                with running(program, machine.by_id[cpu_node].cpus or CpuSet(), node, SIZE) as work:
                     assert set(work.latency().nodes) == set(work.bandwidth().nodes) == {cpu_node}
                     maps = Path(f"/proc/{work.process.pid}/numa_maps").read_text()
                 (bound,) = (line for line in maps.splitlines() if f" bind:{node} " in line)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from numaudit.cli import options
+from numaudit.cli.exits import EXIT_FINDINGS
 
 
 @click.command(
@@ -17,12 +18,12 @@ Examples:
   numaudit topology -o json
   numaudit topology -o svg > machine.svg
 
-Exit codes: 0 fine, 2 usage, 3 this host cannot answer.
+Exit codes: 0 fine, 1 what the kernel shows of CPUs or distances cannot be used, 2 usage, 3 this host cannot answer.
 """
 )
 @options.output("table", "json", "svg")
 @options.root
-def command(output: str, root: Path | None) -> None:
+def command(output: str, root: Path | None) -> int:
     """Show NUMA nodes, CPUs, distances, memory, huge pages and memory tiers."""
     from numaudit.api import document
     from numaudit.cli import json_output
@@ -31,9 +32,10 @@ def command(output: str, root: Path | None) -> None:
 
     host = options.host(root)
     topology = document.topology(read_machine(host), read_settings(host))
+    code = EXIT_FINDINGS if topology.problems else 0
     if output == "json":
         json_output.of_host("Topology", topology, host)
-        return
+        return code
     if output == "svg":
         from numaudit.engine.engine import Engine
         from numaudit.engine.observer import Observer
@@ -41,9 +43,10 @@ def command(output: str, root: Path | None) -> None:
 
         report = Engine(Observer.of(host), thresholds=options.thresholds()).tick().report
         sys.stdout.buffer.write(topology_file(topology, report if report.containers else None).encode())
-        return
+        return code
     from numaudit.cli import table
     from numaudit.views.terminal import machine_tables
 
     with table.of_host(host) as out:
         machine_tables.print_topology(topology, out)
+    return code

@@ -46,12 +46,14 @@ class CPUTopology(Struct, frozen=True, dict=True):
         """Of a machine's online CPUs.
 
         A core's uncore cache is the first last-level (L3) cache of its threads; where no thread has one
-        it is the socket. A machine where no CPU names its node (or socket) has one node (one socket), 0.
-        Raises InputError when there is no CPU, or when some CPUs name their node or socket and others do not.
+        it is the socket. A machine of one node (or socket) where no CPU names it has node (socket) 0.
+        Raises InputError when there is no CPU, or when the node of a CPU, or the socket of only some, is not known.
         """
         if not machine.cpus:
             raise InputError("could not detect number of cpus")
         by_id = {cpu.id: cpu for cpu in machine.cpus}
+        if len(machine.nodes) > 1 and machine.cpu_problem is not None:
+            raise InputError(machine.cpu_problem)
         nodes = _known_or_one("NUMA node", {cpu.id: cpu.node for cpu in machine.cpus})
         sockets = _known_or_one("socket", {cpu.id: cpu.socket for cpu in machine.cpus})
         return cls(

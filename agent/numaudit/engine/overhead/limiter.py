@@ -57,7 +57,7 @@ class Limiter:
         loads, full = self._loads(readings.taken), self._full(readings.taken)
         share = None
         if self._ticked_at is not None:
-            share = share_of(loads, now - self._ticked_at, len(snapshot.machine.node_of_cpu))
+            share = share_of(loads, now - self._ticked_at, len(snapshot.machine.cpus))
             self.budget = next_budget(self.budget, share, self.limit)
         self._ticked_at = now
         self.costs |= self._listener.after_tick(loads)

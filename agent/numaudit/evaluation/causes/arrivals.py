@@ -178,7 +178,8 @@ def _balanced_away(
     allowed = now.allowed.get(container)
     if allowed is None or allowed.cpus is None:
         return None
-    return 0 if now.machine.nodes_of_cpus(allowed.cpus) <= wanted else None
+    nodes = now.machine.nodes_of_cpus(allowed.cpus)
+    return 0 if nodes is not None and nodes <= wanted else None
 
 
 def _counts(pages: Mapping[Key, MigratedPages]) -> dict[Key, int]:

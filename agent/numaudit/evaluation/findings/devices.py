@@ -57,8 +57,8 @@ def homes(one: ContainerIntent, machine: Machine) -> Iterator[Home]:
     for who, memory, cpus in sources:
         if memory:
             yield Home(f"the memory promised by {who} is", memory)
-        elif cpus:
-            yield Home(f"the CPUs promised by {who} are", machine.nodes_of_cpus(cpus))
+        elif cpus and (nodes := machine.nodes_of_cpus(cpus)) is not None:
+            yield Home(f"the CPUs promised by {who} are", nodes)
 
 
 def _claimed(address: str, one: ContainerIntent) -> str:

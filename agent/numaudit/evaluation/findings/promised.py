@@ -43,7 +43,7 @@ def _cpu_memory_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
         if not memory or not cpus:
             continue
         cpu_nodes = evidence.snapshot.machine.nodes_of_cpus(cpus)
-        if not cpu_nodes <= memory:
+        if cpu_nodes is not None and not cpu_nodes <= memory:
             are = "is" if len(cpus) == 1 else "are"
             where = f"{are} on {cpu_nodes.in_words}, but its promised memory is on {memory.in_words}"
             text = f"its exclusive {cpus.in_words} {where}"
@@ -59,12 +59,13 @@ def _disagreement_with_claims(evidence: TickEvidence, one: ContainerIntent) -> I
     cpus = [(who, held, nodes_of(held)) for who, held, _ in sources if held]
     memory = [(who, nodes) for who, _, nodes in sources if nodes]
     on = NodeSet.from_ids(node for _, nodes in memory for node in nodes)
-    outside = NodeSet.from_ids(node for _, _, nodes in cpus for node in nodes if on and node not in on)
+    outside = NodeSet.from_ids(node for _, _, nodes in cpus for node in nodes or () if on and node not in on)
     of_kubelet = one.managers.memory_nodes
     apart = bool(of_kubelet) and any(nodes != of_kubelet for _, nodes in memory)
     twice = bool(one.managers.cpus) and one.managers.cpus != one.promise.cpus
     if outside or apart or twice:
-        said = [f"{held.in_words} on {nodes.in_words} by {who}" for who, held, nodes in cpus]
+        where = {nodes: "" if nodes is None else f" on {nodes.in_words}" for _, _, nodes in cpus}
+        said = [f"{held.in_words}{where[nodes]} by {who}" for who, held, nodes in cpus]
         said += [f"memory on {nodes.in_words} by {who}" for who, nodes in memory]
         yield about(one, f"its promises do not fit each other: {'; '.join(said)}", outside or on)._replace(
             remedy=OF_CLAIMS

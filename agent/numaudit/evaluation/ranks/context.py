@@ -50,7 +50,7 @@ def context_of(
         if one.free is not None and one.total and one.free < DEFAULT.full_node_share * one.total
     )
     return RankContext(
-        {node.id: node.cpus for node in snapshot.machine.nodes},
+        {node.id: node.cpus or CpuSet() for node in snapshot.machine.nodes},
         snapshot.allowed.get(container),
         NodeSet.from_ids(full),
         {one.pid: one for one in processes.processes},

@@ -93,6 +93,7 @@ def forecast_here(
         start_of(outlooks, reboot=reboot),
         reboot=reboot,
         huge_pages=huge_pages,
+        machine_problem=readings.machine_problem,
     )
 
 
@@ -111,6 +112,7 @@ def forecast_of(
     *,
     reboot: bool,
     huge_pages: HugePagesAtStart | None = None,
+    machine_problem: str | None = None,
 ) -> Forecast:
     """The forecast of these values; None = not known. Raises Unavailable as `forecast_here` does, and where the
     kubelet cannot be foreseen with one of its pods.
@@ -121,14 +123,15 @@ def forecast_of(
         if document is None:
             raise Unavailable("the kubelet's configuration is not known: `numaudit doctor` says why")
         if machine is None:
-            raise Unavailable("this machine cannot be read whole, so nothing can be compared with it")
+            problem = "this machine cannot be read whole, so nothing can be compared with it"
+            raise Unavailable(machine_problem or problem)
         if start.answer != "no":
             _refuse_unread(files)
         return _forecast(document, machine, files, pods, kubelet, start, reboot=reboot, huge_pages=huge_pages)
-    except Unavailable as problem:
+    except Unavailable as unknown:
         if start.answer != "no":
             raise
-        return Forecast(reboot, "no", start.refusal, start.obstacles, (), str(problem))
+        return Forecast(reboot, "no", start.refusal, start.obstacles, (), str(unknown))
 
 
 def _refuse_unread(files: Mapping[CheckpointKind, CheckpointFile]) -> None:

@@ -41,13 +41,15 @@ class MachineWatch(Struct):
 
 
 def read_whole_machine(host: Host) -> Machine:
-    """The machine as it is now. Raises Unavailable when it, or the memory of one of its nodes, cannot be read."""
+    """The machine as it is now. Raises Unavailable when it, or memory or CPUs of one of its nodes, cannot be read."""
     machine = read_machine(host)
     unknown = [node.id for node in machine.nodes if node.memory is None]
     if unknown:
         raise Unavailable(
             f"cannot read MemTotal of nodes {unknown} in {host.nodes}, so nothing can be compared with it"
         )
+    if machine.cpu_problem is not None:
+        raise Unavailable(f"{machine.cpu_problem}, so nothing can be compared with this machine")
     return machine
 
 

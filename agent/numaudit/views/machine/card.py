@@ -97,7 +97,7 @@ def _blocks(card: Card) -> Iterator[Block]:
 
 def _heading(node: TopologyNode) -> Markup:
     tier = () if node.memory_tier is None else (f"tier {node.memory_tier}",)
-    kind = () if node.cpus else ("memory only",) if node.memory_bytes else ("empty",)
+    kind = () if node.cpus != CpuSet() else ("memory only",) if node.memory_bytes else ("empty",)
     said = ", ".join((*kind, *tier))
     beside = [words(_ROOM, 14, said, "pale", anchor="end")] if said else []
     return join((words(0, 14, f"Node {node.numa_node}", size=16, bold=True), *beside))
@@ -166,6 +166,6 @@ def _lines(text: str, name: str = "ink") -> Iterator[Block]:
 
 def _cpus(node: TopologyNode) -> str:
     if not node.cpus:
-        return "no CPUs"
+        return "CPUs not known" if node.cpus is None else "no CPUs"
     cores = f" ({plural(node.cores, 'core')})" if node.cores and node.cores != len(node.cpus) else ""
     return f"CPUs {node.cpus}{cores}"

@@ -11,6 +11,7 @@ from numaudit.api.document import Topology, TopologyNode
 from numaudit.report.names import display_name
 from numaudit.report.sums.occupants import occupants
 from numaudit.report.values import Report
+from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.sizes import in_units, plural
 from numaudit.views.machine.card import WIDE, Card, card_high, drawn_card, in_words
 from numaudit.views.machine.distances import matrix
@@ -89,10 +90,11 @@ def _document(parts: Iterable[Markup], wide: int, high: int, title: str, cards: 
 
 
 def _title(topology: Topology) -> str:
-    cpus = sum(len(one.cpus) for one in topology.nodes)
+    listed = [one.cpus for one in topology.nodes if one.cpus is not None]
+    cpus = f", {plural(sum(map(len, listed)), 'CPU')}" if len(listed) == len(topology.nodes) else ""
     known = [one.memory_bytes for one in topology.nodes if one.memory_bytes is not None]
     memory = f", {in_units(sum(known))}" if known else ""
-    return f"A machine with {plural(len(topology.nodes), 'NUMA node')}, {plural(cpus, 'CPU')}{memory}"
+    return f"A machine with {plural(len(topology.nodes), 'NUMA node')}{cpus}{memory}"
 
 
 def _packages(topology: Topology, report: Report | None) -> list[Package]:
@@ -100,8 +102,9 @@ def _packages(topology: Topology, report: Report | None) -> list[Package]:
     nodes = topology.nodes[:_MOST]
     by_socket = groupby((one for one in nodes if one.cpus), key=lambda one: one.sockets)
     groups = [(_socket(sockets), list(members)) for sockets, members in by_socket]
-    without = [one for one in nodes if not one.cpus]
-    groups += [("Without CPUs", without)] if without else []
+    for title, cpus in (("Without CPUs", CpuSet()), ("CPUs not known", None)):
+        others = [one for one in nodes if one.cpus == cpus]
+        groups += [(title, others)] if others else []
     facts = _Facts.of(report)
     return [Package(title, [facts.card(one, topology) for one in members]) for title, members in groups]
 

@@ -10,6 +10,7 @@ from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.sums.occupants import Occupants, occupants
 from numaudit.report.values import Report
 from numaudit.report.words import size
+from numaudit.topology.nodeset import CpuSet
 from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.drawings.arcs import arc_list, arcs_drawing, arcs_of
 from numaudit.views.page.drawings.cpu_owners import CpuOwners
@@ -63,7 +64,7 @@ def _mapped(report: Report) -> list[MappedNode]:
             row.promised_bytes,
             held.get(row.node.numa_node, 0),
             row.wrong_bytes,
-            tuple(cpus.runs(row.node.cpus)),
+            tuple(cpus.runs(row.node.cpus or CpuSet())),
         )
         for row in node_rows(report)
     ]

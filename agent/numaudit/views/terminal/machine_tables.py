@@ -10,7 +10,7 @@ from rich.text import Text
 from numaudit.api.document import MetricRow, Setting, Topology
 from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.errors import printable
-from numaudit.report.words import or_unknown, size
+from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, size
 from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
 from numaudit.views.terminal.terminal import new_table, print_table
 
@@ -29,9 +29,9 @@ def print_topology(topology: Topology, out: Console) -> None:
         pages = [f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages]
         table.add_row(
             str(node.numa_node),
-            str(len(node.cpus)),
-            str(node.cpus) or "none",
-            ",".join(map(str, node.sockets)),
+            or_unknown(None if node.cpus is None else len(node.cpus)),
+            cpu_list(node.cpus),
+            UNKNOWN if node.cpus is None else ",".join(map(str, node.sockets)),
             or_unknown(node.cores),
             size(node.memory_bytes),
             ", ".join(pages),
@@ -40,11 +40,14 @@ def print_topology(topology: Topology, out: Console) -> None:
     out.print()
     _print_distances(topology, out)
     _print_tiers(topology, out)
+    for problem in topology.problems:
+        out.print(Text(f"not known: {problem}", "yellow"))
 
 
 def _print_distances(topology: Topology, out: Console) -> None:
     if not any(node.distances for node in topology.nodes):
-        out.print(Text("the firmware gives no distances between nodes"))
+        if not topology.problems:
+            out.print(Text("the kernel shows no distances between nodes"))
         return
     ids = [node.numa_node for node in topology.nodes]
     distances = new_table("DISTANCE", *(f">{one}" for one in ids))

@@ -73,7 +73,7 @@ def _marks(nodes: Sequence[NodeReport], wanted: NodeSet | None) -> Iterator[str]
 def _counts(nodes: Sequence[NodeReport], cpus: CpuSet | None) -> Iterator[str]:
     """The number of them that each node has."""
     for node in nodes:
-        here = None if cpus is None else cpus & node.cpus
+        here = None if cpus is None or node.cpus is None else cpus & node.cpus
         yield UNKNOWN if here is None else _NONE if not here else f"{len(here)}"
 
 

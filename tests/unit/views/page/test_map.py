@@ -38,7 +38,7 @@ def _node(id_: int = 0, **changes: object) -> NodeReport:
 def _mapped(node: NodeReport, **changes: object) -> MappedNode:
     facts: dict[str, object] = {
         "system_bytes": None, "promised_bytes": None, "container_bytes": 0, "wrong_bytes": 0,
-        "cpus": (CpuRun("any", len(node.cpus)),), **changes,
+        "cpus": (CpuRun("any", len(node.cpus or ())),), **changes,
     }  # fmt: skip
     return MappedNode(node, **facts)  # type: ignore[arg-type]
 

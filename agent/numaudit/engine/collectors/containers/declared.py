@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
-from numaudit.errors import printable
+from numaudit.errors import Unavailable, printable
 from numaudit.kernel import threads
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host, explain
@@ -36,6 +36,8 @@ class DeclaredCollector(Collector):
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Of every process in the snapshot."""
         assert tick.mappings_budget is not None
+        if snapshot.machine.cpu_problem is not None:
+            raise Unavailable(f"what processes were told cannot be judged: {snapshot.machine.cpu_problem}")
         reader = DeclarationReader(tick.host, monotonic() + tick.mappings_budget, HeldDevices(tick.host), skipped)
         told = {}
         for one in snapshot.containers:
@@ -51,7 +53,7 @@ def placeable(snapshot: Snapshot, allowed: Allowed | None) -> Placeable:
     machine = snapshot.machine
     with_memory = NodeSet.from_ids(node.id for node in machine.nodes if node.memory != 0)
     nodes = with_memory if allowed is None or allowed.nodes is None else allowed.nodes & with_memory
-    cpus_of = {node.id: node.cpus for node in machine.nodes}
+    cpus_of = {node.id: node.cpus or CpuSet() for node in machine.nodes}
     cpus = None if allowed is None else allowed.cpus
     here = Placeable(nodes, CpuSet() if cpus is None else cpus, cpus_of)
     return here if here.cpus else replace(here, cpus=here.cpus_on(NodeSet.from_ids(cpus_of)))

@@ -11,7 +11,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from numaudit.report.values import NodeReport
-from numaudit.report.words import size
+from numaudit.report.words import cpu_list, size
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.page.drawings.cpu_owners import CpuRun
 from numaudit.views.page.markup import Markup, element
@@ -113,7 +113,7 @@ def _row(one: MappedNode) -> Iterator[Markup]:
     yield element(
         "text", name, element("tspan", f"{size(node.free_bytes)} free of {size(node.total_bytes)}", dx=8), y=14
     )
-    cpus = f"CPUs {_few(node.cpus)}" if node.cpus else "no CPUs"
+    cpus = f"CPUs {_few(node.cpus)}" if node.cpus else "CPUs not known" if node.cpus is None else "no CPUs"
     yield element("text", cpus, x="100%", y=14, text_anchor="end", class_="roomy")
     yield from _memory(one)
     yield from _cpus(one)
@@ -147,7 +147,7 @@ def _memory(one: MappedNode) -> Iterator[Markup]:
 
 
 def _cpus(one: MappedNode) -> Iterator[Markup]:
-    whole = len(one.node.cpus)
+    whole = sum(run.count for run in one.cpus)
     at = 0
     for run in one.cpus:
         step = 1 if whole <= _FEW_CPUS else run.count
@@ -186,5 +186,5 @@ def _in_words(one: MappedNode) -> str:
     of_whom = f" ({cpus})" if cpus else ""
     return (
         f"Node {node.numa_node}: {size(node.total_bytes)} of memory, {', '.join(said) or 'nothing known of its use'}; "
-        f"CPUs {str(node.cpus) or 'none'}{of_whom}."
+        f"CPUs {cpu_list(node.cpus)}{of_whom}."
     )
