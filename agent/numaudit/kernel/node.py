@@ -17,7 +17,7 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import page_size, tiers
-from numaudit.kernel.node_cpus import read_cpus, read_list, read_online
+from numaudit.kernel.memory.node_cpus import read_cpus, read_list, read_online
 from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node, only_node_of
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.topology.tiers import MemoryTiers

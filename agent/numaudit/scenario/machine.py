@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import Device
 from numaudit.containermanager.plain import read_mapping, read_quantity, shown
-from numaudit.containermanager.topologymanager.hints import MOST_NODES
 from numaudit.errors import ParseError, nearest
 from numaudit.scenario.document import Document
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
@@ -63,8 +62,6 @@ def read_machine(document: Document) -> Machine:
     nodes = [(_topology_node if is_topology else _node)(one) for one in document.part("nodes").elements()]
     if not nodes:
         raise document.part("nodes").error("a machine needs at least one node")
-    if len(nodes) > MOST_NODES:
-        raise document.part("nodes").error(f"at most {MOST_NODES} nodes can be simulated, not {len(nodes)}")
     nodes.sort(key=lambda one: one.id)
     _refuse_repeated(document, nodes)
     nodes = _with_all_page_sizes(nodes)

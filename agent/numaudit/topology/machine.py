@@ -143,8 +143,9 @@ class Machine(Struct, frozen=True, dict=True):
     def cpu_nodes_of(self, nodes: NodeSet) -> NodeSet:
         """The nodes whose CPUs are local to this memory: those of them that have CPUs; or else, as for CXL and HBM
         memory, the nearest nodes that have some, by the firmware's distances. All with CPUs where those are not known.
+        A node whose CPUs are not known may have some.
         """
-        with_cpus = self.with_cpus
+        with_cpus = self.with_cpus | self.without_cpu_list
         if nodes & with_cpus:
             return nodes & with_cpus
         found: set[int] = set()

@@ -78,3 +78,23 @@ def test_a_cpu_whose_node_alone_is_unknown_is_refused() -> None:
 def test_a_machine_without_cpus_is_refused_in_the_kubelets_words() -> None:
     with pytest.raises(InputError, match="could not detect number of cpus"):
         CPUTopology.from_machine(Machine((Node(0),)))
+
+
+def test_a_core_is_what_core_id_and_socket_say_within_a_node_whatever_the_siblings_are() -> None:
+    pair = {0: CpuSet.of(0, 1), 1: CpuSet.of(0, 1), 2: CpuSet.of(2, 3), 3: CpuSet.of(2, 3)}
+    topology = CPUTopology.from_machine(
+        machine(*(Cpu(id_, node=0, socket=0, core=id_, siblings=pair[id_]) for id_ in range(4)))
+    )
+    assert [topology.details[cpu].core for cpu in range(4)] == [0, 1, 2, 3]
+    across = CPUTopology.from_machine(machine(*(Cpu(id_, node=id_ // 2, socket=0, core=id_ % 2) for id_ in range(4))))
+    assert [across.details[cpu].core for cpu in range(4)] == [0, 1, 2, 3]
+    joined = CPUTopology.from_machine(
+        machine(*(Cpu(id_, node=0, socket=id_ % 2, core=7, siblings=CpuSet.of(id_)) for id_ in range(4)))
+    )
+    assert [joined.details[cpu].core for cpu in range(4)] == [0, 1, 0, 1]
+
+
+def test_cpus_of_a_machine_with_several_nodes_that_are_not_known_are_not_all_on_node_0() -> None:
+    unknown = Machine((Node(0, None), Node(1, None)), (Cpu(0, node=None), Cpu(1, node=None)))
+    with pytest.raises(InputError, match="the CPUs of nodes 0-1 cannot be read"):
+        CPUTopology.from_machine(unknown)

@@ -1,6 +1,6 @@
 """The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each.
 
-Source: pkg/kubelet/cm/cpumanager/topology/topology.go.
+Source: pkg/kubelet/cm/cpumanager/topology/topology.go, google/cadvisor utils/sysinfo (getCoresInfo).
 """
 
 from __future__ import annotations
@@ -45,28 +45,28 @@ class CPUTopology(Struct, frozen=True, dict=True):
     def from_machine(cls, machine: Machine) -> CPUTopology:
         """Of a machine's online CPUs.
 
-        A core's uncore cache is the first last-level (L3) cache of its threads; where no thread has one
-        it is the socket. A machine of one node (or socket) where no CPU names it has node (socket) 0.
+        CPUs of one node with the same core_id and socket are a core, as in the kubelet's machine info, whatever
+        thread_siblings_list says; without core_id, siblings are. A core's uncore cache is the first last-level (L3)
+        cache of its threads; where no thread has one it is the socket. A machine of one node (or socket) where no CPU
+        names it has node (socket) 0.
         Raises InputError when there is no CPU, or when the node of a CPU, or the socket of only some, is not known.
         """
         if not machine.cpus:
             raise InputError("could not detect number of cpus")
-        by_id = {cpu.id: cpu for cpu in machine.cpus}
         if len(machine.nodes) > 1 and machine.cpu_problem is not None:
             raise InputError(machine.cpu_problem)
         nodes = _known_or_one("NUMA node", {cpu.id: cpu.node for cpu in machine.cpus})
         sockets = _known_or_one("socket", {cpu.id: cpu.socket for cpu in machine.cpus})
-        return cls(
-            {
-                cpu.id: CPUInfo(
-                    node=nodes[cpu.id],
-                    socket=sockets[cpu.id],
-                    core=min(cpu.siblings, default=cpu.id),
-                    uncore=_uncore(cpu, by_id, sockets[cpu.id]),
-                )
-                for cpu in machine.cpus
-            }
-        )
+        cores: dict[tuple[int, int, int | CpuSet], list[Cpu]] = defaultdict(list)
+        for cpu in sorted(machine.cpus, key=lambda one: one.id):
+            threads = cpu.siblings or CpuSet.of(cpu.id)
+            cores[nodes[cpu.id], sockets[cpu.id], threads if cpu.core is None else cpu.core].append(cpu)
+        found: dict[int, CPUInfo] = {}
+        for (node, socket, _), members in cores.items():
+            caches = (one.l3_cache for one in members if one.l3_cache is not None)
+            info = CPUInfo(node, socket, members[0].id, next(caches, socket))
+            found |= {one.id: info for one in members}
+        return cls(dict(sorted(found.items())))
 
     @cached_property
     def cpus(self) -> CpuSet:
@@ -149,11 +149,6 @@ def _known_or_one(what: str, values: Mapping[int, int | None]) -> Mapping[int, i
     if missing:
         raise InputError(f"the {what} of CPU {missing} is not known, and that of others is: give it, or leave them out")
     return known
-
-
-def _uncore(cpu: Cpu, by_id: Mapping[int, Cpu], socket: int) -> int:
-    threads = (by_id[one] for one in sorted({cpu.id, *cpu.siblings}) if one in by_id)
-    return next((thread.l3_cache for thread in threads if thread.l3_cache is not None), socket)
 
 
 def _average(cpus: int, groups: int) -> int:

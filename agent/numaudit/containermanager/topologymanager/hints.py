@@ -81,17 +81,40 @@ class MergeSteps(Struct, frozen=True):
 
 
 MOST_NODES = 16
-"""Candidates are all sets of nodes, 2^n of them; with more nodes than this neither a kubelet nor we would end."""
+"""Candidates are all sets of nodes, 2^n of them; with more nodes than this we would take too long."""
+_NEVER_ENDS = 30
+"""Nodes from which on a kubelet, at some microseconds for each set, takes an hour and more."""
+
+LARGEST_ID = 63
+"""Of a node in the kubelet's masks. Source: pkg/kubelet/cm/topologymanager/bitmask/bitmask.go (Add)."""
 
 NO_PREFERENCE = TopologyHint(None, True)
 IMPOSSIBLE = TopologyHint(None, False)
 
 
+def require_ids(nodes: NodeSet) -> None:
+    """Raises InputError for a machine on which a kubelet crashes as soon as it makes a mask of all its nodes."""
+    beyond = NodeSet.from_ids(node for node in nodes if node > LARGEST_ID)
+    if beyond:
+        raise InputError(
+            f"cannot tell: this machine has {beyond.in_words}, and a kubelet's masks have ids up to {LARGEST_ID} only: "
+            "it crashes when it looks for nodes for a container; use the policies none of Topology and Memory Manager"
+        )
+
+
 @lru_cache(maxsize=8)
 def candidate_masks(nodes: NodeSet) -> tuple[NodeSet, ...]:
-    """Every set of these nodes, in the order in which providers try them. Raises InputError beyond MOST_NODES."""
+    """Every set of these nodes, in the order in which providers try them.
+
+    Raises InputError beyond MOST_NODES, and for ids at which a kubelet crashes.
+    """
+    require_ids(nodes)
     if len(nodes) > MOST_NODES:
-        raise InputError(f"{len(nodes)} NUMA nodes have 2^{len(nodes)} candidate sets; at most {MOST_NODES} are tried")
+        never = ", so it practically never ends the admission (kubernetes/kubernetes#135541)"
+        raise InputError(
+            f"cannot tell: a kubelet tries all 2^{len(nodes)} sets of the {len(nodes)} NUMA nodes, those without CPUs "
+            f"included{never if len(nodes) >= _NEVER_ENDS else ''}; at most {MOST_NODES} nodes are tried here"
+        )
     return tuple(nodes.subsets())
 
 
@@ -142,6 +165,7 @@ def merge_step_by_step(
         raise InputError(f"unknown policy: {quote(policy)}")
     if policy == NONE:
         return MergeSteps((), _NO_MASKS, _NO_MASKS, 0, _NO_MASKS, MergeResult(TopologyHint(None, False), admit=True))
+    require_ids(nodes)
     offers = _offers(hints, policy)
     by_distance = options.prefer_closest_numa_nodes and policy != SINGLE_NUMA_NODE
     closest = (distances or {}) if by_distance else None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from numaudit.errors import ParseError
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -90,7 +91,7 @@ def _by_cpu(folder: Path) -> Mapping[int, CpuSet]:
 
 def _numbers(folder: Path, pattern: re.Pattern[str], limit: int) -> Iterator[int]:
     try:
-        names = [entry.name for entry in folder.iterdir()]
+        names = files.names(folder)
     except OSError:
         return
     for name in names:
