@@ -10,6 +10,7 @@ from numaudit.api import simulation_document
 from numaudit.api.simulation_document import ContainerPlace
 from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
+from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.scenario import words
@@ -93,7 +94,9 @@ class Doubt(Value, frozen=True):
     reason: str
     """Reason why it is not known."""
     decides: bool
-    """Is the answer another one if they are gone?"""
+    """Is the pod refused instead of admitted, or the other way round, if they are gone?"""
+    elsewhere: dict[str, ContainerPlace] = field(default_factory=dict)
+    """Container -> what it gets if they are gone, where that is something else; only of a pod admitted either way."""
 
 
 class Explanation(Value, frozen=True):
@@ -188,6 +191,20 @@ def explanation(
         start_refusal=found.start_refusal,
         not_looked_at=admission.pod.not_looked_at,
     )
+
+
+def doubt(pods: list[str], reason: str, admission: Admission, without: Admission | None) -> Doubt:
+    """`without`: the same admission if those pods are gone; None = a kubelet would crash."""
+    if without is None or without.admitted is not admission.admitted:
+        return Doubt(pods, reason, decides=True)
+    places = simulation_document.containers(admission) if admission.admitted else {}
+    others = simulation_document.containers(without)
+    elsewhere = {name: others[name] for name, place in places.items() if _held(others[name]) != _held(place)}
+    return Doubt(pods, reason, decides=False, elsewhere=elsewhere)
+
+
+def _held(place: ContainerPlace) -> object:
+    return place.cpuset_mems, place.cpus, place.devices
 
 
 def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:

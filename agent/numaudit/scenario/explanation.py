@@ -66,14 +66,14 @@ def explain(setup: Setup, state: NodeState, pod: Pod) -> AdmissionExplanation:
     return AdmissionExplanation(admission, decisions_of(kubelet, admission), sentence, ways, refusal)
 
 
-def depends_on(kubelet: Kubelet, state: NodeState, admission: Admission, uids: Collection[str]) -> bool:
-    """Would another answer come if these pods were not there? `state` is that before the admission."""
+def admit_without(kubelet: Kubelet, state: NodeState, admission: Admission, uids: Collection[str]) -> Admission | None:
+    """The same admission if these pods were not there; None = a kubelet would crash. `state` is that before it."""
     for uid in uids:
         state = remove(state, uid)
     try:
-        return admit(kubelet, state, admission.pod).admitted is not admission.admitted
+        return admit(kubelet, state, admission.pod)
     except NumauditError:
-        return True
+        return None
 
 
 class Account(Struct, frozen=True):

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from cluster_history import HISTORY, TREE, pod_of, pods
+from numaudit.checkpoints.formats import file as checkpoints
+from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.cli.main import call
 from scenarios import pod
 from schemas import validate
@@ -90,6 +92,17 @@ def test_a_doubt_that_changes_nothing_leaves_the_answer(capsys: Capture, tmp_pat
     assert _SENTENCE not in text
 
 
+def test_where_a_doubt_changes_only_the_place_both_places_are_named(capsys: Capture, tmp_path: Path) -> None:
+    root = node_with_stale_entries(tmp_path, listed=False, cgroups=False)
+    found, text = explained(capsys, manifest(tmp_path, pod("tiny", "50Mi", cpu="2")), root)
+    assert (found["admitted"], found["doubt"]["decides"]) == (True, False)
+    places = found["containers"]["app"], found["doubt"]["elsewhere"]["app"]
+    assert [(one["cpusetMems"], one["cpus"]) for one in places] == [([2], "4-5"), ([1], "2-3")]
+    assert text.splitlines()[1].endswith(
+        " It is admitted either way; without them app: 50Mi of memory on node 1; CPUs 2-3; hint 1 (preferred)."
+    )
+
+
 def test_a_node_that_is_out_of_cpus_says_so_and_what_helps(capsys: Capture, tmp_path: Path) -> None:
     found, text = explained(capsys, manifest(tmp_path, pod("wide", "50Mi", cpu="700m")), TREE, "--make-room")
     assert (found["admitted"], found["reason"]) == (False, "OutOfcpu")
@@ -118,6 +131,17 @@ def test_pods_that_hold_nothing_make_room_as_well(capsys: Capture, tmp_path: Pat
     (leaving,) = found["makeRoom"]["pods"]
     assert leaving["command"].startswith("kubectl delete pod -n numaudit numaudit-")
     assert leaving["holds"] == "500m of cpu and 96Mi of memory"
+
+
+def test_where_free_devices_are_is_of_interest_only_to_a_pod_that_asks_for_one(capsys: Capture, tmp_path: Path) -> None:
+    root = tmp_path / "node"
+    shutil.copytree(TREE, root, symlinks=True)
+    (root / "var/lib/kubelet/device-plugins").mkdir(exist_ok=True)
+    checkpoint = checkpoints.write(DeviceCheckpoint.of(None, {"example.com/nic": ("nic0",)}))
+    (root / "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint").write_bytes(checkpoint)
+    for more, is_said in (({}, False), ({"example.com/nic": "1"}, True)):
+        found, _ = explained(capsys, manifest(tmp_path, pod("a", "50Mi", cpu="100m", **more)), root)
+        assert any("on which nodes free devices are" in one for one in found["notices"]) is is_said
 
 
 def test_storage_is_left_out_where_nobody_knows_how_much_there_is(capsys: Capture, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.manager import fresh_state
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, depends_on, explain
+from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, admit_without, explain
 from numaudit.scenario.fate import Fate
 from numaudit.scenario.make_room import make_room
 from numaudit.views.terminal import explanation_tables, simulation_tables
@@ -378,7 +378,7 @@ def test_any_pod_on_any_machine_is_answered_or_refused_in_words(node: Plain, las
     explanation_tables.print_explanations([shown], out)
     assert shown.sentence
     assert shown.admitted is (shown.message is None)
-    depends_on(setup.kubelet, played.state, found.admission, played.state.pods)
+    admit_without(setup.kubelet, played.state, found.admission, played.state.pods)
 
 
 sizes = st.sampled_from(["1Gi", "3Gi", "5Gi", "8Gi", "12Gi", "20Gi"])

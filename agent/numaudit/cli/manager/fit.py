@@ -59,7 +59,9 @@ here, 5 with --fail-on-reject if the outcome is unknown, because pods in the che
     is_flag=True,
     help="Name the smallest set of pods whose deletion would let it in. Nothing is deleted.",
 )
-@click.option("--fail-on-reject", is_flag=True, help="Exit with 1 when the pod is refused.")
+@click.option(
+    "--fail-on-reject", is_flag=True, help="Exit with 1 when the pod is refused or the kubelet would not start again."
+)
 @options.root
 def command(**given: options.Given) -> None:
     """Show whether a kubelet would admit a pod, why not, and what would let it in.

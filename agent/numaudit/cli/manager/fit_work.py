@@ -29,7 +29,7 @@ from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.memorymanager.huge_pages import HugePageRoom, HugePageShortage, shortages
 from numaudit.scenario.document import Document
-from numaudit.scenario.explanation import depends_on, explain
+from numaudit.scenario.explanation import admit_without, explain
 from numaudit.scenario.files import Files
 from numaudit.scenario.holdings import removable_pods
 from numaudit.scenario.make_room import MakeRoom, make_room
@@ -178,8 +178,8 @@ def _doubt(node: _Node, admission: Admission) -> explanation_document.Doubt | No
     if not doubtful:
         return None
     names = [full_name(one.namespace, one.pod, uid, None) for uid, one in _named(node, doubtful)]
-    decides = depends_on(node.setup.kubelet, node.state, admission, doubtful)
-    return explanation_document.Doubt(names, node.pods.problem or "", decides)
+    other = admit_without(node.setup.kubelet, node.state, admission, doubtful)
+    return explanation_document.doubt(names, node.pods.problem or "", admission, other)
 
 
 def _named(node: _Node, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:

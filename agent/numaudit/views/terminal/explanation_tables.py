@@ -98,7 +98,9 @@ def _limits(found: Explanation) -> Iterator[str]:
     doubt = found.doubt
     if doubt is not None:
         pods = plural(len(doubt.pods), "pod")
+        there = "; ".join(f"{name}: {place_line(place)}" for name, place in doubt.elsewhere.items())
         same = "" if doubt.decides else " The answer is the same without."
+        same = f" It is admitted either way; without them {there}." if there else same
         yield f"{pods} in the checkpoints may be gone, and the kubelet forgets those: {doubt.reason}.{same}"
     if found.not_looked_at:
         yield f"Not looked at: {', '.join(found.not_looked_at)}."
