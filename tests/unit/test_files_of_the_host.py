@@ -60,7 +60,6 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     ),
     "kernel/replace_file.py": ({".unlink", "os.open", "os.rename"}, "numaudit's own state on the running host"),
     "kubelet/host_files.py": ({".open", ".resolve"}, "the checkpoint that the user names"),
-    "kubelet/sources/process.py": ({"os.walk"}, "names of drop-in files, which are then read through `files`"),
     "net/files.py": ({".open", ".stat"}, "tokens and authorities that the settings name, or the pod's own"),
     "pmu/families.py": ({".read_text"}, "a file of the package"),
     "probes/counters/plan_events.py": ({".open"}, "no file: perf events"),

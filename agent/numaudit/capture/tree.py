@@ -261,7 +261,7 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
 
 def _record(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> None:
     """The kubelet's settings, and its answers when it can be asked."""
-    host, pid, settings = kubelet.host, kubelet.pid, kubelet.settings
+    host, pid, settings = kubelet.host, kubelet.process.pid, kubelet.settings
     files: tuple[Path, ...] = ()
     flags = None
     try:

@@ -66,10 +66,12 @@ class Holding(Struct, frozen=True):
 
 def require_no_static_kubelet(kubelet: LocatedKubelet) -> None:
     """Raises Unavailable when a kubelet of this host gives memory or CPUs away itself, or may do so."""
-    pid, settings = kubelet.pid, kubelet.settings
+    pid, settings = kubelet.process.pid, kubelet.settings
+    way_out = "run the command as a pod, or give --beside-kubelet if they share no nodes"
+    if pid is None and kubelet.process.rivals:
+        raise Unavailable(f"the kubelet of this host is not known: {kubelet.process.unseen}; {way_out}")
     if pid is None:
         return
-    way_out = "run the command as a pod, or give --beside-kubelet if they share no nodes"
     if settings is None:
         raise Unavailable(
             f"a kubelet runs here (process {pid}), and its policies are not known: {kubelet.problem}; {way_out}"

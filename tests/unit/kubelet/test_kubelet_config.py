@@ -17,6 +17,7 @@ from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers.config import ConfigDocument, known_flags, merge, parse_configz, read_flags, settle
 from numaudit.kubelet.sources import presence
 from numaudit.kubelet.sources import process as kubelet_process
+from numaudit.kubelet.sources.presence import KubeletProcess
 from numaudit.topology.quantity import Quantity
 
 FILE = (RUNS / "standalone-restricted/kubelet-config.k1.yaml").read_text()
@@ -147,8 +148,8 @@ def test_the_process_names_its_files_and_its_flags_win(tmp_path: Path) -> None:
     (tmp_path / "etc/k.d/10-a.conf").write_text("topologyManagerScope: pod")
     (tmp_path / "etc/k.d/sub/20.conf").write_text("topologyManagerPolicy: best-effort")
     (tmp_path / "etc/k.d/ignored.yaml").write_text("topologyManagerPolicy: none")
-    assert presence.find(one) == 77
-    settings = kubelet_process.read_settings(one, 77)
+    assert presence.find(one).pid == 77
+    settings = kubelet_process.read_settings(one, KubeletProcess(77))
     assert settings.reason is None
     config = settings.config
     assert (config.topology_manager_policy, config.topology_manager_scope) == ("best-effort", "pod")
@@ -156,7 +157,7 @@ def test_the_process_names_its_files_and_its_flags_win(tmp_path: Path) -> None:
 
 
 def test_a_process_without_flags_has_the_defaults(tmp_path: Path) -> None:
-    settings = kubelet_process.read_settings(host(tmp_path, []), 77)
+    settings = kubelet_process.read_settings(host(tmp_path, []), KubeletProcess(77))
     assert settings.config.memory_manager_policy == "None"
     assert settings.reason is None
 
@@ -164,10 +165,10 @@ def test_a_process_without_flags_has_the_defaults(tmp_path: Path) -> None:
 def test_without_a_visible_command_line_a_file_in_a_usual_place_is_read_and_that_is_reported(tmp_path: Path) -> None:
     one = host(tmp_path, None)
     with pytest.raises(Unavailable, match=r"cannot read /proc/77/cmdline.*usual place"):
-        kubelet_process.read_settings(one, 77)
+        kubelet_process.read_settings(one, KubeletProcess(77))
     (tmp_path / "var/lib/kubelet").mkdir(parents=True)
     (tmp_path / "var/lib/kubelet/config.yaml").write_text(FILE)
-    settings = kubelet_process.read_settings(one, 77)
+    settings = kubelet_process.read_settings(one, KubeletProcess(77))
     assert settings.config.topology_manager_policy == "restricted"
     assert settings.reason is not None
     assert "only /var/lib/kubelet/config.yaml was read" in settings.reason
@@ -176,8 +177,8 @@ def test_without_a_visible_command_line_a_file_in_a_usual_place_is_read_and_that
 def test_a_file_that_is_missing_or_no_configuration_is_named(tmp_path: Path) -> None:
     one = host(tmp_path, ["--config=/etc/k.yaml"])
     with pytest.raises(Unavailable, match=r"cannot read /etc/k\.yaml"):
-        kubelet_process.read_settings(one, 77)
+        kubelet_process.read_settings(one, KubeletProcess(77))
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/k.yaml").write_text("- list")
     with pytest.raises(Unavailable, match=r"/etc/k\.yaml: not a KubeletConfiguration"):
-        kubelet_process.read_settings(one, 77)
+        kubelet_process.read_settings(one, KubeletProcess(77))

@@ -212,6 +212,14 @@ def test_a_kubelet_with_a_static_policy_is_refused_and_another_is_not(
     assert "--beside-kubelet" in str(error.value)
 
 
+def test_two_processes_that_may_each_be_the_kubelet_are_refused_by_name(tmp_path: Path) -> None:
+    for pid in (77, 78):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/comm").write_text("kubelet\n")
+    with pytest.raises(Unavailable, match=r"processes 77, 78 are each called kubelet.*--beside-kubelet"):
+        require_no_static_kubelet(locate(Host.under(tmp_path)))
+
+
 def test_a_host_whose_cpusets_are_version_1_is_refused_by_name(tmp_path: Path) -> None:
     mounts = "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
     (tmp_path / "proc").mkdir()

@@ -184,6 +184,13 @@ class LiveKubelet(Struct):
         """The kubelet of this host, at the address that the settings give if they do."""
         return cls(host, Client(podresources_socket(host)), config, given_endpoint(host))
 
+    def move(self, host: Host) -> None:
+        """The kubelet's folder is another: so are its socket and the authority of its certificate."""
+        self.close()
+        resources = Client(podresources_socket(host))
+        resources.deadline = self.resources.deadline
+        self.host, self.resources, self.endpoint = host, resources, given_endpoint(host)
+
     def hurry(self) -> None:
         """Wait for each answer only as long as a tick can: the next one asks again."""
         self.deadline, self.resources.deadline = _IN_A_TICK, RESOURCES_IN_A_TICK

@@ -89,7 +89,9 @@ class KubeletPoller:
     _located: StartSettings | Unavailable | None = None
     """Settings that `locate` has read, for the poll after it."""
     _news: Inputs = field(default_factory=Inputs)
-    _pid: int | None = None
+    _process: presence.KubeletProcess = field(default_factory=presence.KubeletProcess)
+    _usual_root: str = field(init=False)
+    """The kubelet's folder unless its process says another."""
     _was_there: bool = False
     _next_search: float = 0.0
     _misread: int = 0
@@ -97,6 +99,7 @@ class KubeletPoller:
     """Lines so far, all of a format that is not klog's; None = one was klog's."""
 
     def __post_init__(self) -> None:
+        self._usual_root = self.host.kubelet_root
         self._machine = MachineWatch(self.host)
         self._cdi_files = CdiFiles(self.host)
         self._watch_files()
@@ -161,7 +164,7 @@ class KubeletPoller:
         if not self._is_there():
             self.newest = None
             error = Unavailable if self._was_there else Absent
-            raise error(presence.absence_reason(self.host))
+            raise error(presence.absence_reason(self.host, self._process))
         self._was_there = True
         self._settings.ask(self._read_settings)
         now = time()
@@ -173,7 +176,7 @@ class KubeletPoller:
     def _is_there(self) -> bool:
         """A kubelet whose address was given is one to ask, whatever this host shows."""
         given = isinstance(self.answers, LiveKubelet) and self.answers.endpoint is not None
-        return given or self._pid is not None or presence.has_files(self.host)
+        return given or self._process.pid is not None or presence.has_files(self.host)
 
     def _end(self, files: dict[CheckpointKind, CheckpointFile]) -> KubeletReadings:
         self._metrics.ask(lambda: (kubelet_metrics.parse(self.answers.metrics()), None))
@@ -255,13 +258,13 @@ class KubeletPoller:
 
     def _find_kubelet(self) -> None:
         """Notice a kubelet that started, ended or was started again."""
-        if self._pid is not None and presence.is_kubelet(self.host, self._pid):
+        if presence.is_there(self.host, self._process):
             return
-        if self._pid is None and monotonic() < self._next_search:
+        if self._process.pid is None and monotonic() < self._next_search:
             return
-        before, self._pid = self._pid, presence.find(self.host)
+        before, self._process = self._process, presence.find(self.host)
         self._next_search = monotonic() + SELDOM
-        if self._pid != before:
+        if self._process != before:
             for source in (self._settings, self._pods, self._resources, self._allocatable, self._metrics, self._lines):
                 source.again()
 
@@ -289,16 +292,17 @@ class KubeletPoller:
         found, self._located = self._located, None
         if isinstance(found, Unavailable):
             raise found
-        return found or kubelet_process.read_settings(self.host, self._pid)
+        return found or kubelet_process.read_settings(self.host, self._process)
 
     def _use(self, settings: StartSettings) -> None:
         if isinstance(self.answers, LiveKubelet):
             self.answers.config = settings.config.document
-        if settings.root_dir is not None and settings.root_dir != self.host.kubelet_root:
-            self.host = replace(self.host, kubelet_root=settings.root_dir)
+        root = settings.root_dir or self._usual_root
+        if self._process.pid is not None and root != self.host.kubelet_root:
+            self.host = replace(self.host, kubelet_root=root)
             self._watch_files()
             if isinstance(self.answers, LiveKubelet):
-                self.answers.resources = podresources.Client(podresources.socket(self.host))
+                self.answers.move(self.host)
 
     def _watch_files(self) -> None:
         self._files = {

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 from msgspec import Struct, field
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent.kubelet import KubeletConfig
+from numaudit.kernel import files
 from numaudit.kernel.host import Host, explain, may_exist, read_bytes, read_text
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers.config import ConfigDocument, KubeletFlags
-from numaudit.kubelet.sources.presence import find
+from numaudit.kubelet.sources.presence import KubeletProcess, find, is_there
 
 _USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/kubelet/config.json")
 """kubeadm, hand-made set-ups, and a cloud's images."""
+_OF_THE_KERNEL = ("/proc", "/sys", "/dev")
+"""No file of a kubelet's is below these, and /proc/PID/root leads into any container."""
+MOST_ENTRIES, MOST_DROP_INS, MOST_BYTES = 10_000, 1000, 4 << 20
+"""Entries of a `--config-dir` and below, files of it to read, and the bytes of all files of a configuration."""
+_WALK_SECONDS = 2.0
 
 
 class StartSettings(Struct, frozen=True):
@@ -35,51 +43,68 @@ class LocatedKubelet(Struct, frozen=True):
     """A host with the root folder (`--root-dir`) of its kubelet, where that can be seen, and how that was started."""
 
     host: Host
-    pid: int | None = None
-    """None = no kubelet is visible."""
+    process: KubeletProcess = KubeletProcess()
     settings: StartSettings | None = None
     problem: str | None = None
     """Reason why the settings are not known."""
 
 
-def read_settings(host: Host, pid: int | None) -> StartSettings:
+def read_settings(host: Host, process: KubeletProcess) -> StartSettings:
     """From the process's flags and the files they name, or from a file in a usual place.
+
+    What is not believed to be the kubelet names no file and no setting.
 
     Raises Unavailable when there is neither, or a file cannot be read or is not understood.
     """
-    flags, unseen = _flags(host, pid)
+    flags, unseen = _flags(host, process)
     paths = _config_files(host, flags, unseen)
     if unseen is not None:
         if not paths:
             raise Unavailable(f"{unseen}, and there is no configuration file in a usual place")
         unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
-    files = {path: _read(host, path) for path in paths}
-    merged = kubelet_config.merge([_parse(host, path, body) for path, body in files.items()], flags.fields)
-    return StartSettings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, files)
+    bodies = _contents(host, paths)
+    merged = kubelet_config.merge([_parse(host, path, body) for path, body in bodies.items()], flags.fields)
+    return StartSettings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, bodies)
 
 
 def locate(host: Host) -> LocatedKubelet:
     """Find the kubelet of a host, and read how it was started."""
-    pid = find(host)
+    process = find(host)
     try:
-        settings = read_settings(host, pid)
+        settings = read_settings(host, process)
     except Unavailable as reason:
-        return LocatedKubelet(host, pid, problem=str(reason))
+        return LocatedKubelet(host, process, problem=str(reason))
     if settings.root_dir is not None:
         host = replace(host, kubelet_root=settings.root_dir)
-    return LocatedKubelet(host, pid, settings)
+    return LocatedKubelet(host, process, settings)
 
 
-def _flags(host: Host, pid: int | None) -> tuple[KubeletFlags, str | None]:
-    """The flags, or why they cannot be seen."""
-    if pid is None:
-        return KubeletFlags(), "no kubelet process is visible"
+def _flags(host: Host, process: KubeletProcess) -> tuple[KubeletFlags, str | None]:
+    """The flags, or why they cannot be seen. Raises Unavailable."""
+    if process.pid is None:
+        return KubeletFlags(), process.unseen
     try:
-        return kubelet_config.read_flags(_arguments(host, pid)), None
+        arguments = _arguments(host, process.pid)
+        if not is_there(host, process):
+            return KubeletFlags(), "the kubelet's process has just ended"
+        flags = kubelet_config.read_flags(arguments)
     except OSError as error:
-        return KubeletFlags(), explain(error, f"/proc/{pid}/cmdline")
+        return KubeletFlags(), explain(error, f"/proc/{process.pid}/cmdline")
     except ParseError as error:
         raise Unavailable(f"cannot parse the kubelet's command line: {error}") from None
+    for flag, path in (("--config", flags.config), ("--config-dir", flags.config_dir), ("--root-dir", flags.root_dir)):
+        _refuse(flag, path)
+    return flags, None
+
+
+def _refuse(flag: str, path: str | None) -> None:
+    """Raises Unavailable for a path that no kubelet has. The kubelet itself cleans paths like this (filepath.Abs)."""
+    whole = os.path.normpath(f"/{path or ''}").replace("//", "/")
+    if f"{whole}/".startswith(tuple(f"{one}/" for one in _OF_THE_KERNEL)):
+        raise Unavailable(
+            f"the kubelet's command line has {flag}={path}, which is not followed: a path below "
+            f"{', '.join(_OF_THE_KERNEL)} may lead anywhere"
+        )
 
 
 def config_files(host: Host) -> tuple[Path, ...]:
@@ -107,19 +132,49 @@ def _config_files(host: Host, flags: KubeletFlags, unseen: str | None) -> list[P
 
 
 def _drop_ins(host: Host, folder: str) -> list[Path]:
-    """Raises Unavailable where one may be and may not be seen: without it the settings are others."""
+    """Source: cmd/kubelet/app/server.go (mergeKubeletConfigurations): every *.conf below it, in the order of paths.
 
-    def refuse(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise Unavailable(explain(error, host.name_of(Path(error.filename or folder))))
+    Raises Unavailable where one may be and may not be seen, and for more than a kubelet's folder has: without one
+    the settings are others.
+    """
+    found: list[Path] = []
+    until = monotonic() + _WALK_SECONDS
+    for number, (path, is_folder) in enumerate(_walk(host, host.at(folder)), 1):
+        if not is_folder and path.suffix == ".conf" and may_exist(path):
+            found.append(path)
+        if number > MOST_ENTRIES or len(found) > MOST_DROP_INS or monotonic() > until:
+            raise Unavailable(
+                f"{folder} is not read as the kubelet's --config-dir: it holds more than {MOST_ENTRIES} files and "
+                f"folders or {MOST_DROP_INS} *.conf, or takes longer than {_WALK_SECONDS:g} s"
+            )
+    return sorted(found)
 
-    found = [
-        Path(parent, name)
-        for parent, _, names in os.walk(host.at(folder), onerror=refuse)
-        for name in names
-        if name.endswith(".conf")
-    ]
-    return sorted(path for path in found if may_exist(path))
+
+def _walk(host: Host, top: Path) -> Iterator[tuple[Path, bool]]:
+    """Everything in a folder and below, and whether it is a folder; links are not followed."""
+    folders = [top]
+    while folders:
+        folder = folders.pop()
+        try:
+            for name in files.names(folder, MOST_ENTRIES + 1):
+                is_folder = stat.S_ISDIR(files.status(folder / name, follows=False).st_mode)
+                if is_folder:
+                    folders.append(folder / name)
+                yield folder / name, is_folder
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise Unavailable(explain(error, host.name_of(folder))) from None
+
+
+def _contents(host: Host, paths: list[Path]) -> dict[Path, bytes]:
+    """Raises Unavailable, also for more than a kubelet has."""
+    contents: dict[Path, bytes] = {}
+    for path in paths:
+        contents[path] = _read(host, path)
+        if sum(map(len, contents.values())) > MOST_BYTES:
+            raise Unavailable(f"the kubelet's configuration files have more than {MOST_BYTES} bytes together")
+    return contents
 
 
 def _read(host: Host, path: Path) -> bytes:

@@ -35,7 +35,7 @@ def record(host: Host, settings: StartSettings | None) -> Iterator[RecordedAnswe
         found = [host.answers / name for name in names]
         yield from ((file.name, read_bytes(file, LARGEST_ANSWER)) for file in found if files.is_file(file))
         return
-    if presence.find(host) is None and host.connection.url is None and not may_exist(host.kubelet):
+    if presence.find(host).pid is None and host.connection.url is None and not may_exist(host.kubelet):
         return
     live = LiveKubelet.of(host, None if settings is None else settings.config.document)
     try:
