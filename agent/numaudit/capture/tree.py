@@ -264,6 +264,8 @@ def _record(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -
     host, pid, settings = kubelet.host, kubelet.process.pid, kubelet.settings
     files: tuple[Path, ...] = ()
     flags = None
+    if kubelet.process.doubt is not None:
+        summary.unread.append(Unread("the kubelet's command line", kubelet.process.doubt))
     try:
         files = kubelet_process.config_files(host)
         flags = None if pid is None else kubelet_process.command_line(host, pid)
