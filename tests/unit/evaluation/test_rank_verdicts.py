@@ -329,6 +329,17 @@ def test_a_device_on_another_node_than_the_ranks_is_noted_and_changes_no_verdict
     assert summary((judged,)) == said
 
 
+def test_devices_on_another_node_are_a_finding_that_names_them() -> None:
+    seen = replace_data(snapshot(process()), containers=(Container(ID, "/job", "group"),))
+    held = replace(seen.told[ID][100], devices=(GPU_0,))
+    (found,) = (one for one in find(replace_snapshot(seen, held)) if one.container_id == ID)
+    assert (found.name, found.severity, found.numa_nodes) == ("rank-device-elsewhere", "info", NodeSet.of(0))
+    assert found.message == ("1 of 1 rank: rank 0: it has GPU 0000:17:00.0 (node 0) open, but is bound to another node")
+    assert [
+        one for one in find(replace_snapshot(seen, replace(held, devices=(GPU_1,)))) if one.container_id == ID
+    ] == []
+
+
 def test_no_device_is_noted_where_one_of_its_kind_may_be_on_the_node_of_the_rank() -> None:
     assert elsewhere(process(), GPU_0, GPU_1) == ()
     assert elsewhere(process(), GPU_0, replace(GPU_1, numa_node=None)) == ()

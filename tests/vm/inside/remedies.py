@@ -48,6 +48,8 @@ NOT_HERE: Mapping[str, str] = {
     "name fewer probes": "the agent is started with them, and a probe that does not run costs nothing",
     "Update or correct the device plugin": "there is none in a guest",
     "Write CPUs of the promised nodes to /proc/irq": "test_devices.py does, on a machine that has devices",
+    "Bind the rank to the node of its device": "the guest has no GPU and no adapter that a rank would open",
+    "give it a device of its node": "the guest has no GPU and no adapter that a rank would open",
     **dict.fromkeys(
         (
             "a Guaranteed pod",

@@ -34,6 +34,26 @@ def _ranks_with(verdict: RankVerdict) -> Callable[[TickEvidence], Iterator[RuleR
     return find
 
 
+def _devices_elsewhere(evidence: TickEvidence) -> Iterator[RuleResult]:
+    for one in evidence.containers_in(evidence.ranks):
+        counted = [rank for rank in evidence.ranks[one.id] if rank.counts]
+        found = [rank for rank in counted if rank.devices_elsewhere]
+        if found:
+            held = [device for rank in found for device in rank.devices_elsewhere]
+            nodes = NodeSet.from_ids(device.numa_node for device in held if device.numa_node is not None)
+            named = "; ".join(f"{rank.title}: {rank.devices_note}" for rank in found[:_NAMED])
+            more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            yield RuleResult(
+                printable(f"{len(found)} of {plural(len(counted), 'rank')}: {named}{more}"),
+                one.id,
+                one.pod_uid,
+                one.name or one.path,
+                nodes,
+                namespace=one.namespace,
+                pod=one.pod,
+            )
+
+
 def _named(found: Sequence[Rank]) -> str:
     """The ranks with their likely causes, without anything that was declared."""
     named = ", ".join(f"{one.title}: {_cause(one)}" for one in found[:_NAMED])
@@ -68,5 +88,11 @@ RULES = (
         "info",
         "Bind its threads (`taskset -a -p -c CPUS PID`), or bind the process before it starts any.",
         _ranks_with("thread-astray"),
+    ),
+    Rule(
+        "rank-device-elsewhere",
+        "info",
+        "Bind the rank to the node of its device, or give it a device of its node (`CUDA_VISIBLE_DEVICES`).",
+        _devices_elsewhere,
     ),
 )
