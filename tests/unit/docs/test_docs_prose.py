@@ -12,7 +12,7 @@ from pages import TOP
 from plain_words import banned_words
 
 PROSE = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
-MOST_WORDS = 42_000
+MOST_WORDS = 42_250
 """Of all pages together, tables and code included, but without the lists of metrics and verbs, which grow with them."""
 GENERATED = {TOP / "docs/metrics.md", TOP / "docs/cli.md"}
 MOST_WORDS_OF_README = 1_200
