@@ -141,7 +141,7 @@ class Explanation(Value, frozen=True):
     or the node was given by files."""
     start_refusal: str | None = None
     """The reason, in its words, why the kubelet would not start again after this admission; null = it would."""
-    not_looked_at: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()
     """Fields of the pod that may keep it from this node and that the answer leaves out, such as nodeSelector."""
 
     @property
@@ -189,7 +189,7 @@ def explanation(
         owner=owner,
         hugepages_short=hugepages_short,
         start_refusal=found.start_refusal,
-        not_looked_at=admission.pod.not_looked_at,
+        not_checked=admission.pod.not_checked,
     )
 
 

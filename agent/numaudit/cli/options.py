@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import click
 
-from numaudit.capture.layout import tree_in
 from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError, brief, may_be_a_file
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
@@ -138,6 +137,8 @@ def tree(given: Path | None) -> Host:
     if given is None:
         return Host.here()
     if not os.path.isfile(given) and not is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
+        from numaudit.capture.layout import tree_in  # noqa: PLC0415 (for trees only)
+
         return Host.under(tree_in(given, given))
     if is_named_pipe(given):
         raise InputError(f"--root {given}: is a named pipe, which may never end; give a folder or an archive")

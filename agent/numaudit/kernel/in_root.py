@@ -34,6 +34,8 @@ def open_in_root(root: str, below: str, flags: int) -> int:
     """
     if "\0" in below:
         raise ValueError("embedded null byte")
+    if not flags & (os.O_PATH | os.O_DIRECTORY):
+        sys.audit("open", f"{root}/{below}", None, flags)  # as open(2) of Python's does (PEP 578)
     top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

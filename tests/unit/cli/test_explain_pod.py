@@ -119,7 +119,7 @@ def test_a_name_that_is_not_there_is_said_before_anything_is_measured(
     ("arguments", "message"),
     [
         ([], "Missing argument 'POD[/CONTAINER]'"),
-        (["some-pod", "-f", "POD"], "unexpected extra argument (some-pod)"),
+        (["some-pod", "-f", "POD"], "No such option '-f'"),
         (["some-pod", "--make-room"], "No such option '--make-room'"),
         (["gu-small-numanode", "--duration", "1s", "--root", "ROOT"], "--root reads a captured tree"),
         (["nobody", "--root", "ROOT"], "no container matches 'nobody'"),

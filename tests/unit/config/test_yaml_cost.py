@@ -160,7 +160,7 @@ def test_a_pod_of_too_many_containers_is_refused(capsys: pytest.CaptureFixture[s
     pod.write_text(
         "metadata: {name: p}\nspec:\n  containers:\n" + "".join(f"  - {{name: c{n}}}\n" for n in range(1001))
     )
-    assert call(["fit", "-f", str(pod), "--machine", str(machine), "--config", str(kubelet)]) == 2
+    assert call(["fit", "-f", str(pod), "--machine", str(machine), "--kubelet-config", str(kubelet)]) == 2
     assert "pod.yaml:3: spec.containers: at most 1000 containers can be simulated, not 1001" in capsys.readouterr().err
 
 
@@ -184,7 +184,10 @@ def _calls(folder: Path, kind: str, count: int) -> int:
 
     sys.setprofile(called)
     try:
-        assert call(["fit", "-f", str(pod), "--machine", str(machine), "--config", str(kubelet), "-o", "json"]) == 0
+        assert (
+            call(["fit", "-f", str(pod), "--machine", str(machine), "--kubelet-config", str(kubelet), "-o", "json"])
+            == 0
+        )
     finally:
         sys.setprofile(None)
     return calls

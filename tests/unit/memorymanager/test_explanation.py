@@ -289,10 +289,10 @@ def test_a_kubelet_that_gives_reserved_cpus_away_will_not_start_again() -> None:
 def test_what_no_manager_looks_at_is_named() -> None:
     bound = pod("a")
     added = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300}]
-    assert read_pod({**bound, "spec": {**bound["spec"], "tolerations": added}}).not_looked_at == ()
+    assert read_pod({**bound, "spec": {**bound["spec"], "tolerations": added}}).not_checked == ()
     bound["spec"] |= {"nodeSelector": {"disk": "ssd"}, "affinity": {"x": {}}, "tolerations": [{"key": "gpu"}]}
     bound["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
-    assert read_pod(bound).not_looked_at == ("nodeSelector", "affinity", "tolerations", "host ports")
+    assert read_pod(bound).not_checked == ("nodeSelector", "affinity", "tolerations", "host ports")
 
 
 amounts = st.sampled_from(["1Gi", "2Gi", "64Mi", "0", "1", "0.1Gi", "1500m", "107374182400m", "12Gi", "9.5Ei", "3n"])

@@ -55,7 +55,7 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
         status_qos=_qos_class(status.get("qosClass")),
         overhead=_quantities(given(spec, "overhead", {}), "spec.overhead"),
         is_critical=_is_critical(metadata, spec),
-        not_looked_at=tuple(_not_looked_at(spec)),
+        not_checked=tuple(_not_checked(spec)),
     )
     _check_names(read)
     if spec.get("resources") is None:
@@ -64,7 +64,7 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
     return replace(read, resources=_with_pod_level_defaults(resources, read) if defaults else resources)
 
 
-def _not_looked_at(spec: Mapping[str, object]) -> Iterator[str]:
+def _not_checked(spec: Mapping[str, object]) -> Iterator[str]:
     """Every pod of the API tolerates the two taints that it adds itself."""
     yield from (name for name in ("nodeSelector", "affinity", "topologySpreadConstraints") if spec.get(name))
     added = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -148,7 +148,7 @@ def as_allocated(pod: Pod) -> Pod:
         pod,
         containers=tuple(_as_allocated(one) for one in pod.containers),
         init_containers=tuple(_as_allocated(one) for one in pod.init_containers),
-        not_looked_at=(),
+        not_checked=(),
     )
 
 

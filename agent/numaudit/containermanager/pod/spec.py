@@ -58,7 +58,7 @@ class Pod(Struct, frozen=True, dict=True):
     """`spec.overhead`, what its runtime class takes beside its containers."""
     is_critical: bool = False
     """A kubelet that lacks room for it evicts other pods."""
-    not_looked_at: tuple[str, ...] = ()
+    not_checked: tuple[str, ...] = ()
     """Fields of its spec that may keep it from a node and that no resource manager reads, such as nodeSelector."""
 
     @cached_property

@@ -102,8 +102,8 @@ def _limits(found: Explanation) -> Iterator[str]:
         same = "" if doubt.decides else " The answer is the same without."
         same = f" It is admitted either way; without them {there}." if there else same
         yield f"{pods} in the checkpoints may be gone, and the kubelet forgets those: {doubt.reason}.{same}"
-    if found.not_looked_at:
-        yield f"Not looked at: {', '.join(found.not_looked_at)}."
+    if found.not_checked:
+        yield f"Not looked at: {', '.join(found.not_checked)}."
     if found.not_added_up and found.admitted:
         yield f"The requests of all pods of the node are not added up, so they may refuse it: {found.not_added_up}."
 
