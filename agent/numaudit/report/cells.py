@@ -214,4 +214,4 @@ def measured(one: ContainerReport) -> str:
     if used is None:
         return f"{100 * found.lower:.1f}% of accesses remote, counted"
     memory = "" if used.memory_bytes is None else f" of {size(used.memory_bytes)}"
-    return f"at least {size(used.at_least_bytes)}{memory} used remotely, sampled pages"
+    return f"{100 * found.lower:.1f}% at least used remotely: {size(used.at_least_bytes)}{memory}, sampled pages"

@@ -97,7 +97,7 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
 @pytest.mark.parametrize(
     ("access", "said"),
     [
-        (sampled(remote=12, memory=48), "at least 12Mi of 48Mi used remotely, sampled pages"),
+        (sampled(remote=12, memory=48), "25.0% at least used remotely: 12Mi of 48Mi, sampled pages"),
         (counted(0.125), "12.5% of accesses remote, counted"),
         (first_uses(0.44), "not measured"),
         (expected(0.44), "not measured"),
