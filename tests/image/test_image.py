@@ -216,7 +216,7 @@ def test_a_report_in_it_is_the_one_outside_it(captured: Path) -> None:
 def test_a_refused_pod_is_explained_in_it(captured: Path, tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text(TOO_BIG)
     done = image.run(
-        *("explain", "--root", "/mnt", "-f", "/srv/pod.yaml", "--fail-on-reject"),
+        *("fit", "--root", "/mnt", "-f", "/srv/pod.yaml", "--fail-on-reject"),
         mounts={captured: "/mnt", tmp_path: "/srv"},
     )
     assert done.returncode == 1, done.stderr
