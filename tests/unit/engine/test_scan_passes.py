@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from numaudit.counted import HintFault, SeenRemote
-from numaudit.engine.collectors.probes.pages_used import limited
+from numaudit.engine.collectors.probes.pages_used import Then, limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.kernel.process_status import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
@@ -219,5 +219,12 @@ def test_where_residence_is_not_known_processes_say_what_they_map() -> None:
 def test_what_has_left_its_node_since_may_all_be_of_what_was_used_from_another() -> None:
     then = Resident(anon={0: 1000, 1: 900}, shmem={}, file={}, hugetlb={})
     now = structs.replace(then, anon={0: 1300, 1: 600})
-    assert limited(used_of(c0m1=400), now, [], then=then).by_pair == {(0, 1): 100}
-    assert limited(used_of(c0m1=400), then, [], then=now).by_pair == {(0, 1): 400}
+    assert limited(used_of(c0m1=400), now, [], then=Then(0.0, then)).by_pair == {(0, 1): 100}
+    assert limited(used_of(c0m1=400), then, [], then=Then(0.0, now)).by_pair == {(0, 1): 400}
+
+
+def test_shared_memory_of_others_that_has_left_its_node_is_taken_back_though_more_of_others_is_there() -> None:
+    own, maps = Resident(anon={0: 1000}, shmem={}, file={}, hugetlb={}), [ProcessMemory(1000, 0, 400)]
+    then = Then(0.0, own, {1: 1200})
+    assert limited(used_of(c0m1=400), own, maps, {1: 1200}, then).by_pair == {(0, 1): 400}
+    assert limited(used_of(c0m1=400), own, maps, {1: 800}, then).by_pair == {(0, 1): 0}

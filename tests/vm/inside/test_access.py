@@ -172,7 +172,7 @@ def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session,
         judgements = judge(snapshot, snapshot)
         assert judgements.verdicts[key].name == "split"
         running.order("touch")
-        watched(group, observer, session, snapshot, 0.6 * 4 * SIZE)
+        watched(group, observer, session, snapshot, 0.76 * 4 * SIZE)
         running.order("sleep")
         settled(lambda: faults_of(session, group, before))
         found = []

@@ -54,6 +54,25 @@ class _Mapped(NamedTuple):
         return abs(_mappable(resident) - self.size) <= _MUCH * self.size
 
 
+class Then(NamedTuple):
+    """Memory in the tick that saw some used remotely."""
+
+    seen_at: float
+    """Seconds since the epoch."""
+    resident: Resident | None
+    """The container's own."""
+    shmem_on: Mapping[int, int] = _NOTHING
+    """Shared memory on each node, of anybody."""
+
+    def gone_from(self, node: int, resident: Resident, shmem_on: Mapping[int, int]) -> tuple[int, int]:
+        """Bytes that have left the node since: of the container's own memory, and of the shared memory of others."""
+        if self.resident is None or self.resident.anon is None:
+            return 0, 0
+        own = _sampled_at_most(self.resident, node) - _sampled_at_most(resident, node)
+        others = _others(self.resident, node, self.shmem_on) - _others(resident, node, shmem_on)
+        return max(0, own), max(0, others)
+
+
 class PagesUsedByContainer(Struct):
     """Remembers scan passes, and what processes map, from tick to tick.
 
@@ -64,8 +83,7 @@ class PagesUsedByContainer(Struct):
 
     _passes: ScanPasses = field(default_factory=ScanPasses)
     _mapped: dict[ContainerId, _Mapped] = field(default_factory=dict)
-    _then: dict[ContainerId, tuple[float, Resident | None]] = field(default_factory=dict)
-    """Its own memory in the tick that saw it used remotely, and when that was in seconds since the epoch."""
+    _then: dict[ContainerId, Then] = field(default_factory=dict)
 
     def take(self, tick: TickInputs, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, SeenRemote]:
         """Pages that the newest scan passes saw used, by container, with `passes` from now on."""
@@ -90,10 +108,10 @@ class PagesUsedByContainer(Struct):
             if used is None:
                 continue
             seen_at, then = now - used.age, then_there.get(owner)
-            if then is None or abs(then[0] - seen_at) > _CLOCK:
-                then = seen_at, resident
+            if then is None or abs(then.seen_at - seen_at) > _CLOCK:
+                then = Then(seen_at, resident, shmem_on)
             self._then[owner] = then
-            found[owner] = limited(used, resident, mapped.memory, shmem_on, then[1])
+            found[owner] = limited(used, resident, mapped.memory, shmem_on, then)
         return found
 
     def by_process(self, tick: TickInputs) -> dict[ContainerId, dict[int, SeenRemote]]:
@@ -127,14 +145,14 @@ def limited(
     resident: Resident | None,
     mapped: Sequence[process_status.ProcessMemory],
     shmem_on: Mapping[int, int] = _NOTHING,
-    then: Resident | None = None,
+    then: Then | None = None,
 ) -> SeenRemote:
     """The same with what the processes map, and no more on a node than they can still have there.
 
     Memory may have moved since it was seen: the bytes on its node are a limit, and what has left the node since `then`
     may all be of it. Memory of other containers that is sampled is shared memory: the kernel samples no file that is
     only read. `mapped`: of each process that can be read. `shmem_on`: shared memory on each node, of anybody. `then`:
-    the container's own memory when it was seen.
+    the memory when it was seen.
     """
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
@@ -147,12 +165,10 @@ def limited(
         by_node[node] = by_node.get(node, 0) + size
     left: dict[int, int] = {}
     for node, size in by_node.items():
-        there = of_others
-        if node in shmem_on:
-            there = min(of_others, max(0, shmem_on[node] - (resident.shmem or _NOTHING).get(node, 0)))
-        now = _sampled_at_most(resident, node)
-        gone = 0 if then is None or then.anon is None else max(0, _sampled_at_most(then, node) - now)
-        left[node] = min(max(0, size - gone), now + there)
+        there = min(of_others, _others(resident, node, shmem_on)) if node in shmem_on else of_others
+        own_gone, others_gone = (0, 0) if then is None else then.gone_from(node, resident, shmem_on)
+        gone = own_gone + (others_gone if of_others else 0)
+        left[node] = min(max(0, size - gone), _sampled_at_most(resident, node) + there)
     by_pair = {pair: size * left[pair[1]] // by_node[pair[1]] for pair, size in used.by_pair.items()}
     known = used.mapped
     if mapped:
@@ -164,6 +180,11 @@ def limited(
 
 def _total(by_node: BytesByNode | None) -> int:
     return sum(by_node.values()) if by_node else 0
+
+
+def _others(resident: Resident, node: int, shmem_on: Mapping[int, int]) -> int:
+    """Shared memory on the node that is not the container's own."""
+    return max(0, shmem_on.get(node, 0) - (resident.shmem or _NOTHING).get(node, 0))
 
 
 def _sampled_at_most(resident: Resident, node: int) -> int:
