@@ -46,8 +46,6 @@ _BY_PROBES = {
         "Given from where to where A",
         "Migrated A",
         "Remote share by source A",
-        "Lower end of the remote share A",
-        "Memory seen used A",
         "Hint faults from where to where A",
         "First uses of pages A",
         "Mean distance to its memory A",
@@ -67,6 +65,7 @@ _SAFE = {
 _REFUSALS = {"numaudit-fleet": ["Workloads refused most A"]}
 _NOWHERE = {
     "no processor here counts accesses": {"numaudit-container": ["Counted accesses A", "Waiting for remote memory A"]},
+    "no page was seen used remotely": {"numaudit-container": ["Memory used remotely, at least A"]},
     "the watch over ranks is off": {"numaudit-container": ["Ranks by verdict A"]},
     "nothing is pushed": {
         "numaudit-agent": ["OTLP batches A", *(f"Time since the last OTLP delivery {ref}" for ref in "ABC")]

@@ -126,9 +126,18 @@ def lab() -> Iterator[tuple[Lab, ApiServer]]:
         yield own, server
 
 
+_PLUGIN = """#!/bin/sh
+for word; do case $word in --namespace=*) namespace=$word ;; --node=*) node=${word#--node=} ;; esac; done
+pods='jsonpath={range .items[*]}{.metadata.name} {.status.phase}{"\\n"}{end}'
+running=$(KUBECTL get pods "$namespace" -o "$pods" | grep -c '^e2e-.* Running$')
+echo '{"verdicts": {"aligned": '$running'}, "nodes": [{"node": "'$node'", "state": "ok"}]}'
+"""
+"""It finds the containers that run, as the real one does."""
+
+
 def _command(server: ApiServer, folder: Path, *options: str) -> tuple[list[str], dict[str, str]]:
     plugin = folder / "plugin"
-    plugin.write_text('#!/bin/sh\n[ "$1 $2" = "report --agent-namespace" ] && echo "{}"\n')
+    plugin.write_text(_PLUGIN.replace("KUBECTL", str(tool("kubectl"))))
     plugin.chmod(0o755)
     words = [sys.executable, str(TOP / "tests/e2e/e2e.py"), "--image", "registry.example/numaudit:1"]
     words += ["--kubectl", str(tool("kubectl")), "--plugin", str(plugin), *options]

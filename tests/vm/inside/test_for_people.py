@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,12 +177,18 @@ def this_host_with(tree: Path, names: dict[str, str], container_name: str) -> Pa
 
     It has no processes: a whole procfs would be the running host, which a list of pods cannot speak for.
     """
-    for folder in ("sys/devices", "var/lib/kubelet"):
-        (tree / folder).parent.mkdir(parents=True, exist_ok=True)
-        (tree / folder).symlink_to(f"/{folder}")
-    (tree / "proc").mkdir()
-    for name in ("cpuinfo", "meminfo", "vmstat", "zoneinfo", "sys"):
-        (tree / "proc" / name).symlink_to(f"/proc/{name}")
+    for name in (
+        "sys/devices/system/node",
+        "sys/devices/system/cpu",
+        "var/lib/kubelet",
+        "proc/sys/kernel",
+        "proc/sys/vm",
+    ):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        # Copies, for no link leads out of a tree; some files of the kernel may not be read.
+        subprocess.run(["cp", "-r", f"/{name}", str(tree / name)], check=False, stderr=subprocess.DEVNULL)
+    for name in ("cpuinfo", "meminfo", "vmstat", "zoneinfo"):
+        (tree / "proc" / name).write_bytes(Path(f"/proc/{name}").read_bytes())
     pods = [
         manifest(name, uid, "100Mi", container_name) | {"status": {"phase": "Running"}} for name, uid in names.items()
     ]
