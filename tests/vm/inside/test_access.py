@@ -182,7 +182,7 @@ def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session,
             found.append(judgements.verdicts[key])
         assert [one.name for one in found] == ["remote-access"] * 4, found
         assert len({one.since for one in found}) == 1
-        assert "were used from another node, by CPUs of node 0; " in found[-1].reason
+        assert "were used from another node, by CPUs of node 0 (hint_faults" in found[-1].reason
 
 
 def test_local_memory_of_a_process_with_one_thread_gives_no_samples(session: Session) -> None:
