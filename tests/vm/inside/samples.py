@@ -1,8 +1,8 @@
 """Samples of memory accesses in the guest: how many to wait for, and for how long.
 
 The kernel scans a new process twice as soon as it has used some CPU time, and then whenever it likes: every second on
-Linux 6.1, on 6.12 perhaps never again. So a test that needs samples starts a new worker. One scan makes each page of a
-worker fault once.
+Linux 6.1, on 6.12 perhaps never again. So a test that needs samples starts a new worker, and one that needs several
+scans says how often (`scans_every`). One scan makes each page of a worker fault once.
 """
 
 from __future__ import annotations

@@ -123,7 +123,11 @@ def test_local_memory_of_a_process_with_threads_is_sampled_as_local(session: Ses
 def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
     session: Session, observer: Observer, mems: str, node: int
 ) -> None:
-    with cgroup("numaudit-lab/remote", cpus="0", mems=mems) as group, worker(group, SIZE, threads=3) as running:
+    with (
+        scans_every(100),
+        cgroup("numaudit-lab/remote", cpus="0", mems=mems) as group,
+        worker(group, SIZE, threads=3) as running,
+    ):
         # From here on, for as it starts Python uses pages of libraries that are anywhere.
         before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=ProbeReadings(session))
         running.order("touch")
@@ -152,7 +156,11 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
 def test_a_process_with_one_thread_shows_far_pages_and_next_to_no_near_ones(
     session: Session, observer: Observer
 ) -> None:
-    with cgroup("numaudit-lab/single", cpus="0", mems="1") as group, worker(group, SIZE) as running:
+    with (
+        scans_every(100),
+        cgroup("numaudit-lab/single", cpus="0", mems="1") as group,
+        worker(group, SIZE) as running,
+    ):
         before, tick_before = session.read(HINT_FAULTS), observer.observe(readings=ProbeReadings(session))
         running.order("touch")
         snapshot = watched(group, observer, session, tick_before, 0.6 * SIZE)
@@ -164,6 +172,7 @@ def test_a_process_with_one_thread_shows_far_pages_and_next_to_no_near_ones(
 def test_remote_access_holds_while_the_kernel_takes_no_samples(session: Session, observer: Observer) -> None:
     """It runs on node 0 and uses memory of node 1, both promised. A worker that sleeps is not scanned."""
     with (
+        scans_every(100),
         cgroup("numaudit-lab/held", cpus="0", mems="0-1") as group,
         worker(group, 4 * SIZE, policy="bind-sampled", nodes=[1], threads=3) as running,
     ):

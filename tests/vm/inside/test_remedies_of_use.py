@@ -107,7 +107,6 @@ ROWS = (
         use_memory_of_node_1,
         bind_threads_to_its_node,
         "split",
-        ticks=3,
         balancing="1",
     ),
     Row(
