@@ -14,7 +14,7 @@ from numaudit.doctor.failed import failed
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
 from numaudit.doctor.kubelet_answers import answer_checks
 from numaudit.doctor.outcome import NO_KUBERNETES
-from numaudit.doctor.sources import SOURCES, Trial, check_sources
+from numaudit.doctor.sources import SOURCE_CHECKS, Trial, check_sources
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel import files
@@ -95,7 +95,16 @@ def _checkpoints(host: Host, readings: KubeletReadings | None) -> tuple[Check, .
 def names() -> tuple[str, ...]:
     """Of all checks that there are, in the order of `examine`; those of a kubelet only come where there is one."""
     probes = (f"bpf {kind.name}" for kind in KINDS if kind not in _SOURCES)
-    return (*_CHECKS, MEMORY, CPU, DEVICES, CLAIMS, *ANSWERS, *probes, *(f"access {one.source}" for one in SOURCES))
+    return (
+        *_CHECKS,
+        MEMORY,
+        CPU,
+        DEVICES,
+        CLAIMS,
+        *ANSWERS,
+        *probes,
+        *(f"access {one.source}" for one in SOURCE_CHECKS),
+    )
 
 
 def _guarded(name: str, host: Host, check: _Basic) -> Check:

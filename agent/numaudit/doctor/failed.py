@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numaudit.doctor.hardware import NoFigures
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import explain
 from numaudit.pmu.choose import CannotCount
@@ -16,8 +15,6 @@ def failed(name: str, error: Exception) -> Check:
         return Check(name, "missing", error.text, error.hint, error.reason.value)
     if isinstance(error, CannotCount):
         return Check(name, "missing", error.text, error.hint, error.word)
-    if isinstance(error, NoFigures):
-        return Check(name, "missing", error.text, reason=error.word)
     return Check(name, "missing", explain(error), reason=_word(error))
 
 

@@ -1,7 +1,7 @@
 """From which node is memory used? The sources in their fallback order, the best first.
 
 A source works when it was tried and noticed a test load: an event that can be opened may still count nothing.
-To add one, write its check and add it to SOURCES; its values carry its name as their `source`.
+To add one, write its check and add it to SOURCE_CHECKS; its values carry its name as their `source`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import Struct
 
 from numaudit.doctor.failed import failed
-from numaudit.doctor.hardware import check_bandwidth, check_data_sources, check_fabric
+from numaudit.doctor.hardware import Unread, data_sources, fabric, memory_bandwidth
 from numaudit.doctor.pmu import check_pmu
 from numaudit.engine.collectors.base import require_v2
 from numaudit.engine.collectors.probes.hint_faults import require_sampling
@@ -53,15 +53,18 @@ class Trial(Struct, frozen=True):
 
 
 class SourceCheck(Struct, frozen=True):
-    """One source. `check` says how it works here, or raises Unavailable with the reason when it does not."""
+    """One source. `check` says how it works here, or raises Unavailable with the reason when it does not.
+
+    Hardware that numaudit does not read is a value.
+    """
 
     source: Source | Hardware
-    check: Callable[[Trial], str]
+    check: Callable[[Trial], str | Unread]
 
 
 def check_sources(trial: Trial) -> tuple[Check, ...]:
     """Each source: whether it works, and if not why. One that fails stops no other."""
-    return tuple(_try(one, trial) for one in SOURCES)
+    return tuple(_try(one, trial) for one in SOURCE_CHECKS)
 
 
 def _try(one: SourceCheck, trial: Trial) -> Check:
@@ -69,7 +72,8 @@ def _try(one: SourceCheck, trial: Trial) -> Check:
     try:
         if not trial.host.is_live:
             raise ProbeRefusal(Reason.NOT_LIVE, f"{trial.host.root} is a captured tree")
-        return Check(name, "ok", one.check(trial))
+        found = one.check(trial)
+        return found.check(name) if isinstance(found, Unread) else Check(name, "ok", found)
     except (NumauditError, OSError, ValueError) as error:
         return failed(name, error)
 
@@ -144,11 +148,11 @@ def _count_time(session: Session) -> int:
     return sum(sum(row.values()) for row in session.read(CPU_TIME).by_node.values())
 
 
-SOURCES: tuple[SourceCheck, ...] = (
+SOURCE_CHECKS: tuple[SourceCheck, ...] = (
     SourceCheck("pmu", lambda trial: check_pmu(trial.host, under_load=trial.under_load)),
-    SourceCheck("datasrc", lambda trial: check_data_sources(trial.host)),
-    SourceCheck("mbm", lambda trial: check_bandwidth(trial.host)),
-    SourceCheck("fabric", lambda trial: check_fabric(trial.host)),
+    SourceCheck("datasrc", lambda trial: data_sources(trial.host)),
+    SourceCheck("mbm", lambda trial: memory_bandwidth(trial.host)),
+    SourceCheck("fabric", lambda trial: fabric(trial.host)),
     SourceCheck("hint_faults", _check_hint_faults),
     SourceCheck("first_touch", _check_first_touch),
     SourceCheck("expected", _check_expected),

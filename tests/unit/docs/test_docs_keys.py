@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.config.settings import KEYS
-from numaudit.doctor.sources import SOURCES
+from numaudit.doctor.sources import SOURCE_CHECKS
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.exporters.catalogue import LABELS
 from pages import TOP
@@ -44,7 +44,7 @@ OLD = {
 """A key as it was spelled before numaudit/v1 was stable -> as it is."""
 OTHER_NAMES = (
     {*LABELS, *Thresholds.__annotations__}
-    | {one.source for one in SOURCES}
+    | {one.source for one in SOURCE_CHECKS}
     | {part for key in KEYS for part in key.split(".")}
 )
 """Labels, limits of verdicts, sources and settings, which are spelled so."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from marked_places import fill
-from numaudit.doctor.sources import SOURCES
+from numaudit.doctor.sources import SOURCE_CHECKS
 from numaudit.pmu.families import EventSet, families
 from numaudit.pmu.machine_kind import VIRTUAL_KINDS
 
@@ -63,4 +63,4 @@ def test_the_generated_tables_are_those_of_the_code(matches_golden: MatchesGolde
 def test_the_page_has_a_row_for_each_source_of_the_doctor_in_its_order() -> None:
     section = PAGE.read_text(encoding="utf-8").partition("## The sources\n")[2].partition("\n#")[0]
     listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
-    assert listed == [one.source for one in SOURCES]
+    assert listed == [one.source for one in SOURCE_CHECKS]

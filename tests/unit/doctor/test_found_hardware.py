@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.doctor.hardware import NoFigures, check_bandwidth, check_data_sources, check_fabric
+from numaudit.doctor.hardware import Unread, data_sources, fabric, memory_bandwidth
 from numaudit.kernel.host import Host
 
 DEVICES = "sys/bus/event_source/devices"
@@ -23,10 +23,9 @@ def _host(root: Path, files: dict[str, str]) -> Host:
     return Host(root)
 
 
-def _said(check: Callable[[Host], str], host: Host) -> tuple[str, str]:
-    with pytest.raises(NoFigures) as caught:
-        check(host)
-    return caught.value.word, caught.value.text
+def _said(find: Callable[[Host], Unread], host: Host) -> tuple[str | None, str]:
+    found = find(host).check("access x")
+    return found.reason, found.detail
 
 
 @pytest.mark.parametrize(
@@ -39,11 +38,11 @@ def _said(check: Callable[[Host], str], host: Host) -> tuple[str, str]:
 )
 def test_precise_samples_are_found(tmp_path: Path, device: str, said: str) -> None:
     host = _host(tmp_path, {f"{DEVICES}/cpu/type": "4\n", f"{DEVICES}/{device}": "1\n"})
-    assert _said(check_data_sources, host) == ("not-read", f"found: {said}; numaudit does not read it")
+    assert _said(data_sources, host) == ("not-read", f"found: {said}; numaudit does not read it")
 
 
 def test_a_machine_without_precise_samples_says_so(tmp_path: Path) -> None:
-    word, text = _said(check_data_sources, _host(tmp_path, {f"{DEVICES}/cpu/type": "4\n"}))
+    word, text = _said(data_sources, _host(tmp_path, {f"{DEVICES}/cpu/type": "4\n"}))
     assert word == "no-hardware"
     assert "ibs_op" in text
 
@@ -59,11 +58,11 @@ def test_a_machine_without_precise_samples_says_so(tmp_path: Path) -> None:
 )
 def test_counters_of_links_are_found_each_kind_once(tmp_path: Path, devices: list[str], said: str) -> None:
     host = _host(tmp_path, {f"{DEVICES}/{name}/type": "9\n" for name in devices})
-    assert _said(check_fabric, host) == ("not-read", f"found: {said}; numaudit does not read it")
+    assert _said(fabric, host) == ("not-read", f"found: {said}; numaudit does not read it")
 
 
 def test_a_machine_without_counters_of_links_says_so(tmp_path: Path) -> None:
-    assert _said(check_fabric, _host(tmp_path, {f"{DEVICES}/software/type": "1\n"}))[0] == "no-hardware"
+    assert _said(fabric, _host(tmp_path, {f"{DEVICES}/software/type": "1\n"}))[0] == "no-hardware"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,10 @@ def test_a_machine_without_counters_of_links_says_so(tmp_path: Path) -> None:
         ("GenuineIntel", None, "total - local is the remote part"),
         ("AuthenticAMD", None, "total - local is not the remote part"),
         ("AuthenticAMD", "0=0x7f\n", "total - local is not the remote part"),
-        ("AuthenticAMD", "0=0x3f\n", "total - local is the remote part"),
+        ("AuthenticAMD", "0=0x3f;1=0x7f\n", "total - local is not the remote part"),
+        ("AuthenticAMD", "0=0x3f;1=0x2a\n", "total - local is the remote part"),
+        ("AuthenticAMD", "not understood\n", "total - local is not the remote part"),
+        ("HygonGenuine", "0=0x3f\n", "total - local is not the remote part"),
     ],
 )
 def test_bandwidth_monitoring_says_whether_it_would_give_the_remote_part(
@@ -81,16 +83,16 @@ def test_bandwidth_monitoring_says_whether_it_would_give_the_remote_part(
     files = {"proc/cpuinfo": FLAGS.format(vendor), MONITORING.format("num_rmids"): "176\n"}
     if config is not None:
         files[MONITORING.format("mbm_total_bytes_config")] = config
-    word, text = _said(check_bandwidth, _host(tmp_path, files))
+    word, text = _said(memory_bandwidth, _host(tmp_path, files))
     assert word == "not-read"
     assert said in text
 
 
 def test_bandwidth_monitoring_that_is_not_mounted_is_found(tmp_path: Path) -> None:
-    word, text = _said(check_bandwidth, _host(tmp_path, {"proc/cpuinfo": FLAGS.format("GenuineIntel")}))
+    word, text = _said(memory_bandwidth, _host(tmp_path, {"proc/cpuinfo": FLAGS.format("GenuineIntel")}))
     assert word == "not-read"
     assert "resctrl is not mounted" in text
 
 
 def test_a_cpu_without_bandwidth_monitoring_says_so(tmp_path: Path) -> None:
-    assert _said(check_bandwidth, _host(tmp_path, {"proc/cpuinfo": "flags : fpu\n"}))[0] == "no-hardware"
+    assert _said(memory_bandwidth, _host(tmp_path, {"proc/cpuinfo": "flags : fpu\n"}))[0] == "no-hardware"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from numaudit.doctor import sources
-from numaudit.doctor.sources import SOURCES, SourceCheck, Trial, check_sources
+from numaudit.doctor.sources import SOURCE_CHECKS, SourceCheck, Trial, check_sources
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.probes.counters.reference_workload import reference_workload
@@ -24,13 +24,13 @@ def _trial(host: Host) -> Trial:
 
 
 def test_what_is_measured_comes_before_what_is_only_expected() -> None:
-    assert SOURCES[-1].source == "expected"
-    assert len({one.source for one in SOURCES}) == len(SOURCES)
+    assert SOURCE_CHECKS[-1].source == "expected"
+    assert len({one.source for one in SOURCE_CHECKS}) == len(SOURCE_CHECKS)
 
 
 def test_a_captured_tree_has_no_source_and_says_so(captured: CapturedHost) -> None:
     checks = check_sources(_trial(captured("eight-nodes")))
-    assert [check.name for check in checks] == [f"access {one.source}" for one in SOURCES]
+    assert [check.name for check in checks] == [f"access {one.source}" for one in SOURCE_CHECKS]
     assert {check.state for check in checks} == {"missing"}
     assert all("captured tree" in check.detail and check.hint for check in checks)
 
@@ -47,7 +47,7 @@ def test_a_source_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> 
         SourceCheck("hint_faults", is_absent),
         SourceCheck("expected", lambda _: "works"),
     )
-    monkeypatch.setattr(sources, "SOURCES", made_up)
+    monkeypatch.setattr(sources, "SOURCE_CHECKS", made_up)
     checks = check_sources(_trial(Host()))
     assert [(check.state, check.detail) for check in checks] == [
         ("missing", "cannot read: Too many open files; raise the limit (LimitNOFILE of the service, or ulimit -n)"),
