@@ -3,12 +3,13 @@
 A few bytes of YAML can ask for more than any machine has: references to references grow without bound, libyaml
 descends one C stack frame for each bracket, and a value of one letter takes a hundred bytes of memory. Nobody needs
 that here, so references, depth and numbers of values are bounded as the parser comes to them, and values are made one
-by one: a file takes little more memory than its values do.
+by one: a file takes little more memory than its values do. A reference is read as a copy of what it names, and a merge
+(`<<`) as the fields that it adds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,6 +25,7 @@ Event = Any
 
 _COLLECTIONS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _TEXT = "tag:yaml.org,2002:str"
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class YamlLimits(Struct, frozen=True):
@@ -34,6 +36,9 @@ class YamlLimits(Struct, frozen=True):
     values: int
     """Keys, values, lists and mappings."""
     levels: int
+    copies: int = 0
+    """Values (the end of a list or mapping counts as one) that references (*) may stand for in a file, with those that
+    they name; 0 = it may have no references."""
 
 
 def read(body: bytes, name: str, limits: YamlLimits) -> object:
@@ -48,7 +53,7 @@ def read(body: bytes, name: str, limits: YamlLimits) -> object:
 def read_all(body: bytes, name: str, limits: YamlLimits, most: int | None = None) -> list[object]:
     """The values of every document of a file, None for an empty one; `most`: so many may begin.
 
-    Raises InputError when it is no YAML, is over a limit, refers to itself, names a key twice or has a tag.
+    Raises InputError when it is no YAML, is over a limit, names a key twice or has a tag.
     """
     if len(body) > limits.size:
         raise InputError(f"{name}: the file has more than {limits.size} bytes; give a smaller one")
@@ -59,22 +64,79 @@ def read_all(body: bytes, name: str, limits: YamlLimits, most: int | None = None
 
 
 def events(body: bytes, name: str, limits: YamlLimits) -> Iterator[Event]:
-    """The parser's events one by one. Raises InputError at a reference, or at what is over a limit; YAMLError."""
+    """The parser's events one by one, for a reference those of the value that it names.
+
+    Raises InputError at a reference that may not be, or at what is over a limit; YAMLError.
+    """
     depth = values = 0
-    event: Event
-    for event in yaml.parse(body, Loader):
-        values += isinstance(event, yaml.NodeEvent)
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        reason = ""
-        if isinstance(event, yaml.AliasEvent):
-            reason = "a reference (*) to another value: write that out, or quote what is text"
-        elif depth > limits.levels:
-            reason = f"nested deeper than {limits.levels} levels"
-        elif values > limits.values:
-            reason = f"there are more than {limits.values} keys and values; no such file needs as many"
-        if reason:
-            raise InputError(f"{name}:{event.start_mark.line + 1}: {reason}")
-        yield event
+    anchors = _Anchors(name, limits.copies)
+    for given in yaml.parse(body, Loader):
+        for event in anchors.expanded(given):
+            values += isinstance(event, yaml.NodeEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            reason = ""
+            if depth > limits.levels:
+                reason = f"nested deeper than {limits.levels} levels"
+            elif values > limits.values:
+                reason = f"there are more than {limits.values} keys and values; no such file needs as many"
+            if reason:
+                raise InputError(f"{name}:{line_of(given) + 1}: {reason}")
+            yield event
+
+
+class _Anchors:
+    """The events of each value that has an anchor (&), as long as there are few."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most, self._left = name, most, most
+        self._known: dict[str, list[Event]] = {}
+        self._open: list[tuple[str, list[Event]]] = []
+        self._depth: list[int] = []
+
+    def expanded(self, given: Event) -> Sequence[Event]:
+        """The event, or those of what it refers to. Raises InputError."""
+        event: Any = given
+        found: Sequence[Event] = (event,)
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._known.clear()
+        elif isinstance(event, yaml.AliasEvent):
+            found = self._known.get(str(event.anchor), ())
+            self._left -= len(found)
+            if not found or self._left < 0:
+                raise InputError(f"{self._name}:{line_of(event) + 1}: {self._refusal()}")
+        elif isinstance(event, yaml.NodeEvent) and event.anchor is not None and self._left > 0:
+            self._known.pop(event.anchor, None)
+            self._open.append((event.anchor, []))
+            self._depth.append(0)
+        if self._open:
+            self._record(found)
+        return found
+
+    def _refusal(self) -> str:
+        if not self._most:
+            return "a reference (*) to another value: write that out, or quote what is text"
+        return (
+            "a reference (*) to a value that no anchor (&) before it names, that it is part of, or that is one of more "
+            f"than {self._most} in all: write that out, or quote what is text"
+        )
+
+    def _record(self, events: Sequence[Event]) -> None:
+        """Each open value takes them; the innermost ends first."""
+        self._left -= len(events) * len(self._open)
+        if self._left < 0:
+            self._open.clear()
+            self._depth.clear()
+            return
+        change = sum(
+            isinstance(one, yaml.CollectionStartEvent) - isinstance(one, yaml.CollectionEndEvent) for one in events
+        )
+        for index, (_, taken) in enumerate(self._open):
+            taken.extend(events)
+            self._depth[index] += change
+        while self._open and not self._depth[-1]:
+            anchor, taken = self._open.pop()
+            self._depth.pop()
+            self._known[anchor] = taken
 
 
 def not_yaml(name: str, error: Exception) -> InputError:
@@ -100,6 +162,12 @@ class _Open(Struct):
     has_key: bool = False
     lines: dict[str, int] = field(default_factory=dict)
     """Each key as it is written -> its line."""
+    merge: object = None
+    """The key that stands for a merge, where there is one."""
+
+
+class _Merge:
+    """The key `<<` of a mapping."""
 
 
 class _Values:
@@ -116,7 +184,7 @@ class _Values:
             if isinstance(event, yaml.DocumentStartEvent) and len(found) == most:
                 raise InputError(f"{self._at(event)}: not YAML: another document begins; give one")
             if isinstance(event, yaml.CollectionEndEvent):
-                done = self._open.pop().value
+                done = self._merged(self._open.pop())
                 if not self._open:
                     found.append(done)
             elif isinstance(event, yaml.NodeEvent):
@@ -156,6 +224,22 @@ class _Values:
                 raise InputError(f"{self._at(event)}: {brief(event.value)} is given twice, first in line {first}")
             around.lines[event.value] = line_of(event) + 1
             around.key, around.has_key = value, True
+            if isinstance(value, _Merge):
+                around.merge = value
+
+    def _merged(self, done: _Open) -> object:
+        """The value with the fields of what is merged into it that it does not have itself; of several the first's."""
+        if done.merge is None or not isinstance(done.value, dict):
+            return done.value
+        given = done.value.pop(done.merge)
+        for one in given if isinstance(given, list) else [given]:
+            if not isinstance(one, Mapping):
+                raise InputError(
+                    f"{self._name}:{done.lines['<<']}: a merge (<<) takes a mapping, or a list of mappings"
+                )
+            for key, value in one.items():
+                done.value.setdefault(key, value)
+        return done.value
 
     def _scalar(self, event: Event) -> object:
         tag = event.tag
@@ -163,6 +247,8 @@ class _Values:
             tag = _tag_of(event.value) if event.implicit[0] and tag is None else _TEXT
         if tag == _TEXT:
             return event.value
+        if tag == _MERGE and self._is_key():
+            return _Merge()
         try:
             return _plain(tag, event.value)
         except yaml.constructor.ConstructorError:
@@ -172,10 +258,13 @@ class _Values:
                 f"{self._at(event)}: not YAML: a number or date cannot be read; quote it if it is text"
             ) from None
 
+    def _is_key(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1].value, dict) and not self._open[-1].has_key
+
     def _unknown_tag(self, event: Event) -> InputError:
         return InputError(
-            f"{self._at(event)}: not YAML: a value has a tag (!) or is a merge (<<) that is not known here; "
-            "write fields out, and quote what is text"
+            f"{self._at(event)}: not YAML: a value has a tag (!) that is not known here, or is a merge (<<) without a "
+            "mapping: quote what is text"
         )
 
     def _at(self, event: Event) -> str:

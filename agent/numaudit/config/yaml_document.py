@@ -20,14 +20,14 @@ from numaudit.kernel.host import STANDARD_INPUT
 from numaudit.scenario.document import Document
 from numaudit.yaml_values import Event, YamlLimits, line_of
 
-LIMITS = YamlLimits(4 << 20, 250_000, 40)
+LIMITS = YamlLimits(4 << 20, 250_000, 40, 20_000)
 """A machine with 1,024 CPUs has 10,000 values, a checkpoint about 30 for each container."""
 
 
 def read(path: Path, what: str) -> Document:
     """The whole file; `what` names it in messages ("the scenario").
 
-    Raises InputError when it cannot be read, is over one of LIMITS, is no YAML, refers to itself or names a key twice.
+    Raises InputError when it cannot be read, is over one of LIMITS, is no YAML or names a key twice.
     """
     body = yaml_file.read_whole(path, what, LIMITS.size)
     value = yaml_values.read(body, str(path), LIMITS)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agent_process import PATIENCE
 from input_cost import MOST, costs
+from numaudit import yaml_values
 from numaudit.cli.main import call
 from numaudit.config import yaml_document
 from numaudit.config.loading import check
@@ -22,6 +23,7 @@ from numaudit.config.yaml_document import LIMITS
 from numaudit.config.yaml_file import SETTINGS
 from numaudit.errors import InputError
 from numaudit.web.rules import read_rules
+from numaudit.yaml_values import YamlLimits
 
 PIECES = {
     "short values": "a,",
@@ -136,7 +138,10 @@ def test_a_place_has_the_line_of_its_key_or_of_what_is_around_it(tmp_path: Path)
     [
         ("a: 1\na: 2\n", ":2: a is given twice, first in line 1"),
         ("{1: a, 0x1: b, 1: c}", ":1: 1 is given twice"),
-        ("a: {<<: {b: 1}}", ":1: not YAML: a value has a tag (!) or is a merge (<<)"),
+        ("a: {<<: 1}", ":1: a merge (<<) takes a mapping, or a list of mappings"),
+        ("{<<: {a: 1}, <<: {b: 1}}", ":1: << is given twice"),
+        ("a: b\nc: *d", ":2: a reference (*) to a value that no anchor (&) before it names"),
+        ("a: &a [*a]", ":1: a reference (*) to a value that no anchor (&) before it names, that it is part of"),
         ("a: !!set {b}", ":1: not YAML: a value has a tag"),
         ("a: !b c", ":1: not YAML: a value has a tag"),
         ("[a]: b", ":1: a key must be text"),
@@ -198,3 +203,47 @@ def test_the_work_to_explain_a_pod_grows_with_its_containers(kind: str, tmp_path
     _calls(tmp_path, kind, 1)  # imports what is needed
     few, many = (_calls(tmp_path, kind, count) for count in (50, 500))
     assert many < 15 * few
+
+
+def test_references_and_merges_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text(
+        "a: &a {x: 1, y: [2]}\n"
+        "b: *a\n"
+        "c: {<<: *a, x: 3}\n"
+        "d: {<<: [{x: 4}, *a], z: '<<'}\n"
+        "e: [&t text, *t, &n {of: &m [5]}, *n, *m]\n"
+        "'<<': <\n"
+    )
+    document = yaml_document.read(tmp_path / "file.yaml", "the scenario")
+    assert document.value == {
+        "a": {"x": 1, "y": [2]},
+        "b": {"x": 1, "y": [2]},
+        "c": {"x": 3, "y": [2]},
+        "d": {"x": 4, "y": [2], "z": "<<"},
+        "e": ["text", "text", {"of": [5]}, {"of": [5]}, [5]],
+        "<<": "<",
+    }
+    assert [document.line_of(place) for place in ("b", "d.z", "e[4]")] == [2, 4, 5]
+
+
+def test_an_anchor_is_forgotten_where_its_document_ends(tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text("a: &a 1\n---\nb: *a\n")
+    with pytest.raises(InputError, match=r":3: a reference \(\*\)"):
+        yaml_document.read_all(tmp_path / "file.yaml", "the pod")
+
+
+def test_references_to_references_cost_no_more_than_plain_values() -> None:
+    depth = range(1, LIMITS.levels - 5)
+    doubled = "a0: &a0 [x]\n" + "\n".join(f"a{one}: &a{one} [{','.join([f'*a{one - 1}'] * 10)}]" for one in depth)
+    nested = "".join(f"&a{one} [" for one in depth) + "a," * (LIMITS.size // 2 - 1000)
+    found = costs(_read, {"doubled": doubled.encode(), "nested": nested.encode(), "many": b"&a 1," * 20_000 + b"*a"})
+    assert "of more than" in found["doubled"].refusal
+    assert {name: one.memory for name, one in found.items() if one.memory >= MOST * LIMITS.size} == {}
+
+
+def test_as_many_values_may_be_copied_as_the_limit_says() -> None:
+    body = b"a: &a [1, 2]\nb: *a\nc: *a\n"
+    taken = len(b"[12]") * 3
+    assert yaml_values.read(body, "file", YamlLimits(99, 99, 9, taken)) == {"a": [1, 2], "b": [1, 2], "c": [1, 2]}
+    with pytest.raises(InputError, match=f":3: a reference .* more than {taken - 1} in all"):
+        yaml_values.read(body, "file", YamlLimits(99, 99, 9, taken - 1))

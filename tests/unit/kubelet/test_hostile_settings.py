@@ -34,9 +34,13 @@ def test_a_larger_file_is_refused_unread() -> None:
         read_file(b"#" * (LIMITS.size + 1))
 
 
-def test_a_reference_is_refused_with_its_line() -> None:
-    with pytest.raises(ParseError, match=r"config.yaml:2: a reference \(\*\) to another value"):
-        read_file(b"a: &a [x]\nb: [*a]\n")
+def test_references_are_read_as_the_kubelet_reads_them_and_a_bomb_is_refused() -> None:
+    assert parse_file(b"kubeReserved: &a {memory: 1Gi}\nsystemReserved: *a\n", "config.yaml")["systemReserved"] == {
+        "memory": "1Gi"
+    }
+    bomb = "a0: &a0 [x]\n" + "\n".join(f"a{one}: &a{one} [{f'*a{one - 1},' * 10}]" for one in range(1, 15))
+    with pytest.raises(ParseError, match=r"config.yaml:4: a reference \(\*\) to a value"):
+        parse_file(bomb.encode(), "config.yaml")
 
 
 def test_a_configuration_of_many_nodes_is_read() -> None:

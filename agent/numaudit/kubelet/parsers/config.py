@@ -22,7 +22,7 @@ from numaudit.yaml_values import YamlLimits
 
 ConfigDocument = Mapping[str, object]
 
-LIMITS = YamlLimits(1 << 20, 20_000, 20)
+LIMITS = YamlLimits(1 << 20, 20_000, 20, 2_000)
 """A configuration has some hundred settings, and a list of reserved memory with a few entries for each node."""
 _BEGINNINGS = (b",", b":", b"[", b"{")
 """Each value in JSON comes after one of these, or is one."""
