@@ -19,7 +19,7 @@ MatchesGolden = Callable[[str, str], None]
 
 
 def pytest_configure() -> None:
-    """How hard the property tests try: HYPOTHESIS_PROFILE=check a little, =fuzz for long."""
+    """How hard the property tests try: HYPOTHESIS_PROFILE=check a little, =fuzz for long (HYPOTHESIS_EXAMPLES each)."""
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         # Started in the background, or by nohup, we would hand "ignored" on to every program that a test interrupts.
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -38,7 +38,8 @@ def pytest_configure() -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.register_profile("check", settings.get_profile("default"), max_examples=20)
-    settings.register_profile("fuzz", settings.get_profile("default"), max_examples=5000, derandomize=False)
+    examples = int(os.environ.get("HYPOTHESIS_EXAMPLES", "5000"))
+    settings.register_profile("fuzz", settings.get_profile("default"), max_examples=examples, derandomize=False)
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

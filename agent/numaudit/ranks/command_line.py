@@ -19,7 +19,7 @@ _PREFIX = 2
 _KEYWORDS = frozenset(("if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "exec", "command"))
 """Of a shell, before a command."""
 _WRAPPERS = re.compile(
-    r"env|nice|ionice|timeout|setsid|nohup|stdbuf|chrt|setpriv|prlimit|sudo|doas|gosu|su-exec|tini|dumb-init|xargs",
+    r"env|nice|ionice|timeout|setsid|nohup|stdbuf|chrt|setpriv|prlimit|sudo|doas|gosu|su-exec|tini|dumb-init|catatonit|xargs",
     re.ASCII,
 )
 """Programs that run the command after their options."""

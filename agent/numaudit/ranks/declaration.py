@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import chain
 from typing import Literal
@@ -18,6 +19,10 @@ PolicyKind = Literal[
 """`bound`: bind or preferred, as the launcher finds it allowed. `any`: some policy, whichever."""
 Runtime = Literal["openmp", "mpi"]
 """A runtime that follows variables of its environment."""
+_ONE_CHILD = re.compile(r"timeout|sudo|doas|tini|dumb-init|catatonit", re.ASCII)
+"""Programs that go on living beside the command that they run, and run no other."""
+_BUILTINS = frozenset(("true", ":", "wait", "exit", "cd", "export", "set", "ulimit", "umask", "trap", "echo"))
+"""Of a shell: commands that start no process which stays."""
 
 
 class Declaration(Value, frozen=True):
@@ -45,6 +50,9 @@ class Declaration(Value, frozen=True):
     """Threads that the declared CPUs hold for; `main` where each thread may have CPUs of its own."""
     unresolved: str | None = None
     """Reason why the nodes or CPUs are not known; null = they are, or none were declared."""
+    doubt: str | None = None
+    """Reason why another program may have changed it since, so that a difference is not known to be wrong; null = it
+    holds for the process."""
 
     @property
     def has_memory(self) -> bool:
@@ -96,6 +104,19 @@ class Command(Struct, frozen=True):
     """Options of its launchers."""
 
 
+class Launched(Struct, frozen=True):
+    """A launcher that became a process, or an ancestor of it."""
+
+    given: tuple[Given, ...]
+    """Its options."""
+    doubt: str | None = None
+    """Reason why the program that it named may have changed them; None = it is the one that runs."""
+
+    @property
+    def values(self) -> dict[str, str]:
+        return {one.option: one.value for one in self.given}
+
+
 class CommandLine(Struct, frozen=True):
     """The parts of one command line that are kept."""
 
@@ -107,6 +128,14 @@ class CommandLine(Struct, frozen=True):
     """Commands with launchers; of a shell's text, all commands."""
     is_shell: bool = False
     """Are they of a shell's text?"""
+
+    @property
+    def only_command(self) -> Command | None:
+        """The command that its child runs, whatever that becomes; None = it may have several children."""
+        if not self.is_shell and not any(_ONE_CHILD.fullmatch(one) for one in self.names[:1]):
+            return None
+        found = [one for one in self.commands if not _BUILTINS.issuperset(one.starts)]
+        return found[0] if len(found) == 1 else None
 
 
 class Runtimes(Struct, frozen=True):
@@ -170,10 +199,11 @@ class Told(Struct, frozen=True):
                 return found, "ancestor"
         return None
 
-    def launched_by(self, program: str) -> tuple[Given, ...] | None:
+    def launched_by(self, program: str) -> Launched | None:
         """The options of a program that became this process, or an ancestor of it, as the one above that shows.
 
-        Of a shell's text only the command counts that runs the shell's own child. Raises Unresolved where commands
+        Of a shell's text only the command counts that runs the shell's own child. Of the only child of another one its
+        only command counts, too, though the program that it names became another one. Raises Unresolved where commands
         that run it differ in these options.
         """
         below = [self.own.names]
@@ -189,7 +219,10 @@ class Told(Struct, frozen=True):
             if len(best) > 1:
                 raise Unresolved(f"an ancestor's command line starts it twice, with different options of {program}")
             if best and (given := best.pop()):
-                return given
+                return Launched(given)
+            only = line.only_command
+            if most == 0 and only is not None and (given := tuple(one for one in only.given if one.program == program)):
+                return Launched(given, f"the program that {program} started has become another one, or started it")
         return None
 
 

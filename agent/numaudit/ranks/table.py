@@ -26,6 +26,8 @@ LAUNCHERS: tuple[Launcher, ...] = (
 )
 """Evidence of the process itself comes before that of its ancestors, and options before variables of batch systems."""
 
+OF_JOBS = frozenset(row.name for row in (*inference.ROWS, *training.ROWS, *slurm.ROWS, *mpi.ROWS))
+"""Launchers that choose a place for each process of a job."""
 KEYS: Mapping[str, Keep] = {
     **{key: form("[0-9]{1,7}") for key in RANK_KEYS},
     **{key: keep for row in LAUNCHERS for key, keep in row.keys.items()},

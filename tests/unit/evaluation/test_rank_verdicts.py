@@ -353,3 +353,76 @@ def test_no_device_is_noted_of_a_rank_that_spans_nodes_or_was_not_read() -> None
     assert elsewhere(process(groups=()), GPU_0) == ()
     memory_only = replace(BIND_1, memory_nodes=NodeSet.of(1, 2))
     assert elsewhere(process("bind:1-2"), GPU_0, told=memory_only) == (GPU_0,)
+
+
+DOUBTED = replace(BIND_1, launcher="numactl", source="numactl", where="ancestor", doubt="it became another program")
+
+
+@pytest.mark.parametrize(
+    ("one", "verdict"),
+    [
+        (process(), "in-force"),
+        (process("default"), "unknown"),
+        (process("interleave:0-1"), "unknown"),
+        (process("bind:0"), "unknown"),
+        (process(groups=(group("bind:1", "0-7"),)), "unknown"),
+        (process(memory={0: 3 * GIB, 1: 11 * GIB}), "first-touch-before-bind"),
+    ],
+)
+def test_a_declaration_in_doubt_is_in_force_or_unknown(one: ProcessPlacement, verdict: str) -> None:
+    found = rank(one, DOUBTED)
+    assert found.verdict == verdict, found.detail
+    assert verdict != "unknown" or found.detail.endswith("; it became another program")
+
+
+def job(*cpus: str) -> tuple[ProcessPlacement, ...]:
+    """Children of one process, each bound to some CPUs."""
+    return tuple(
+        process(f"bind:{1 if where == '4-7' else 0}", pid=100 + number, groups=(group("bind:1", where),))
+        for number, where in enumerate(cpus)
+    )
+
+
+def idle(*ranks: ProcessPlacement, told: Declaration | None = None, devices: tuple[HeldDevice, ...] = ()) -> set[str]:
+    each = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True) if told is None else told
+    seen = snapshot(*ranks, told=(each,))
+    held = {pid: replace(one, devices=devices) for pid, one in seen.told[ID].items()}
+    found = ranks_of(ID, replace_data(seen, told={ID: held}))
+    return {str(one.idle_nodes) for one in found if one.idle_nodes is not None}
+
+
+def test_ranks_of_a_job_that_are_all_on_one_node_of_several_are_crowded() -> None:
+    assert idle(*job("4-7", "4-7")) == {"0"}
+    assert idle(*job("4-7")) == set()
+    assert idle(*job("0-3", "4-7")) == idle(*job("4-7", "4-7", "3")) == idle(*job("4-7", "3-7")) == set()
+
+
+def test_ranks_that_were_meant_for_one_node_are_not_crowded() -> None:
+    around = replace(BIND_1, launcher="numactl", source="numactl", where="ancestor")
+    assert idle(*job("4-7", "4-7"), told=around) == set()  # one numactl around all of them
+    others = (job("4-7")[0], replace(job("4-7", "4-7")[1], parent=2))
+    assert idle(*others) == set()  # each of another job
+    assert idle(*job("4-7", "4-7"), devices=(GPU_1,)) == set()
+    assert idle(*job("4-7", "4-7"), devices=(replace(GPU_0, numa_node=None),)) == set()
+    assert idle(*job("4-7", "4-7"), devices=(GPU_0, GPU_1)) == {"0"}
+
+
+def test_ranks_are_not_called_crowded_where_something_is_not_known() -> None:
+    mpi = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True)
+    seen = snapshot(*job("4-7", "4-7"), told=(mpi,))
+    for unsure in (
+        replace_data(seen, allowed={}),
+        replace_data(seen, allowed={ID: Allowed(NodeSet.of(1), CpuSet.parse("4-7"))}),
+        replace_data(seen, processes={ID: replace(seen.processes[ID], alive=3, unread="run as root")}),
+    ):
+        assert [one.idle_nodes for one in ranks_of(ID, unsure)] == [None, None]
+
+
+def test_crowded_ranks_are_a_finding_that_names_the_other_nodes() -> None:
+    mpi = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True)
+    seen = replace_data(snapshot(*job("4-7", "4-7"), told=(mpi,)), containers=(Container(ID, "/job", "group"),))
+    (found,) = (one for one in find(seen) if one.name == "ranks-crowded")
+    assert (found.severity, found.numa_nodes) == ("info", NodeSet.of(0))
+    assert found.message == (
+        "2 of 2 ranks: all ranks of their job are on one node, and it may use node 0, where it has none"
+    )

@@ -119,13 +119,39 @@ def test_threads_of_vllm_on_cpus_take_the_part_of_their_rank() -> None:
 
 
 def test_sglang_has_a_node_for_each_gpu() -> None:
-    found = of("python3 -m sglang.launch_server --numa-node 0 0 1 1 --port 80", environ="LOCAL_RANK=2")
+    worker, server = "sglang::scheduler_TP2", "python3 -m sglang.launch_server --numa-node"
+    found = of(f"{server} 0 0 1 1 --port 80", own=worker, environ="LOCAL_RANK=2")
     assert memory(found) == ("sglang", "bound", "1")
     assert cpus(found) == ("sglang", "4-7")
-    (unnumbered,) = of("python3 -m sglang.launch_server --numa-node 0 1")
+    (unnumbered,) = of(f"{server} 0 1", own=worker)
     assert unnumbered.one_node
     assert str(unnumbered.memory_nodes) == "0-1"
-    assert of("./other --numa-node 0") == []
+    assert of("./other --numa-node 0", own=worker) == []
+
+
+def test_sglang_binds_its_schedulers_and_no_other_process() -> None:
+    server = "python3 -m sglang.launch_server --numa-node 0"
+    assert of(own=server) == of(server, own="sglang::detokenizer") == of(server, own="nvidia-smi") == []
+
+
+def test_sglang_prefers_a_node_where_version_2_of_its_binding_is_off() -> None:
+    server, worker = "python3 -m sglang.launch_server --numa-node 1", "sglang::scheduler_TP0"
+    for value, policy in (
+        ("0", "preferred"),
+        ("False", "preferred"),
+        ("1", "bound"),
+        ("true", "bound"),
+        ("x", "bound"),
+    ):
+        assert memory(of(server, own=worker, environ=f"SGLANG_NUMA_BIND_V2={value}")) == ("sglang", policy, "1")
+
+
+def test_sglang_that_finds_the_node_of_a_gpu_itself_is_in_doubt() -> None:
+    (found,) = of(own="sglang::scheduler_TP0", environ="SGLANG_NUMA_BIND_V2=1")
+    assert (found.policy, found.one_node, found.memory_nodes) == ("bound", True, None)
+    assert found.doubt is not None
+    assert of(own="sglang::scheduler_TP0", environ="SGLANG_NUMA_BIND_V2=0") == []
+    assert of(own="sglang::scheduler_TP0") == of(own="./work", environ="SGLANG_NUMA_BIND_V2=1") == []
 
 
 def test_tensorrt_llm_declares_one_node_whichever() -> None:

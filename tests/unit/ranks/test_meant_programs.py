@@ -39,6 +39,8 @@ def says(found: tuple[Declaration, ...]) -> str:
             words.append("one node" if one.cpus is None else str(one.cpus))
         if one.unresolved is not None:
             words.append("unknown")
+        if one.doubt is not None:
+            words.append("in doubt")
     return ", ".join(words)
 
 
@@ -79,6 +81,12 @@ OF_A_SHELL = (
     # It runs once with them, and once without.
     ("numactl -m9 ./rk || ./rk; true", "unknown"),
     ("numactl -m0 ./rk & numactl -m1 ./rk & wait", "unknown"),
+    # The program that it bound may have become this one.
+    (f"cd /opt && {BOUND} ./run.sh", "bind 1, 4-7, in doubt"),
+    (f"ulimit -l unlimited; {BOUND} ./run.sh; exit", "bind 1, 4-7, in doubt"),
+    (f"{BOUND} ./run.sh; ./other.sh", ""),
+    (f"{BOUND} ./run.sh | tee log", ""),
+    (f"./run.sh; {BOUND} true", ""),
     # It is bound.
     (f"{BOUND} ./rk; true", "bind 1, 4-7"),
     (f"{BOUND} ./rk 2>&1 | tee log", "bind 1, 4-7"),
@@ -119,6 +127,18 @@ def test_the_text_of_a_shell_is_found_as_the_shell_finds_it(shell: str) -> None:
 OF_A_PROGRAM = (
     (f"timeout 99 {BOUND} ./rk", "bind 1, 4-7"),
     (f"tini -- {BOUND} ./rk", "bind 1, 4-7"),
+    # Its program has become this one, or has another name.
+    (f"tini -- {BOUND} entrypoint.sh ./rk", "bind 1, 4-7, in doubt"),
+    (f"/sbin/dumb-init {BOUND} /entrypoint.sh", "bind 1, 4-7, in doubt"),
+    (f"timeout 9 {BOUND} ./run.sh", "bind 1, 4-7, in doubt"),
+    ("sudo -u me taskset -c 4-7 ./run.sh", "4-7, in doubt"),
+    ("tini -- hwloc-bind numanode:1 ./run.sh", "4-7, in doubt"),
+    ("tini -- ./run.sh", ""),
+    (f"mpirun -n 2 {BOUND} ./run.sh", ""),
+    (f"xargs -P2 {BOUND} ./run.sh", ""),
+    (f"python3 -c text {BOUND} ./run.sh", ""),
+    ("systemd-run --scope -p CPUAffinity=3 ./rk", ""),
+    ("nohup sh run.sh numactl --membind=1", ""),
     (f"mpirun -n 2 --bind-to none {BOUND} ./rk", "bind 1, 4-7"),
     (f"{BOUND} taskset -c 5 ./rk", "bind 1, 4-7"),
     ("mpirun -n 1 numactl -m0 ./rk : -n 1 numactl -m1 ./rk", "unknown"),
@@ -154,7 +174,7 @@ def test_a_program_of_a_name_that_another_command_bound_is_not_meant() -> None:
 
 def test_a_process_that_wrote_over_its_command_line_is_known_by_its_file() -> None:
     above = (given_in(raw("timeout", "9", "numactl", "-m1", "python3", "serve.py")),)
-    for file, expected in (("python3.11", "bind 1"), ("bash", ""), (None, "")):
+    for file, expected in (("python3.11", "bind 1"), ("bash", "bind 1, in doubt"), (None, "bind 1, in doubt")):
         renamed = Told(given_in(raw("VLLM::EngineCore"), file), above)
         assert says(declarations(renamed, FOUR_NODES)) == expected
 
@@ -211,6 +231,16 @@ OF_ITS_OWN = (
 @pytest.mark.parametrize(("line", "expected"), OF_ITS_OWN)
 def test_of_its_own_options_those_count_that_it_reads(line: str, expected: str) -> None:
     assert says(declarations(told(tuple(line.split())), FOUR_NODES)) == expected
+
+
+NOT_READ = {f"{BOUND} ./run.sh | tee log", f"mpirun -n 2 {BOUND} ./run.sh", f"xargs -P2 {BOUND} ./run.sh"}
+"""Scripts that may have become the process, where it may also be another one."""
+
+
+def test_of_twenty_launches_at_most_one_is_not_read() -> None:
+    launches = [text for text, *_ in (*OF_A_SHELL, *OF_A_PROGRAM, *OF_AN_ENVIRONMENT, *OF_ITS_OWN)]
+    assert set(launches) > NOT_READ
+    assert 20 * len(NOT_READ) <= len(launches)
 
 
 def test_runtimes_are_known_by_their_libraries() -> None:

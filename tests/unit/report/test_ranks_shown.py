@@ -35,6 +35,7 @@ def rank(
         declarations=(TOLD,),
         devices=(),
         devices_elsewhere=(),
+        idle_nodes=None,
         verdict=verdict,
         detail=problems[0].detail if problems else "",
         problems=problems,

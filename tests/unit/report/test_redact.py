@@ -39,7 +39,7 @@ _NEVER_NAMES = {
     "ContainerDevice": {"address"},
     "ContainerReport": {"allowedCpus", "findings", "runtime"},
     "Counted": {"basis"},
-    "Declaration": {"cpus", "launcher", "source", "unresolved"},  # left out of public reports
+    "Declaration": {"cpus", "launcher", "source", "unresolved", "doubt"},  # left out of public reports
     "Finding": {"name"},
     "Generator": {"name", "version"},
     "HeldDevice": {"address"},  # left out of public reports

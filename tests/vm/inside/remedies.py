@@ -49,6 +49,7 @@ NOT_HERE: Mapping[str, str] = {
     "Update or correct the device plugin": "there is none in a guest",
     "Write CPUs of the promised nodes to /proc/irq": "test_devices.py does, on a machine that has devices",
     "Bind the rank to the node of its device": "the guest has no GPU and no adapter that a rank would open",
+    "let the launcher spread them": "the guest runs no launcher that would bind all ranks to one node",
     "give it a device of its node": "the guest has no GPU and no adapter that a rank would open",
     **dict.fromkeys(
         (

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from numaudit.errors import printable
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.evaluation.ranks.rank import Rank, RankVerdict
+from numaudit.snapshot import Container
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units, plural
 
@@ -15,43 +16,46 @@ _NAMED = 3
 
 def _ranks_with(verdict: RankVerdict) -> Callable[[TickEvidence], Iterator[RuleResult]]:
     def find(evidence: TickEvidence) -> Iterator[RuleResult]:
-        for one in evidence.containers_in(evidence.ranks):
-            counted = [rank for rank in evidence.ranks[one.id] if rank.counts]
+        for one, counted in _counted(evidence):
             found = [rank for rank in counted if rank.verdict == verdict]
             if found:
                 nodes = NodeSet.from_ids(node for rank in found for node in rank.problems[0].numa_nodes or ())
-                text = f"{len(found)} of {plural(len(counted), 'rank')}: {_named(found)}"
-                yield RuleResult(
-                    printable(text),
-                    one.id,
-                    one.pod_uid,
-                    one.name or one.path,
-                    nodes or None,
-                    namespace=one.namespace,
-                    pod=one.pod,
-                )
+                yield _result(one, f"{len(found)} of {plural(len(counted), 'rank')}: {_named(found)}", nodes or None)
 
     return find
 
 
 def _devices_elsewhere(evidence: TickEvidence) -> Iterator[RuleResult]:
-    for one in evidence.containers_in(evidence.ranks):
-        counted = [rank for rank in evidence.ranks[one.id] if rank.counts]
+    for one, counted in _counted(evidence):
         found = [rank for rank in counted if rank.devices_elsewhere]
         if found:
             held = [device for rank in found for device in rank.devices_elsewhere]
             nodes = NodeSet.from_ids(device.numa_node for device in held if device.numa_node is not None)
             named = "; ".join(f"{rank.title}: {rank.devices_note}" for rank in found[:_NAMED])
             more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            yield RuleResult(
-                printable(f"{len(found)} of {plural(len(counted), 'rank')}: {named}{more}"),
-                one.id,
-                one.pod_uid,
-                one.name or one.path,
-                nodes,
-                namespace=one.namespace,
-                pod=one.pod,
+            yield _result(one, f"{len(found)} of {plural(len(counted), 'rank')}: {named}{more}", nodes)
+
+
+def _crowded(evidence: TickEvidence) -> Iterator[RuleResult]:
+    for one, counted in _counted(evidence):
+        found = [(rank, rank.idle_nodes) for rank in counted if rank.idle_nodes]
+        if found:
+            idle = NodeSet.from_ids(node for _, nodes in found for node in nodes)
+            text = (
+                f"{len(found)} of {plural(len(counted), 'rank')}: all ranks of their job are on one node, and it may "
             )
+            yield _result(one, f"{text}use {idle.in_words}, where it has none", idle)
+
+
+def _counted(evidence: TickEvidence) -> Iterator[tuple[Container, list[Rank]]]:
+    for one in evidence.containers_in(evidence.ranks):
+        yield one, [rank for rank in evidence.ranks[one.id] if rank.counts]
+
+
+def _result(one: Container, text: str, nodes: NodeSet | None) -> RuleResult:
+    return RuleResult(
+        printable(text), one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod
+    )
 
 
 def _named(found: Sequence[Rank]) -> str:
@@ -94,5 +98,11 @@ RULES = (
         "info",
         "Bind the rank to the node of its device, or give it a device of its node (`CUDA_VISIBLE_DEVICES`).",
         _devices_elsewhere,
+    ),
+    Rule(
+        "ranks-crowded",
+        "info",
+        "If they share a node by mistake, let the launcher spread them.",
+        _crowded,
     ),
 )

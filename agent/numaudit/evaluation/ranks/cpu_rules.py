@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from numaudit.evaluation.ranks.context import RankContext
 from numaudit.evaluation.ranks.memory_rules import NotRead
-from numaudit.evaluation.ranks.rank import RankProblem
+from numaudit.evaluation.ranks.rank import Rank, RankProblem
 from numaudit.process_placement import ProcessPlacement, ThreadGroup
 from numaudit.ranks.declaration import Declaration
+from numaudit.ranks.table import OF_JOBS
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import plural
 
@@ -52,6 +53,46 @@ def thread_problems(
             policies = ", ".join(sorted({one.policy or "" for one in unlike}))
             text = f"{_threads(unlike)} without its policy {process.policy}, but with {policies}"
             yield RankProblem("thread-astray", "threads-policy", text)
+
+
+def idle_nodes(ranks: Sequence[Rank], context: RankContext) -> dict[int, NodeSet]:
+    """Process id of each rank of a job that is on one node as a whole -> the other nodes that the job may use.
+
+    A job: children of one process that one launcher places one by one.
+    """
+    jobs: dict[tuple[int, str], list[Rank]] = {}
+    for one in ranks:
+        parent = context.processes[one.pid].parent
+        launcher = next((own.launcher for own in one.declarations if own.launcher in OF_JOBS), None)
+        if one.counts and parent is not None and launcher is not None:
+            jobs.setdefault((parent, launcher), []).append(one)
+    found: dict[int, NodeSet] = {}
+    for job in jobs.values():
+        homes = {_home(context.processes[one.pid]) for one in job}
+        idle = _others(homes.pop(), job, context) if len(job) > 1 and len(homes) == 1 else None
+        found.update({one.pid: idle for one in job} if idle else {})
+    return found
+
+
+def _home(process: ProcessPlacement) -> int | None:
+    """The node that all of its threads may run on; None = there are several, or it is not known."""
+    every = NodeSet()
+    for one in process.thread_groups:
+        if one.cpu_nodes is None:
+            return None
+        every |= one.cpu_nodes
+    return next(iter(every)) if len(every) == 1 else None
+
+
+def _others(home: int | None, job: Sequence[Rank], context: RankContext) -> NodeSet | None:
+    """Nodes with CPUs and memory that a job on this node may use, too. None = its GPUs are there, or unknown."""
+    allowed = context.allowed
+    if home is None or allowed is None or allowed.cpus is None or allowed.nodes is None:
+        return None
+    gpus = {device.numa_node for one in job for device in one.devices if device.kind == "gpu"}
+    if gpus and gpus <= {home, None}:
+        return None
+    return (context.nodes_of(allowed.cpus) & allowed.nodes) - NodeSet.of(home)
 
 
 def _threads(groups: list[ThreadGroup]) -> str:

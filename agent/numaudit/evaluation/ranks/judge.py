@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct, field, structs
 
 from numaudit.evaluation.ranks.context import RankContext, context_of
-from numaudit.evaluation.ranks.cpu_rules import affinity_problems, cpus_of, thread_problems
+from numaudit.evaluation.ranks.cpu_rules import affinity_problems, cpus_of, idle_nodes, thread_problems
 from numaudit.evaluation.ranks.device_rules import devices_elsewhere
 from numaudit.evaluation.ranks.memory_rules import (
     NotRead,
@@ -39,7 +39,9 @@ def ranks_of(container: ContainerId, snapshot: Snapshot) -> tuple[Rank, ...]:
     context = context_of(container, snapshot, processes, told)
     found = [rank for pid in context.processes if (rank := _rank(pid, context)) is not None]
     largest = max((one.judged_bytes or 0 for one in found), default=0)
-    return tuple(structs.replace(one, counts=_counts(one, largest)) for one in found)
+    ranks = [structs.replace(one, counts=_counts(one, largest)) for one in found]
+    idle = {} if processes.unread is not None else idle_nodes(ranks, context)
+    return tuple(structs.replace(one, idle_nodes=idle.get(one.pid)) for one in ranks)
 
 
 def _counts(rank: Rank, largest: int) -> bool:
@@ -92,6 +94,7 @@ def _rank(pid: int, context: RankContext) -> Rank | None:
         declarations=declarations,
         devices=devices,
         devices_elsewhere=devices_elsewhere(declarations, devices, process, context),
+        idle_nodes=None,
         verdict=found.problems[0].name if found.problems else "unknown" if found.missing else "in-force",
         detail=found.detail,
         problems=tuple(found.problems),
@@ -125,11 +128,14 @@ class _Compared(Struct):
     allowed_elsewhere: str | None = None
     what: str = ""
 
-    def take(self, find: Callable[[], Iterable[RankProblem]]) -> bool:
-        """Were there none? What could not be read is noted once."""
+    def take(self, find: Callable[[], Iterable[RankProblem]], doubt: str | None = None) -> bool:
+        """Were there none? What could not be read is noted once, and a difference that is in doubt is none."""
         before = len(self.problems)
         try:
-            self.problems.extend(find())
+            found = list(find())
+            if found and doubt is not None:
+                raise NotRead(f"{found[0].detail}; {doubt}")
+            self.problems.extend(found)
         except NotRead as reason:
             if str(reason) not in self.missing:
                 self.missing.append(str(reason))
@@ -147,8 +153,8 @@ def _compare(declarations: Sequence[Declaration], process: ProcessPlacement, con
     memory = next((one for one in declarations if one.has_memory), None)
     cpus = next((one for one in declarations if one.has_cpus), None)
     found = _Compared(missing=[one.unresolved for one in declarations if one.unresolved is not None])
-    is_policy = memory is None or found.take(lambda: policy_problems(memory, process, context))
-    is_bound = cpus is not None and found.take(lambda: affinity_problems(cpus, process, context))
+    is_policy = memory is None or found.take(lambda: policy_problems(memory, process, context), memory.doubt)
+    is_bound = cpus is not None and found.take(lambda: affinity_problems(cpus, process, context), cpus.doubt)
     if is_policy:
         nodes = _nodes_of_cpus(process, context) if is_bound else None
         found.take(lambda: placement_problems(memory, nodes, process, context))

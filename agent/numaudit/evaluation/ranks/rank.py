@@ -75,6 +75,9 @@ class Rank(Value, frozen=True):
     devices_elsewhere: tuple[HeldDevice, ...]
     """Those of them that are on another node than the one to which it is bound. Of a kind of device of which one is on
     its node, or on a node that is not known, there is none here: programs open all that they see."""
+    idle_nodes: NodeSet | None
+    """Other nodes of its container's, where all ranks of its job are on one node; null = they are not, it is the only
+    one, or their GPUs are on that node."""
     verdict: RankVerdict
     """The worst of its problems; `unknown` where there is none and something could not be compared."""
     detail: str

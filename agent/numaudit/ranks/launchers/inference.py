@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from numaudit.ranks.command_line import options
-from numaudit.ranks.declaration import Declaration, Placeable, Told, common_value
+from numaudit.ranks.declaration import Declaration, Placeable, PolicyKind, Told, common_value
 from numaudit.ranks.launcher import Launcher, Option, Program, form
 from numaudit.ranks.launchers.numactl import PROGRAM as NUMACTL
 from numaudit.ranks.launchers.numactl import read_options
@@ -14,6 +14,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _VLLM = "_VLLM_INTERNAL_NUMACTL_ARGS"
 _VLLM_CPU = "VLLM_CPU_OMP_THREADS_BIND"
+_SGLANG_V2 = "SGLANG_NUMA_BIND_V2"
 _TLLM_AFFINITY, _TLLM_BIND = "TLLM_NUMA_AWARE_WORKER_AFFINITY", "TLLM_NUMA_BIND"
 _NUMBER = r"[0-9]{1,4}"
 
@@ -35,17 +36,28 @@ def _vllm_cpu(told: Told, here: Placeable) -> Declaration | None:
 
 
 def _sglang(told: Told, here: Placeable) -> Declaration | None:
-    """One node for each GPU. The worker shows no rank in its environment, so several nodes stay alternatives."""
+    """One node for each GPU. The worker shows no rank in its environment, so several nodes stay alternatives.
+
+    Of its processes only schedulers are bound, which it titles so: under numactl, with a policy that it relaxes where
+    that is refused, or, where version 2 is off, by themselves to a preferred node. Source: utils/numa_utils.py.
+    """
+    if not any(one.startswith("sglang::scheduler") for one in told.own.names):
+        return None
+    version = told.environment.get(_SGLANG_V2, "").lower()
+    policy: PolicyKind = "preferred" if version in ("0", "false", "no", "n") else "bound"
     found = told.arguments("sglang")
     value = None if found is None else common_value(found[0], "--numa-node")
     if found is None or value is None:
-        return None
+        if version not in ("1", "true", "yes", "y"):
+            return None
+        doubt = "without --numa-node SGLang binds it only where it finds the node of its GPU"
+        return Declaration("sglang", _SGLANG_V2, "environment", policy, one_node=True, doubt=doubt)
     nodes = value.split()
     if told.local_rank is None and len(set(nodes)) > 1:
         every = union(NodeSet, nodes)
-        return Declaration("sglang", "--numa-node", found[1], "bound", every, here.cpus_on(every), one_node=True)
+        return Declaration("sglang", "--numa-node", found[1], policy, every, here.cpus_on(every), one_node=True)
     node = NodeSet.parse(entry(nodes, told.local_rank))
-    return Declaration("sglang", "--numa-node", found[1], "bound", node, here.cpus_on(node))
+    return Declaration("sglang", "--numa-node", found[1], policy, node, here.cpus_on(node))
 
 
 def _tensorrt_llm(told: Told, here: Placeable) -> Declaration | None:
@@ -81,9 +93,9 @@ ROWS = (
         "sglang",
         "SGLang (--numa-node)",
         "https://docs.sglang.io/advanced_features/server_arguments.html",
-        ("--numa-node",),
+        ("--numa-node", _SGLANG_V2),
         _sglang,
-        {},
+        {_SGLANG_V2: form("[A-Za-z01]{1,5}")},
         (
             Program(
                 "sglang",

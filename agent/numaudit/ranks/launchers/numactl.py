@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from numaudit.errors import ParseError
 from numaudit.ranks.declaration import Declaration, Given, Placeable, PolicyKind, Told
 from numaudit.ranks.launcher import Launcher, Option, Program
@@ -74,7 +76,7 @@ def read_options(found: Sequence[Given], declared: Declaration, here: Placeable)
     cpus = _cpus(values, here)
     if policy is None and cpus is None:
         return None
-    return Declaration(declared.launcher, declared.source, declared.where, policy, nodes, cpus)
+    return replace(declared, policy=policy, memory_nodes=nodes, cpus=cpus)
 
 
 def _nodes(text: str, values: dict[str, str], here: Placeable) -> NodeSet:
@@ -91,7 +93,9 @@ def _cpus(values: dict[str, str], here: Placeable) -> CpuSet | None:
 
 def _declare(told: Told, here: Placeable) -> Declaration | None:
     found = told.launched_by("numactl")
-    return None if found is None else read_options(found, Declaration("numactl", "numactl", "ancestor"), here)
+    if found is None:
+        return None
+    return read_options(found.given, Declaration("numactl", "numactl", "ancestor", doubt=found.doubt), here)
 
 
 ROW = Launcher(

@@ -21,12 +21,13 @@ _LOCATION = form(r"[A-Za-z0-9]{1,12}:[a-z0-9=\-.:]{1,40}|0x[0-9a-f,x]{1,400}|all
 
 def _taskset(told: Told, here: Placeable) -> Declaration | None:
     """A mask, or with -c a list; with -p it binds other processes than its own."""
-    values = {one.option: one.value for one in told.launched_by("taskset") or ()}
+    found = told.launched_by("taskset")
+    values = {} if found is None else found.values
     text = values.get("CPUs")
-    if text is None or "--pid" in values:
+    if found is None or text is None or "--pid" in values:
         return None
     cpus = CpuSet.parse(with_strides(text)) if "--cpu-list" in values else mask(CpuSet, text)
-    return Declaration("taskset", "taskset", "ancestor", cpus=cpus)
+    return Declaration("taskset", "taskset", "ancestor", cpus=cpus, doubt=found.doubt)
 
 
 def _likwid(told: Told, here: Placeable) -> Declaration | None:
@@ -40,7 +41,10 @@ def _hwloc(told: Told, here: Placeable) -> Declaration | None:
 
     It binds memory with MPOL_BIND only if --strict asks for it, else with MPOL_PREFERRED.
     """
-    values = {one.option: one.value for one in told.launched_by("hwloc-bind") or ()}
+    found = told.launched_by("hwloc-bind")
+    if found is None:
+        return None
+    values = found.values
     order = sorted((node for node in here.cpus_of if here.cpus_of[node]), key=lambda node: min(here.cpus_of[node]))
     is_physical = "--physical" in values
     locations = (values.get("--membind"), values.get("--cpubind", values.get("location")))
@@ -54,7 +58,7 @@ def _hwloc(told: Told, here: Placeable) -> Declaration | None:
         policy = "bind"
     memory = None if policy is None else memory
     cpus = None if cpu is None else here.cpus_on(cpu)
-    return Declaration("hwloc-bind", "hwloc-bind", "ancestor", policy, memory, cpus)
+    return Declaration("hwloc-bind", "hwloc-bind", "ancestor", policy, memory, cpus, doubt=found.doubt)
 
 
 def _node(text: str, order: list[int], is_physical: bool) -> NodeSet | None:
