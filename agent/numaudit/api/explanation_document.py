@@ -204,7 +204,7 @@ def doubt(pods: list[str], reason: str, admission: Admission, without: Admission
 
 
 def _held(place: ContainerPlace) -> object:
-    return place.cpuset_mems, place.cpus, place.devices
+    return place.cpuset_mems, place.cpus, place.devices, place.device_choices
 
 
 def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:

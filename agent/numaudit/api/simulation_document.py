@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import field
 
 from numaudit.checkpoints.formats.memory import plain_machine
+from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.memorymanager.admission import Admission
@@ -27,6 +28,15 @@ MOST_EXPLAINED = 20
 _OUTCOMES = list(AdmissionOutcome)
 
 
+class DeviceChoice(Value, frozen=True):
+    """Devices that serve alike: the kubelet takes any of them."""
+
+    count: int
+    """Number that it takes."""
+    among: list[str]
+    """Their ids."""
+
+
 class ContainerPlace(Value, frozen=True):
     """Memory, CPUs and devices of one container."""
 
@@ -41,7 +51,9 @@ class ContainerPlace(Value, frozen=True):
     cpus: str | None
     """Its exclusive CPUs; null = it runs on the shared pool. Of a container that started: all it may run on."""
     devices: dict[str, list[str]]
-    """Resource -> device ids."""
+    """Resource -> ids of the devices that it certainly has."""
+    device_choices: dict[str, DeviceChoice]
+    """Resource -> devices of which it has some, besides."""
 
 
 class RestartedPod(Value, frozen=True):
@@ -141,7 +153,6 @@ def simulation(played: ScenarioRun, orders: AdmissionOrders | None = None) -> Si
 
 def containers(admission: Admission) -> dict[str, ContainerPlace]:
     """The places of each container of an admission, by name."""
-    devices = admission.state.devices.entries.get(admission.pod.uid, {})
     return {
         one.container: ContainerPlace(
             one.hint,
@@ -149,7 +160,7 @@ def containers(admission: Admission) -> dict[str, ContainerPlace]:
             _blocks(one.memory),
             one.memory_nodes or NodeSet(),
             None if one.cpus is None else str(one.cpus),
-            {resource: sorted(ids) for resource, ids in devices.get(one.container, {}).items()},
+            *_devices(admission.state.devices, admission.pod.uid, one.container),
         )
         for one in admission.placements
     }
@@ -199,14 +210,21 @@ def _started(one: Played, step: Start, pins: Pins) -> ContainerPlace:
     uid = next(pod.uid for pod in one.before.pods.values() if pod.full_name == step.pod)
     stored = one.before.hints.get(uid, {}).get(step.container)
     blocks = one.after.memory.state.entries.get(uid, {}).get(step.container, ())
-    devices = one.after.devices.entries.get(uid, {}).get(step.container, {})
     return ContainerPlace(
         stored,
         None,
         _blocks(blocks),
         NodeSet.parse(pins.cpuset_mems),
         pins.cpuset_cpus or None,
-        {resource: sorted(ids) for resource, ids in devices.items()},
+        *_devices(one.after.devices, uid, step.container),
+    )
+
+
+def _devices(state: DeviceState, uid: str, container: str) -> tuple[dict[str, list[str]], dict[str, DeviceChoice]]:
+    found = state.decided(uid, container)
+    return (
+        {resource: sorted(ids) for resource, (ids, count, _) in found.items() if ids or not count},
+        {resource: DeviceChoice(count, sorted(alike)) for resource, (_, count, alike) in found.items() if count},
     )
 
 

@@ -77,11 +77,10 @@ def in_words(state: NodeState, uid: str) -> str:
     own = {} if state.cpu is None else state.cpu.entries.get(uid, {})
     cpus = CpuSet.from_ids(one for of_container in own.values() for one in of_container)
     parts += [cpus.in_words] if cpus else []
-    parts += [
-        f"{resource} {words.listed(sorted(ids))}"
-        for resources in state.devices.entries.get(uid, {}).values()
-        for resource, ids in resources.items()
-    ]
+    for container in state.devices.entries.get(uid, {}):
+        for resource, (certain, count, alike) in state.devices.decided(uid, container).items():
+            names = [*sorted(certain), *([words.any_of(count, sorted(alike))] if count else [])]
+            parts.append(f"{resource} {words.listed(names)}")
     return words.listed(parts) if parts else _asked_in_words(state, uid)
 
 

@@ -15,6 +15,8 @@ from numaudit.topology.sizes import in_units
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _LONGEST = 7
+_NAMED = 8
+"""Devices that serve alike: a network card may have hundreds of virtual functions."""
 
 
 def amount(size: int) -> str:
@@ -41,6 +43,12 @@ def listed(names: Iterable[object]) -> str:
     """0; 0 and 1; 0, 1 and 2"""
     *first, last = map(str, names)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def any_of(count: int, ids: Sequence[str]) -> str:
+    """one of nic0, nic2"""
+    more = len(ids) - _NAMED
+    return f"{number(count)} of {', '.join(ids[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
 def nodes(mask: NodeSet) -> str:

@@ -54,6 +54,7 @@ def test_each_step_has_what_the_pod_got_and_the_memory_map_in_the_words_of_the_c
         "cpusetMems": [0, 1],
         "cpus": None,
         "devices": {},
+        "deviceChoices": {},
     }
     assert step["machineState"]["1"]["memoryMap"]["memory"]["free"] == 6 << 30
     assert step["machineState"]["1"]["cells"] == [0, 1]
@@ -63,6 +64,22 @@ def test_each_step_has_what_the_pod_got_and_the_memory_map_in_the_words_of_the_c
         "cpu": ["checksum"],
         "devices": ["Checksum"],
     }
+
+
+def test_a_device_of_several_equal_ones_is_one_of_them(capsys: Capture, tmp_path: Path) -> None:
+    nic = "vendor.example/nic"
+    of = {**NODES, "devices": {nic: {"nic0": 0, "nic1": 1, "nic2": [0, 1]}}}
+    kubelet = {"topologyManagerPolicy": "single-numa-node"}
+    pods = [{"admit": pod("a", **{nic: "1"})}, {"admit": pod("b", **{nic: "1"})}, {"admit": pod("c", **{nic: "1"})}]
+    path = write(tmp_path, scenario(of, pods, kubelet))
+    one, other, third = (step["containers"]["app"] for step in document(capsys, path)["steps"])
+    for place in (one, other):
+        assert (place["devices"], place["deviceChoices"]) == ({}, {nic: {"count": 1, "among": ["nic0", "nic2"]}})
+    assert (third["devices"], third["deviceChoices"]) == ({nic: ["nic1"]}, {})
+    assert call(["simulate", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert out.count("vendor.example/nic one of nic0, nic2") == 2
+    assert "vendor.example/nic nic1" in out
 
 
 def test_a_refusal_is_exit_code_1_only_when_asked_for(capsys: Capture, tmp_path: Path) -> None:

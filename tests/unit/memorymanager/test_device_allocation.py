@@ -156,3 +156,34 @@ def test_no_device_far_away_is_given_while_a_near_one_is_free(
     assert len(got) == count
     split = split_by_affinity(of, NIC, frozenset(places), affinity)
     assert got <= split.aligned or split.aligned <= got
+
+
+def undecided(of: DeviceState, uid: str, name: str = "app") -> set[str]:
+    return set(of.undecided.get(uid, {}).get(name, {}).get(NIC, ()))
+
+
+def test_which_of_several_equal_devices_is_taken_is_not_known() -> None:
+    one = allocate(FOUR, "one", "app", {NIC: 1}, NodeSet.of(0))
+    assert undecided(one, "one") == {"a", "b"}
+    assert undecided(allocate(FOUR, "two", "app", {NIC: 2}, NodeSet.of(0)), "two") == set()
+    assert undecided(allocate(FOUR, "three", "app", {NIC: 3}, NodeSet.of(0)), "three") == {"c", "d"}
+
+
+def test_what_a_plugin_prefers_among_distant_devices_may_be_without_a_node() -> None:
+    after = allocate(state(a="0", far="1", bare=None), "u", "app", {NIC: 2}, NodeSet.of(0))
+    assert undecided(after, "u") == {"far", "bare"}
+
+
+def test_the_last_of_equal_devices_is_not_known_either_while_the_others_are_not() -> None:
+    first = allocate(FOUR, "one", "app", {NIC: 1}, NodeSet.of(0))
+    second = allocate(first, "two", "app", {NIC: 1}, NodeSet.of(0))
+    assert undecided(second, "two") == {"a", "b"}
+    third = allocate(remove_stale(second, ["two"]), "three", "app", {NIC: 1}, NodeSet.of(0))
+    assert undecided(third, "three") == {"a", "b"}
+    alone = allocate(remove_stale(third, []), "four", "app", {NIC: 2}, NodeSet.of(0))
+    assert undecided(alone, "four") == set()
+
+
+def test_a_container_takes_over_the_same_undecided_device_from_an_init_container() -> None:
+    init = allocate(FOUR, "u", "init", {NIC: 1}, NodeSet.of(0), ordinary_init=True)
+    assert undecided(allocate(init, "u", "app", {NIC: 1}, NodeSet.of(0)), "u") == {"a", "b"}

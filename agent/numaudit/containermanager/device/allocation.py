@@ -1,7 +1,7 @@
 """Devices that the Device Manager gives to a container and takes back.
 
-Source: pkg/kubelet/cm/devicemanager/manager.go. Among devices that serve alike a kubelet takes any;
-here it is the lowest id, so the nodes of a result are right and the ids are one possibility.
+Source: pkg/kubelet/cm/devicemanager/manager.go. Among devices that serve alike a kubelet takes any (a Go
+set has no order); here it is the lowest id, and `DeviceState.undecided` has all that it may be.
 """
 
 from __future__ import annotations
@@ -59,14 +59,17 @@ def allocate(
     reusable = {uid: dict(state.reusable.get(uid, {}))}
     state = replace(state, reusable=reusable)
     held = dict(state.entries.get(uid, {}).get(name, {}))
+    undecided = dict(state.undecided.get(uid, {}).get(name, {}))
     for resource, count in requests.items():
         if _is_settled(state, uid, name, resource, count, runs_since_before=runs_since_before):
             continue
         preferred = frozenset((plugin_prefers or {}).get(resource, ()))
-        held[resource] = _choose(state, uid, resource, count, affinity=affinity, preferred=preferred)
+        held[resource], alike = _choose(state, uid, resource, count, affinity=affinity, preferred=preferred)
+        undecided[resource] = _with_undecided(state, resource, held[resource], alike)
     if held:
         containers = {**state.entries.get(uid, {}), name: held}
-        state = replace(state, entries={**state.entries, uid: containers})
+        open_ = {**state.undecided.get(uid, {}), name: undecided}
+        state = replace(state, entries={**state.entries, uid: containers}, undecided={**state.undecided, uid: open_})
     for resource, ids in held.items():
         before = reusable[uid].get(resource, frozenset())
         reusable[uid][resource] = before | ids if ordinary_init else before - ids
@@ -75,7 +78,11 @@ def allocate(
 
 def remove_stale(state: DeviceState, active: Collection[str]) -> DeviceState:
     """Take back what pods hold that are not among the active pods' UIDs."""
-    return replace(state, entries={uid: held for uid, held in state.entries.items() if uid in active})
+    return replace(
+        state,
+        entries={uid: held for uid, held in state.entries.items() if uid in active},
+        undecided={uid: alike for uid, alike in state.undecided.items() if uid in active},
+    )
 
 
 def _is_settled(state: DeviceState, uid: str, name: str, resource: str, count: int, *, runs_since_before: bool) -> bool:
@@ -102,12 +109,15 @@ def _is_settled(state: DeviceState, uid: str, name: str, resource: str, count: i
 
 def _choose(
     state: DeviceState, uid: str, resource: str, count: int, *, affinity: NodeSet | None, preferred: DeviceIds
-) -> DeviceIds:
-    """Reusable ones first, then aligned ones, then the others."""
-    chosen = _first(count, [state.reusable[uid].get(resource, frozenset())])
-    needed = count - len(chosen)
-    if needed == 0:
-        return chosen
+) -> tuple[DeviceIds, DeviceIds]:
+    """Reusable ones first, then aligned ones, then the others; and those among which a kubelet takes any.
+
+    Where `preferred` is not known, a plugin may prefer any of the devices that are not aligned.
+    """
+    reusable = state.reusable[uid].get(resource, frozenset())
+    needed = count - len(reusable)
+    if needed <= 0:
+        return _first(count, [reusable])
     available = state.available(resource)
     if len(available) < needed:
         raise AdmissionError(
@@ -115,11 +125,28 @@ def _choose(
         )
     aligned, unaligned, no_affinity = split_by_affinity(state, resource, available, affinity)
     if needed < len(aligned):
-        return chosen | _first(needed, [preferred & aligned, aligned])
-    return chosen | _first(needed, [aligned, preferred & available, unaligned, no_affinity])
+        return _first(count, [reusable, preferred & aligned, aligned])
+    chosen, alike = _first(count, [reusable, aligned, preferred & available, unaligned, no_affinity])
+    others = unaligned | no_affinity
+    return chosen, others if not preferred and chosen & others and not others <= chosen else alike
 
 
-def _first(count: int, sets: Iterable[DeviceIds]) -> DeviceIds:
-    """The first ones of these sets, in turn; inside a set by id."""
-    ordered = dict.fromkeys(one for ids in sets for one in sorted(ids))
-    return frozenset(list(ordered)[:count])
+def _first(count: int, sets: Iterable[DeviceIds]) -> tuple[DeviceIds, DeviceIds]:
+    """The first ones of these sets, in turn, inside a set by id; and the set of which only some are taken."""
+    chosen: DeviceIds = frozenset()
+    for ids in sets:
+        left, fresh = count - len(chosen), ids - chosen
+        if left < len(fresh):
+            return chosen | frozenset(sorted(fresh)[:left]), fresh if left else frozenset()
+        chosen |= fresh
+    return chosen, frozenset()
+
+
+def _with_undecided(state: DeviceState, resource: str, chosen: DeviceIds, alike: DeviceIds) -> DeviceIds:
+    """A device that may be another container's is undecided here, too, together with what that one may have."""
+    others = [held[resource] for one in state.undecided.values() for held in one.values() if held.get(resource)]
+    before = None
+    while alike != before:
+        before = alike
+        alike = alike.union(*(one for one in others if one & (alike | chosen)))
+    return alike

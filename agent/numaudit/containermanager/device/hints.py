@@ -39,6 +39,9 @@ class DeviceState(Struct, frozen=True):
     """Pod UID -> container name -> resource name -> ids."""
     reusable: Mapping[str, Mapping[str, DeviceIds]] = field(default_factory=dict)
     """Pod UID -> resource name -> ids."""
+    undecided: Mapping[str, Mapping[str, Mapping[str, DeviceIds]]] = field(default_factory=dict)
+    """Pod UID -> container name -> resource name -> ids that serve alike. Those of them in `entries` are one
+    possibility: a kubelet takes any, as many."""
 
     def known(self, resource: str) -> Mapping[str, Device]:
         return self.plugins.get(resource, {})
@@ -55,6 +58,15 @@ class DeviceState(Struct, frozen=True):
     def held_by_pod(self, uid: str, resource: str) -> DeviceIds:
         held = self.entries.get(uid, {}).values()
         return frozenset().union(*(one[resource] for one in held if resource in one))
+
+    def decided(self, uid: str, container: str) -> dict[str, tuple[DeviceIds, int, DeviceIds]]:
+        """Resource -> what a container certainly holds, and of how many others, any of those that serve alike."""
+        undecided = self.undecided.get(uid, {}).get(container, {})
+        found: dict[str, tuple[DeviceIds, int, DeviceIds]] = {}
+        for resource, ids in self.entries.get(uid, {}).get(container, {}).items():
+            alike = undecided.get(resource, frozenset())
+            found[resource] = ids - alike, len(ids & alike), alike
+        return found
 
     def is_device(self, resource: str) -> bool:
         """Is this a plugin's resource, now or when something was allocated?"""

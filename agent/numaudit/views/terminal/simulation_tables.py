@@ -15,7 +15,7 @@ from numaudit.report.words import size
 from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played, ScenarioRun
-from numaudit.scenario.words import nodes
+from numaudit.scenario.words import any_of, nodes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import plural
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -94,6 +94,7 @@ def place_line(place: ContainerPlace) -> str:
     if place.cpus:
         parts.append(CpuSet.parse(place.cpus).in_words)
     parts += [f"{resource} {', '.join(ids)}" for resource, ids in place.devices.items()]
+    parts += [f"{name} {any_of(one.count, one.among)}" for name, one in place.device_choices.items()]
     if place.hint is not None and place.hint.affinity is not None:
         preferred = "preferred" if place.hint.preferred else "not preferred"
         parts.append(f"hint {place.hint.affinity} ({preferred})")
@@ -120,8 +121,8 @@ def _print_map(machine: MachineState, when: str, out: Console, changed: bool = T
     table = new_table("   NODE", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE", "GROUP")
     for id_, node in machine.items():
         group = str(NodeSet.from_ids(node.cells or ()))
-        for number, (resource, one) in enumerate(node.memory_map.items()):
-            if number and not one.total:
+        for row, (resource, one) in enumerate(node.memory_map.items()):
+            if row and not one.total:
                 continue
             amounts = (one.total, one.system_reserved, one.allocatable, one.reserved, one.free)
             table.add_row(Text(f"   {id_}"), resource, *(size(amount) for amount in amounts), group)
