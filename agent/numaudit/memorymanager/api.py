@@ -1,11 +1,10 @@
 """The functions of this package that other code may rely on; docs/memorymanager.md lists them.
 
 They live in their modules. This one only names them together, and is imported by whoever needs all:
-the package itself imports nothing, because the agent needs a small part only. `questions` asks the
-same with plain values. `x as x` tells a reader and a type checker that a name is passed on.
+the package itself imports nothing, because the agent needs a small part only. `x as x` tells a
+reader and a type checker that a name is passed on.
 """
 
-from numaudit.memorymanager import questions as questions
 from numaudit.memorymanager.admission import (
     Admission as Admission,
     NodeState as NodeState,

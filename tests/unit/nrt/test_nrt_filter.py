@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nrt_filter import would_admit
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
 from numaudit.errors import InputError
@@ -19,7 +20,6 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.nrt.annotations import PREFIX, annotations_of
 from numaudit.nrt.describe import topology_of
-from numaudit.nrt.filter import would_admit
 from random_nodes import Plain, random_kubelet, random_pod, random_state
 from scenarios import machine, play, pod, scenario
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from nrt_rebuilt import Rebuilt, rebuilt
 from numaudit.containermanager.device.hints import DeviceState, container_requests
 from numaudit.containermanager.memory.static_policy import is_managed
 from numaudit.containermanager.pod.manifest import read_pod
@@ -16,7 +17,6 @@ from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, NO
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.admission import Admission, admit
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.nrt.rebuilt import Rebuilt, rebuilt
 
 _MISALIGNED = (AdmissionOutcome.DEGRADED, AdmissionOutcome.EXTENDED)
 _PARTS = {
