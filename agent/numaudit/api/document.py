@@ -152,12 +152,12 @@ class Header(Value, frozen=True):
     """Name of the kind of document."""
     host: str | None
     """The host that the values are from: its node's name where Kubernetes names it, else its host name. null = they are
-    of no one host (a scenario, a file by itself, a cluster), or a capture by an older numaudit does not say."""
+    of no one host (a scenario, a file by itself, a cluster), or the tree at --root does not say."""
     generator: Generator
     """The program that made the document."""
     taken_at: Timestamp | None
-    """Time when the values were read or measured; of a captured host, when it was captured. null = a capture by an
-    older numaudit does not say."""
+    """Time when the values were read or measured; of a captured host, when it was captured. null = the
+    tree at --root does not say."""
 
 
 def encode(kind: str, value: object, origin: Origin) -> bytes:

@@ -14,7 +14,7 @@ from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.value import Origin, Timestamp
 
 NOTE = "capture.json"
-"""In a captured tree: whose it is, and of when. Captures by an older numaudit have none."""
+"""In a captured tree: whose it is, and of when. A tree that something else made has none."""
 _NODE_VARIABLES = ("K8S_NODE_NAME", "NODE_NAME")
 
 

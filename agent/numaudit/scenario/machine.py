@@ -47,9 +47,6 @@ _TOPOLOGY_NODE = (
     "demotionTargets",
     "memorySpeed",
 )
-_BEFORE_CAMEL_CASE = {"numaNode": "numa_node", "memoryBytes": "memory_bytes", "hugePages": "huge_pages"}
-"""Keys of a file that an older numaudit wrote."""
-_SAME = {one: one for one in _TOPOLOGY_NODE}
 _LARGEST = 1 << 62
 
 
@@ -117,20 +114,17 @@ def _pages(size: str, place: Document) -> HugePages:
 
 
 def _topology_node(place: Document) -> Node:
-    is_old = isinstance(place.value, Mapping) and "numa_node" in place.value
-    key = {**_SAME, **_BEFORE_CAMEL_CASE} if is_old else _SAME
-    fields = place.fields(tuple(key[one] for one in _TOPOLOGY_NODE))
+    fields = place.fields(_TOPOLOGY_NODE)
     if fields.get("cpus", "") is None:
         raise place.part("cpus").error("the CPUs of this node were not known when the file was made: give them")
     distances = place.part("distances")
-    page_size = "page_size_bytes" if is_old else "pageSizeBytes"
     return Node(
-        _id(place.part(key["numaNode"])),
+        _id(place.part("numaNode")),
         _cpu_list(place.part("cpus")),
-        _count(place.part(key["memoryBytes"])),
+        _count(place.part("memoryBytes")),
         tuple(
-            HugePages(_count(one.part(page_size)), _count(one.part("total")))
-            for one in place.part(key["hugePages"]).elements()
+            HugePages(_count(one.part("pageSizeBytes")), _count(one.part("total")))
+            for one in place.part("hugePages").elements()
         ),
         {int(node): _count(distances.part(node)) for node in _mapping(distances) if node.isdecimal()},
     )

@@ -117,7 +117,7 @@ def test_any_value_in_a_scenario_is_taken_or_refused(
 
 
 def test_a_machine_with_strange_numbers_in_json_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    node = '{"numa_node": 0, "cpus": "0", "sockets": [], "memory_bytes": 1, "huge_pages": [], "distances": {"%s": 10}}'
+    node = '{"numaNode": 0, "cpus": "0", "sockets": [], "memoryBytes": 1, "hugePages": [], "distances": {"%s": 10}}'
     (tmp_path / "kubelet.yaml").write_text("memoryManagerPolicy: None\n")
     (tmp_path / "pod.yaml").write_text("metadata: {name: a}\nspec: {containers: []}\n")
     for digits in ("9" * 5000, "\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT ONE}", "1"):
