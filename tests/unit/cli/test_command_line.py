@@ -301,16 +301,14 @@ def test_a_full_standard_error_does_not_end_a_verb_that_says_something_first() -
     assert (done.returncode, done.stdout) == (5, "result\n")
 
 
-def test_watching_ends_when_its_reader_has_gone(root: tuple[str, str]) -> None:
+def test_watching_ends_when_its_reader_has_gone() -> None:
     program = (
         "from numaudit.cli import main\n"
-        "from numaudit.cli.observe.report_view import ReportSelection\n"
-        "from numaudit.cli.observe.report_watch import watch\n"
-        "from numaudit.engine.observer import Observer\n"
-        "from numaudit.kernel.host import Host\n"
-        "from pathlib import Path\n"
-        f"observer = Observer.of(Host.under(Path({root[1]!r})))\n"
-        "main.main.main = lambda **_: watch(observer, ReportSelection(None, None, ()), 0.1, None)\n"
+        "import itertools\n"
+        "from numaudit.cli.observe import nrt_work\n"
+        "generation = itertools.count()\n"
+        "nrt_work.node_resource_topology = lambda *_: {'generation': next(generation)}\n"
+        "main.main.main = lambda **_: nrt_work.print_changes(lambda: None, 'json', 0.1)\n"
         "main.run()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -14,7 +14,6 @@ from numaudit.cli.main import call
     ("arguments", "message"),
     [
         (("--processes",), "name the containers"),
-        (("--processes", "x", "--watch"), "numaudit top"),
         (("--processes", "x", "--numa-maps-budget", "0"), "leave out --numa-maps-budget 0"),
     ],
 )

@@ -169,7 +169,7 @@ def test_what_is_no_terminal_is_refused_with_what_to_do(
     assert call(["top"]) == 2
     said = {"stdin": "standard input", "stdout": "standard output", "stderr": "standard error"}[name]
     assert capsys.readouterr().err == (
-        f"numaudit: top needs a terminal, and {said} is none; `numaudit report --watch` needs none\n"
+        f"numaudit: top needs a terminal, and {said} is none; `numaudit report` needs none\n"
     )
 
 
@@ -179,7 +179,7 @@ def test_a_terminal_that_only_prints_is_refused(monkeypatch: pytest.MonkeyPatch,
         monkeypatch.setattr(sys, f"__{one}__", _Terminal())
     monkeypatch.setenv("TERM", kind)
     assert call(["top"]) == 2
-    assert f"and TERM is {kind!r}; `numaudit report --watch` needs none" in capsys.readouterr().err
+    assert f"and TERM is {kind!r}; `numaudit report` needs none" in capsys.readouterr().err
 
 
 def test_a_captured_tree_takes_no_interval(monkeypatch: pytest.MonkeyPatch, capsys: Capture, node: Path) -> None:

@@ -1,10 +1,9 @@
-"""Live views on a real kernel: reports that watch, a pod's page that measures, headroom and room that are true."""
+"""Live views on a real kernel: a pod's page that measures, headroom and room that are true."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from commands import NODE, Lab, Started, ending, started
+from commands import NODE, Lab, Started, ending
 from container import container
 from numaudit.cli.main import call, module_of
 from numaudit.kernel.host import Host
@@ -25,49 +24,9 @@ Json = dict[str, Any]
 Capture = pytest.CaptureFixture[str]
 
 pytestmark = pytest.mark.one_kernel
-HEADLINE = re.compile(r"\d\d:\d\d:\d\d, every 1 s; Ctrl-C ends it(.*)\n")
 
 for verb in ("report", "explain"):
     importlib.import_module(module_of(verb))  # once here, and not by each child
-
-
-def next_tick(watching: Started) -> str:
-    """What the next headline adds to the time."""
-    while line := watching.line():
-        if found := HEADLINE.fullmatch(line):
-            return found[1]
-    raise AssertionError("it has ended")
-
-
-def programs(pid: int) -> set[str]:
-    """The ids of the BPF programs that a process has open, by the kernel."""
-    found = set()
-    for one in Path(f"/proc/{pid}/fdinfo").iterdir():
-        found |= set(re.findall(r"^prog_id:\s*(\d+)$", one.read_text(), re.MULTILINE))
-    return found
-
-
-def test_a_watch_keeps_its_probes_outlives_a_failed_tick_and_ends_with_ctrl_c() -> None:
-    watching = started(["report", "/numaudit-lab/seen", "--watch", "1s"])
-    with cgroup("numaudit-lab/seen", cpus="0") as group, ending(watching):
-        with worker(group, 4 * MIB):
-            assert next_tick(watching) == ""
-            loaded = programs(watching.pid)
-            assert loaded, "no probe runs"
-            assert next_tick(watching) == ""
-            assert programs(watching.pid) == loaded
-        group.path.rmdir()
-        while not (failed := next_tick(watching)):
-            pass
-        assert re.match(r"; FAILED: no container matches '/numaudit-lab/seen'.*; below is what there was at ", failed)
-        group.path.mkdir()
-        while next_tick(watching):
-            pass
-        assert programs(watching.pid) == loaded
-        watching.kill(signal.SIGINT)
-        code, text = watching.end()
-    assert code == 130
-    assert "Traceback" not in text
 
 
 def test_the_page_of_a_pod_has_what_was_measured_of_it(capsys: Capture) -> None:

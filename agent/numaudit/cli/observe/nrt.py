@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
-from numaudit.cli.interval import Interval
+from numaudit.cli.progress import Duration
 
 
 @click.command(
@@ -22,7 +22,7 @@ Exit codes: 0 fine, 2 usage, 3 too little is known of the kubelet, or nothing co
 @options.output("yaml", "json")
 @click.option(
     "--watch",
-    type=Interval(),
+    type=Duration(),
     is_flag=False,
     flag_value="15s",
     metavar="[TIME]",

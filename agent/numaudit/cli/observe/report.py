@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
-from numaudit.cli.interval import Interval
 from numaudit.cli.names import ContainerName, NamespaceName
 from numaudit.cli.progress import Duration
 from numaudit.cli.sort_keys import SORT_KEYS
@@ -26,7 +25,6 @@ Examples:
   numaudit report -n prod 'web-*'
   numaudit report system.slice
   numaudit report vllm-0 --processes
-  numaudit report mysql-0 --watch 2s
   numaudit report --root ./captured -o wide
   numaudit report -o html > report.html
   numaudit report --redact -o html > public.html
@@ -45,8 +43,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time limit for reading numa_maps of processes (mapping kinds and memory policies). 0 skips them, and is the "
-    "default with --watch.",
+    help="Time limit for reading numa_maps of processes (mapping kinds and memory policies). 0 skips them.",
 )
 @click.option(
     "--duration",
@@ -60,14 +57,6 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     help="Exit with 3 if --duration cannot measure anything, instead of reporting without measurements.",
 )
 @click.option(
-    "--watch",
-    type=Interval(),
-    is_flag=False,
-    flag_value="5s",
-    metavar="[TIME]",
-    help="Report again every TIME (default 5s) until Ctrl-C, and measure with BPF where possible.",
-)
-@click.option(
     "--nodes", is_flag=True, help="Show each node's memory too, and what the kubelet can still promise there."
 )
 @click.option(
@@ -79,12 +68,12 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 @click.option(
     "--matrix",
     is_flag=True,
-    help="Show allocated, sampled and migrated pages for each pair of nodes; needs --duration or --watch.",
+    help="Show allocated, sampled and migrated pages for each pair of nodes; needs --duration.",
 )
 @click.option(
     "--first-touch",
     is_flag=True,
-    help="Sample first accesses to pages, by the CPU's node and the page's node; needs --duration or --watch.",
+    help="Sample first accesses to pages, by the CPU's node and the page's node; needs --duration.",
 )
 @click.option(
     "--fail-below",
@@ -111,8 +100,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     type=click.Choice(SORT_KEYS),
     default=SORT_KEYS[0],
     show_default=True,
-    help="Order of the rows: the worst verdict first, the largest amount first, or by name; cpu needs --duration or "
-    "--watch.",
+    help="Order of the rows: the worst verdict first, the largest amount first, or by name; cpu needs --duration.",
 )
 @click.option(
     "--top",

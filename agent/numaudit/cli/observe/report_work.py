@@ -1,4 +1,4 @@
-"""Print one report, one of a measurement, or one after another, for `numaudit report`."""
+"""Print one report, or one of a measurement, for `numaudit report`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from numaudit.api.selection import shown_of
 from numaudit.cli import options, progress
@@ -49,7 +48,6 @@ def run(
     top: int | None,
     numa_maps_budget: float,
     duration: float | None,
-    watch: float | None,
     nodes: bool,
     processes: bool,
     require_access: bool,
@@ -70,11 +68,10 @@ def run(
             "--sort cpu orders by": sort == "cpu",
         },
         duration,
-        watch,
         root,
     )
     if processes:
-        _refuse_processes_without(which or namespace, numa_maps_budget, watch)
+        _refuse_processes_without(which or namespace, numa_maps_budget)
     elif fail_on is not None and not fail_on.isdisjoint(NOT_WHERE_BOUND):
         named = ", ".join(name for name in NOT_WHERE_BOUND if name in fail_on)
         raise InputError(f"--fail-on {named}: only --processes judges ranks; add it, with the name of containers")
@@ -87,15 +84,6 @@ def run(
     )
     observer = Observer.of(host)
     kinds = _with_first_touch() if first_touch else None
-    if watch is not None:
-        if output in ("json", "html") or fail_on is not None or fail_below is not None:
-            raise InputError(
-                "--watch draws tables until Ctrl-C: leave out -o json and html, --fail-on and --fail-below"
-            )
-        is_given = click.get_current_context().get_parameter_source("numa_maps_budget") is not ParameterSource.DEFAULT
-        from numaudit.cli.observe import report_watch
-
-        return report_watch.watch(observer, view, watch, (numa_maps_budget or None) if is_given else None, kinds)
     interrupted = Event()
     whole = observe_whole(
         observer,
@@ -138,28 +126,21 @@ def _with_first_touch() -> Collection[ProbeKind[Any]]:
     return (*kinds_by_default(), FIRST_TOUCH)
 
 
-def _refuse_what_does_not_fit(
-    measured: Mapping[str, bool], duration: float | None, watch: float | None, root: Path | None
-) -> None:
+def _refuse_what_does_not_fit(measured: Mapping[str, bool], duration: float | None, root: Path | None) -> None:
     """Raises InputError. `measured`: what is asked for that only a measurement shows, in words."""
-    for option, time in (("--duration", duration), ("--watch", watch)):
-        if time is not None and root is not None:
-            raise InputError(f"{option} measures the running kernel, and --root reads a captured tree: leave out one")
-    if duration is not None and watch is not None:
-        raise InputError("--watch measures from one report to the next, and --duration once: leave out one")
+    if duration is not None and root is not None:
+        raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
     for said, is_asked_for in measured.items():
-        if is_asked_for and duration is None and watch is None:
-            raise InputError(f"{said} what is measured: add --duration 10s, or --watch")
+        if is_asked_for and duration is None:
+            raise InputError(f"{said} what is measured: add --duration 10s")
 
 
-def _refuse_processes_without(selected: str | None, budget: float, watch: float | None) -> None:
+def _refuse_processes_without(selected: str | None, budget: float) -> None:
     """Raises InputError."""
     if selected is None:
         raise InputError(
             "--processes reads every thread: name the containers (`numaudit report NAME --processes`, or --namespace)"
         )
-    if watch is not None:
-        raise InputError("--watch has no room for --processes: `numaudit top` shows those of an opened container")
     if not budget:
         raise InputError("--processes reads numa_maps: leave out --numa-maps-budget 0")
 

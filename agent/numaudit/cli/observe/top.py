@@ -86,7 +86,7 @@ def command(
 
 def _require_a_terminal() -> None:
     """Raises InputError: keys come from standard input, and the screen is drawn on standard error."""
-    instead = "`numaudit report --watch` needs none"
+    instead = "`numaudit report` needs none"
     streams = {"input": sys.__stdin__, "output": sys.__stdout__, "error": sys.__stderr__}
     for name, stream in streams.items():
         if stream is None or not stream.isatty():
