@@ -5,20 +5,22 @@ Source: https://kubernetes.io/docs/reference/using-api/server-side-apply/.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Self
+import logging
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self, TypeVar
 
 import httpx2
 import lightkube
 import msgspec
+from lightkube.config.kubeconfig import SingleConfig
 from lightkube.core.exceptions import ConfigError
 from lightkube.generic_resource import create_global_resource
 from msgspec import Struct, field
 
-from numaudit.apiserver.credentials import Access
-from numaudit.apiserver.failures import ApiFailure, Reason
-from numaudit.apiserver.transport import BoundedTransport
-from numaudit.errors import InputError
+from numaudit.apiserver.failures import ApiFailure, Reason, refused
+from numaudit.errors import printable, without_password
 
 KIND = "NodeResourceTopology"
 API_VERSION = "topology.node.k8s.io/v1alpha2"
@@ -26,6 +28,12 @@ RESOURCE = "noderesourcetopologies"
 _Resource = create_global_resource("topology.node.k8s.io", "v1alpha2", KIND, RESOURCE)
 WHOLE = ("zones", "attributes", "topologyPolicies")
 """Fields that whoever describes the node owns."""
+_ERRORS = (
+    httpx2.HTTPError, httpx2.InvalidURL, ConfigError, msgspec.MsgspecError, OSError, ValueError, LookupError, TypeError,
+)  # fmt: skip
+"""Errors of a request, and of a plugin's answer."""
+logging.getLogger("httpx2").setLevel(logging.WARNING)  # it logs each request, and the agent logs what changes
+_E = TypeVar("_E", bound=BaseException)
 
 
 class _Managed(msgspec.Struct, frozen=True):
@@ -71,19 +79,20 @@ class Observed(Struct, frozen=True):
 class ApiServer:
     """A client for one round of requests. Each raises ApiFailure."""
 
-    def __init__(self, access: Access, seconds: float) -> None:
-        """`seconds`: for each request. Raises InputError for what lightkube cannot use of a kubeconfig."""
-        self.where = access.where
-        self.transport = BoundedTransport(access.tls, access.server_name, seconds)
+    def __init__(self, config: SingleConfig, seconds: float) -> None:
+        """`seconds`: for a connection, and for whatever comes next of an answer. Raises ApiFailure."""
+        self._server, self._seconds = config.cluster.server, seconds
         try:
-            self._client = lightkube.Client(access.config, transport=self.transport, trust_env=False)
-        except (ConfigError, ValueError, httpx2.InvalidURL) as error:
-            raise InputError(f"{access.where}: {error}") from None
+            self._client = lightkube.Client(config, timeout=httpx2.Timeout(seconds), trust_env=False)
+        except _ERRORS as error:
+            words = f"{self._server}: the CA, certificate or key for it cannot be used: {_words(error)}"
+            raise ApiFailure(Reason.CREDENTIALS, without_password(words)) from None
 
     def get(self, name: str) -> Observed | None:
         """None = the cluster has no such object."""
         try:
-            return Observed.of(self._client.get(_Resource, name))
+            with self._asking("GET", name):
+                return Observed.of(self._client.get(_Resource, name))
         except ApiFailure as failure:
             if failure.reason is Reason.NO_OBJECT:
                 return None
@@ -95,13 +104,50 @@ class ApiServer:
         `force`: fields of others become its own; else a field with another value that another manager owns is refused.
         """
         body = _Resource.from_dict({**fields, "apiVersion": API_VERSION, "kind": KIND})
-        return Observed.of(self._client.patch(
-            _Resource, name, body, patch_type=lightkube.types.PatchType.APPLY, field_manager=manager, force=force,
-        ))  # fmt: skip
-
-    def cut(self) -> None:
-        """End what is under way, from any thread."""
-        self.transport.cut()
+        with self._asking("PATCH", name):
+            return Observed.of(self._client.patch(
+                _Resource, name, body, patch_type=lightkube.types.PatchType.APPLY, field_manager=manager, force=force,
+            ))  # fmt: skip
 
     def close(self) -> None:
         self._client.close()
+
+    @contextmanager
+    def _asking(self, method: str, name: str) -> Iterator[None]:
+        what = without_password(f"{method} {self._server}/apis/{API_VERSION}/{RESOURCE}/{name}")
+        try:
+            yield
+        except _ERRORS as error:
+            raise _failure_of(error, what, self._seconds) from None
+
+
+def _failure_of(error: Exception, what: str, seconds: float) -> ApiFailure:
+    if (answered := _cause(error, httpx2.HTTPStatusError)) is not None:  # lightkube may fail to read its body
+        response = answered.response
+        return refused(what, response.status_code, response.headers, response.content)
+    if isinstance(error, httpx2.TimeoutException):
+        return ApiFailure(Reason.TIMEOUT, f"{what}: no answer within {seconds:g} s")
+    if (untrusted := _cause(error, ssl.SSLCertVerificationError)) is not None:
+        why = f"{what}: the server's certificate is not trusted: {untrusted.verify_message}"
+        return ApiFailure(Reason.CONNECTION, f"{why}; check the CA of the cluster, and this host's clock")
+    if isinstance(error, httpx2.RemoteProtocolError):
+        return ApiFailure(Reason.BROKEN, f"{what}: {_words(error)}; is it an API server?")
+    if isinstance(error, (httpx2.HTTPError, httpx2.InvalidURL)):
+        return ApiFailure(Reason.CONNECTION, f"{what}: {_words(error)}")
+    if isinstance(error, (msgspec.MsgspecError, TypeError)):
+        return ApiFailure(Reason.BROKEN, f"{what}: the answer is no {KIND}: {_words(error)}; is it an API server?")
+    return ApiFailure(
+        Reason.CREDENTIALS, f"{what}: the kubeconfig's plugin or token gave no credentials: {_words(error)}"
+    )
+
+
+def _cause(error: BaseException | None, kind: type[_E]) -> _E | None:
+    """The first error of this kind in the chain of what led to it."""
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _words(error: Exception) -> str:
+    found = _cause(error, OSError)
+    return printable(getattr(found, "strerror", None) or str(error) or type(error).__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from email.message import Message
+from collections.abc import Mapping
 from enum import StrEnum
 from http import HTTPStatus
 
@@ -93,7 +93,7 @@ _REMEDIES = {
 }
 
 
-def refused(what: str, code: int, headers: Message, body: bytes) -> ApiFailure:
+def refused(what: str, code: int, headers: Mapping[str, str], body: bytes) -> ApiFailure:
     """The failure that an answer other than 2xx is. `what`: the request, for the message."""
     status = _status(body)
     reason = _BY_STATUS.get(code, Reason.SERVER if code >= HTTPStatus.INTERNAL_SERVER_ERROR else Reason.BROKEN)

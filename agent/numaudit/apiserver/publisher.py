@@ -39,7 +39,6 @@ class NrtPublisher(Struct):
     _contested: int = 0
     _news: object = ()
     """State that was logged last: None = published, else the reason."""
-    _server: ApiServer | None = None
     _wake: threading.Event = field(default_factory=threading.Event)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -54,11 +53,9 @@ class NrtPublisher(Struct):
         self._wake.set()
 
     def stop(self, seconds: float) -> None:
-        """End, and what is under way with it. What was published stays there."""
+        """End, without waiting longer for a silent server. What was published stays there."""
         self._stop.set()
         self._wake.set()
-        if (server := self._server) is not None:
-            server.cut()
         if self._thread is not None and self._thread.ident is not None:
             self._thread.join(seconds)
 
@@ -110,14 +107,11 @@ class NrtPublisher(Struct):
                 raise ApiFailure(Reason.NO_STATE, str(error)) from error
             return wanted[-1]
 
-        self._server = self.connect()
+        server = self.connect()
         try:
-            if self._stop.is_set():
-                self._server.cut()
-            found = publish(self._server, node, describe)
+            found = publish(server, node, describe)
         finally:
-            self._server.close()
-            self._server = None
+            server.close()
         self._whole = wanted[-1].whole
         return found
 

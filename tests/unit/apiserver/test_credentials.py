@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from api_server import Right
 from api_topologies import RESOURCE
 from certificates import Authority
 from numaudit.apiserver.client import ApiServer
-from numaudit.apiserver.credentials import find_access
+from numaudit.apiserver.credentials import find_config
 from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.errors import InputError
 from topologies import discover
@@ -25,28 +23,35 @@ from topologies import discover
 RIGHTS = (Right("get", RESOURCE), Right("patch", RESOURCE))
 
 
-def ask(kubeconfig: Path | None, context: str | None = None, **more: Any) -> None:  # noqa: ANN401
+def ask(kubeconfig: Path | None = None, context: str | None = None, account: str = "/nowhere") -> None:
     """Read an object. Raises what that raises."""
-    client = ApiServer(find_access(kubeconfig, context, more.pop("environment", {}), **more), 20.0)
+    client = ApiServer(find_config(kubeconfig, context, account), 20.0)
     try:
         client.get("node1")
     finally:
         client.close()
 
 
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """Of a process outside of pods, without a kubeconfig."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return monkeypatch
+
+
 @pytest.fixture
-def account(server: Server, tmp_path: Path) -> Path:
+def account(server: Server, tmp_path: Path, environment: pytest.MonkeyPatch) -> Path:
+    """A pod's, without a namespace, as deploy/components/nrt mounts it."""
+    host, port = server.url.removeprefix("https://").split(":")
+    environment.setenv("KUBERNETES_SERVICE_HOST", host)
+    environment.setenv("KUBERNETES_SERVICE_PORT", port)
     folder = tmp_path / "serviceaccount"
     folder.mkdir()
     shutil.copy(server.authority, folder / "ca.crt")
     (folder / "token").write_text("agent\n")
     return folder
-
-
-@pytest.fixture
-def environment(server: Server) -> Mapping[str, str]:
-    host, port = server.url.removeprefix("https://").split(":")
-    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 
 
 def changed(kubeconfig: Path, change: Any) -> Path:  # noqa: ANN401
@@ -56,75 +61,63 @@ def changed(kubeconfig: Path, change: Any) -> Path:  # noqa: ANN401
     return kubeconfig
 
 
-def test_a_service_account_needs_no_file_of_its_namespace(account: Path, environment: Mapping[str, str]) -> None:
-    ask(None, environment=environment, account=account)
+def test_a_service_account_needs_no_file_of_its_namespace(account: Path) -> None:
+    ask(account=str(account))
 
 
-def test_a_token_that_was_renewed_is_read_for_the_next_round(
-    server: Server, account: Path, environment: Mapping[str, str]
-) -> None:
-    ask(None, environment=environment, account=account)
+def test_a_token_that_was_renewed_is_read_for_the_next_round(server: Server, account: Path) -> None:
+    ask(account=str(account))
     del server.cluster.rights["agent"]
     server.cluster.allow("renewed", *RIGHTS)
     with pytest.raises(ApiFailure, match="401: Unauthorized; the token or certificate has expired"):
-        ask(None, environment=environment, account=account)
+        ask(account=str(account))
     (account / "token").write_text("renewed\n")
-    ask(None, environment=environment, account=account)
+    ask(account=str(account))
 
 
 def test_an_authority_that_was_renewed_is_read_for_the_next_round(
-    server: Server, account: Path, environment: Mapping[str, str], tmp_path: Path
+    server: Server, account: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.mkdir()
     shutil.copy(Authority(other).certificate, account / "ca.crt")
     with pytest.raises(ApiFailure, match="not trusted"):
-        ask(None, environment=environment, account=account)
+        ask(account=str(account))
     shutil.copy(server.authority, account / "ca.crt")
-    ask(None, environment=environment, account=account)
+    ask(account=str(account))
 
 
-def test_a_service_account_outside_a_pod_says_what_is_missing(account: Path) -> None:
+def test_a_service_account_outside_a_pod_says_what_is_missing(account: Path, environment: pytest.MonkeyPatch) -> None:
+    environment.delenv("KUBERNETES_SERVICE_HOST")
     with pytest.raises(ApiFailure, match="KUBERNETES_SERVICE_HOST"):
-        ask(None, account=account)
+        ask(account=str(account))
 
 
 @pytest.mark.parametrize("content", [b"", b"no certificate\n", None])
-def test_an_authority_that_cannot_be_used_is_a_failure_of_credentials(
-    content: bytes | None, account: Path, environment: Mapping[str, str]
-) -> None:
+def test_an_authority_that_cannot_be_used_is_a_failure_of_credentials(content: bytes | None, account: Path) -> None:
     (account / "ca.crt").unlink()
     if content is not None:
         (account / "ca.crt").write_bytes(content)
     with pytest.raises(ApiFailure) as caught:
-        ask(None, environment=environment, account=account)
+        ask(account=str(account))
     assert caught.value.reason is Reason.CREDENTIALS
 
 
-def test_a_token_that_is_a_pipe_is_not_waited_for(account: Path, environment: Mapping[str, str]) -> None:
-    (account / "token").unlink()
-    os.mkfifo(account / "token")
-    with pytest.raises(ApiFailure, match="not a regular file"):
-        ask(None, environment=environment, account=account)
-
-
-def test_a_kubeconfig_is_found_as_kubectl_finds_it(kubeconfig: Path, tmp_path: Path) -> None:
-    nowhere = tmp_path / "nowhere"
-    ask(None, environment={"KUBECONFIG": str(kubeconfig)}, account=nowhere)
+def test_a_kubeconfig_is_found_as_kubectl_finds_it(
+    kubeconfig: Path, tmp_path: Path, environment: pytest.MonkeyPatch
+) -> None:
+    environment.setenv("KUBECONFIG", str(kubeconfig))
+    ask()
+    environment.delenv("KUBECONFIG")
     (tmp_path / ".kube").mkdir()
     shutil.copy(kubeconfig, tmp_path / ".kube/config")
-    ask(None, environment={"HOME": str(tmp_path)}, account=nowhere)
-    ask(None, "other", environment={"HOME": str(tmp_path)}, account=nowhere)
+    ask()
+    ask(None, "other")
 
 
 def test_without_credentials_it_says_where_it_looked(tmp_path: Path) -> None:
-    with pytest.raises(ApiFailure, match=r"no credentials .* no \$KUBECONFIG and no ~/.kube/config; give a file"):
-        ask(None, environment={"HOME": str(tmp_path)}, account=tmp_path / "nowhere")
-
-
-def test_several_kubeconfigs_are_not_merged(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="names several files"):
-        ask(None, environment={"KUBECONFIG": "/a:/b"}, account=tmp_path / "nowhere")
+    with pytest.raises(ApiFailure, match=f"no service account's token, and no file {tmp_path}/.kube/config; give a"):
+        ask()
 
 
 def test_relative_paths_are_those_of_the_kubeconfigs_folder(server: Server, kubeconfig: Path) -> None:
@@ -136,13 +129,6 @@ def test_relative_paths_are_those_of_the_kubeconfigs_folder(server: Server, kube
     )
 
 
-def test_a_clusters_other_name_is_that_of_its_certificate(kubeconfig: Path) -> None:
-    ask(changed(kubeconfig, lambda config: config["clusters"][0]["cluster"].update({"tls-server-name": "localhost"})))
-    other = changed(kubeconfig, lambda config: config["clusters"][0]["cluster"].update({"tls-server-name": "other"}))
-    with pytest.raises(ApiFailure, match="not trusted"):
-        ask(other)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -151,22 +137,18 @@ def test_a_clusters_other_name_is_that_of_its_certificate(kubeconfig: Path) -> N
         ("a: [", "kubeconfig"),
         ("clusters: 5", "it is no kubeconfig"),
         ("clusters: [5]", "it is no kubeconfig"),
-        ("apiVersion: v1", "it has no current-context; choose one by --context"),
+        ("apiVersion: v1", "it is no kubeconfig: KeyError: 'clusters'"),
+        ("{clusters: [], contexts: []}", "it has no current-context; choose one by --context"),
         ("current-context: [1]", "it is no kubeconfig"),
-        ("current-context: lab", "it has no context 'lab'"),
+        ("{current-context: lab, clusters: [], contexts: []}", "it has no context 'lab'"),
         (
-            "{current-context: a, contexts: [{name: a, context: {cluster: c}}]}",
-            "context 'a' names the cluster 'c', which is not in it",
+            "{current-context: a, contexts: [{name: a, context: {cluster: c}}], clusters: []}",
+            "context 'a' names 'c', which is not in it",
         ),
         (
             "{current-context: a, contexts: [{name: a, context: {cluster: c, user: u}}], "
             "clusters: [{name: c, cluster: {}}]}",
-            "context 'a' names the user 'u', which is not in it",
-        ),
-        (
-            "{current-context: a, contexts: [{name: a, context: {cluster: c}}], "
-            "clusters: [{name: c, cluster: {proxy-url: 'http://p'}}]}",
-            "numaudit uses no proxy",
+            "context 'a' names 'u', which is not in it",
         ),
         ("a: &a [*a]", "kubeconfig"),
     ],
@@ -181,9 +163,9 @@ def test_a_wrong_kubeconfig_has_a_clear_message(text: str, message: str, tmp_pat
 
 
 def test_a_kubeconfig_that_is_not_there_is_a_wrong_input(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file"):
         ask(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(InputError, match="no such file"):
         ask(tmp_path)
 
 
@@ -192,7 +174,7 @@ def test_a_context_that_is_not_there_names_the_nearest(kubeconfig: Path) -> None
         ask(kubeconfig, "labb")
 
 
-def with_plugin(kubeconfig: Path, script: str, version: str = "v1", **more: object) -> Path:
+def with_plugin(kubeconfig: Path, script: str, version: str = "v1beta1", **more: object) -> Path:
     plugin = {"apiVersion": f"client.authentication.k8s.io/{version}", "command": "sh", "args": ["-c", script], **more}
     return changed(kubeconfig, lambda config: config["users"].__setitem__(0, {"name": "u", "user": {"exec": plugin}}))
 
@@ -201,31 +183,25 @@ def credential(**status: str) -> str:
     return "echo " + repr(json.dumps({"kind": "ExecCredential", "status": status}))
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_a_plugin_gives_the_token(version: str, kubeconfig: Path) -> None:
-    check = f"""case "$KUBERNETES_EXEC_INFO" in *'/{version}"'*) ;; *) exit 7;; esac; """
-    ask(with_plugin(kubeconfig, check + credential(token="agent"), version))
+def test_a_plugin_gives_the_token(kubeconfig: Path) -> None:
+    ask(with_plugin(kubeconfig, credential(token="agent")))
 
 
 @pytest.mark.parametrize(
-    ("script", "message"),
+    ("script", "more", "message"),
     [
-        ("echo please log in >&2; exit 3", "ended with 3: please log in"),
-        ("echo hello", "printed no ExecCredential"),
-        ("echo '{}'", "printed no ExecCredential"),
+        ("echo please log in >&2; exit 3", {}, "returned 3: please log in"),
+        ("echo hello", {}, "gave no credentials"),
+        ("echo '{}'", {}, "gave no credentials"),
+        ("", {"command": "no-such-plugin"}, "No such file or directory"),
+        ("", {"version": "v1"}, "api version client.authentication.k8s.io/v1 not implemented"),
     ],
 )
-def test_a_plugin_that_fails_is_quoted(script: str, message: str, kubeconfig: Path) -> None:
+def test_a_plugin_that_fails_is_quoted(script: str, more: dict[str, str], message: str, kubeconfig: Path) -> None:
     with pytest.raises(ApiFailure, match=message) as caught:
-        ask(with_plugin(kubeconfig, script))
+        ask(with_plugin(kubeconfig, script, **more))
     assert caught.value.reason is Reason.CREDENTIALS
-
-
-def test_a_plugin_that_is_missing_has_its_hint(kubeconfig: Path) -> None:
-    with pytest.raises(ApiFailure, match="cannot be started: No such file or directory; get it from the shop"):
-        ask(with_plugin(kubeconfig, "", command="no-such-plugin", installHint="get it from the shop"))
-    with pytest.raises(InputError, match="v1alpha1, and client"):
-        ask(with_plugin(kubeconfig, "", "v1alpha1"))
+    assert str(caught.value).isprintable()
 
 
 def test_a_client_certificate_that_was_renewed_in_place_is_used(server: Server, kubeconfig: Path) -> None:

@@ -103,7 +103,7 @@ def test_no_kubeconfig_and_a_wrong_one_are_told_apart(server: Server, apply: App
     assert "there are no credentials for the API server" in err
     code, _, err = apply("--kubeconfig", str(tmp_path / "missing"), given=False)
     assert (code, err.count("\n")) == (2, 1)
-    assert "cannot read it: No such file or directory" in err
+    assert "there is no such file; --kubeconfig names another" in err
     code, _, err = apply("--context", "othr")
     assert code == 2
     assert "did you mean other?" in err

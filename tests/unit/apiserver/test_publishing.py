@@ -14,7 +14,7 @@ from api_server import Fault, Right, closed_port
 from api_topologies import MOST_ANNOTATION_BYTES, RESOURCE
 from certificates import Authority
 from numaudit.apiserver.client import ApiServer
-from numaudit.apiserver.credentials import find_access
+from numaudit.apiserver.credentials import find_config
 from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.apiserver.publishing import MANAGER, MANAGER_OF_ZONES, Round, Wanted, node_of, publish
 from numaudit.net.retry_after import LONGEST_WAIT
@@ -25,7 +25,7 @@ OURS = {"numaudit.io/groups": '{"version":1}', "numaudit.io/kubelet": '{"version
 
 @contextmanager
 def asking(kubeconfig: Path, seconds: float = 20.0) -> Iterator[ApiServer]:
-    client = ApiServer(find_access(kubeconfig, None, {}), seconds)
+    client = ApiServer(find_config(kubeconfig, None), seconds)
     try:
         yield client
     finally:
@@ -262,14 +262,11 @@ JSON = {"Content-Type": "application/json"}
         (Fault(413, b"", {}), Reason.INVALID, None),
         (Fault(404, b"404 page not found\n", {"Content-Type": "text/plain"}), Reason.NO_RESOURCE, None),
         (Fault(500, b'{"message": [', JSON), Reason.SERVER, None),
-        (Fault(500, b"[" * 100_000, JSON), Reason.SERVER, None),
         (Fault(200, b'{"a', JSON), Reason.BROKEN, None),
         (Fault(200, b"[]", JSON), Reason.BROKEN, None),
         (Fault(200, b"{}", {}), Reason.BROKEN, None),
         (Fault(200, b"<html>log in</html>", {"Content-Type": "text/html"}), Reason.BROKEN, None),
         (Fault(200, b'{"metadata": {"annotations": {"a": 1}}}', JSON), Reason.BROKEN, None),
-        (Fault(200, b"[" * 100_000, JSON), Reason.BROKEN, None),
-        (Fault(200, b" " * (5 << 20), JSON), Reason.BROKEN, None),
         (Fault(200, b'{"metadata": {}}', JSON, is_cut=True), Reason.BROKEN, None),
     ],
     ids=lambda value: f"{value.status} {bytes(value.body[:20])!r}" if isinstance(value, Fault) else None,
@@ -301,19 +298,11 @@ def test_a_write_that_is_refused_leaves_the_object_as_it_was(server: Server, kub
     assert stored(server) == before
 
 
-def test_an_answer_that_drips_or_never_comes_ends_at_the_time_limit(server: Server, kubeconfig: Path) -> None:
-    for fault in (Fault(200, b"{" + b" " * 1000, JSON, drips=0.05), Fault(is_silent=True)):
-        server.cluster.faults.append(fault)
-        found = failure(kubeconfig, seconds=0.4)
-        assert found.reason is Reason.TIMEOUT
-        assert "no complete answer within 0.4 s" in str(found)
-
-
-def test_a_request_that_is_cut_ends_at_once(server: Server, kubeconfig: Path) -> None:
-    with asking(kubeconfig) as client:
-        client.cut()
-        with pytest.raises(ApiFailure):
-            client.get("node1")
+def test_an_answer_that_never_comes_ends_at_the_time_limit(server: Server, kubeconfig: Path) -> None:
+    server.cluster.faults.append(Fault(is_silent=True))
+    found = failure(kubeconfig, seconds=0.4)
+    assert found.reason is Reason.TIMEOUT
+    assert "no answer within 0.4 s" in str(found)
 
 
 def test_a_server_that_is_gone_is_a_failure_of_the_connection(kubeconfig: Path) -> None:

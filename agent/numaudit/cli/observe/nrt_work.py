@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -75,7 +74,7 @@ def _apply(host: Host, watch: float | None, kubeconfig: Path | None, context: st
     from numaudit.apiserver import client, credentials, publishing
 
     name = publishing.node_of(node_name_of(host))
-    server = client.ApiServer(credentials.find_access(kubeconfig, context, os.environ), _SECONDS)
+    server = client.ApiServer(credentials.find_config(kubeconfig, context), _SECONDS)
     try:
         topology = topology_of_host(Engine(Observer.of(host)), host, name)
         found = publishing.publish(server, name, lambda published: publishing.wanted_of(topology, published, own=own))

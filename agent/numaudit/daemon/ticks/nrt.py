@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -72,8 +71,7 @@ def _build(
     counts.failures.update(dict.fromkeys(failures.Reason, 0))
 
     def connect() -> client.ApiServer:
-        access = credentials.find_access(settings.kubeconfig, None, os.environ)
-        return client.ApiServer(access, settings.timeout)
+        return client.ApiServer(credentials.find_config(settings.kubeconfig, None), settings.timeout)
 
     def node() -> str:
         return publishing.node_of(origin_of(host).host or name_of_mounted(host))
