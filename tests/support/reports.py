@@ -71,7 +71,7 @@ def exposition(of: Report) -> Exposition:
 LIVE = Live(
     snapshot_age=3.5, ticks=12, failed_ticks=0, missed_ticks=1, tick_seconds=0.125, tick_cpu_seconds=0.0625,
     cpu_seconds=1.5, resident_bytes=30 << 20, virtual_bytes=90 << 20, open_files=12, most_files=1024,
-    process_started_at=STARTED, threads=4, walk_seconds=0.002, longest_walk_seconds=0.0035,
+    process_started_at=STARTED, threads=4,
     requests={("/metrics", "200"): 5, ("other", "404"): 1},
     connections=2, otlp=OtlpCounts({"delivered": 3, "failed": 1}, {"delivered": 300, "rejected": 0, "failed": 9}),
 )  # fmt: skip

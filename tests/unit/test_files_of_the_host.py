@@ -47,7 +47,6 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "config/loading.py": ({".stat"}, "numaudit's settings"),
     "config/yaml_file.py": ({".is_fifo"}, "numaudit's settings"),
     "daemon/ticks/live.py": ({"os.listdir", "os.stat"}, "the agent's own descriptors"),
-    "engine/cgroup_walks.py": ({".walk"}, "no file: the result of a BPF program"),
     "kernel/cgroup_writer.py": ({".mkdir", ".rmdir"}, "cgroups of our own on the running host"),
     "kernel/devices/descriptors.py": (
         {"os.readlink", "os.scandir"},

@@ -34,7 +34,6 @@ SECONDS: Mapping[str, int] = {
     "test_lab": 20,
     "test_shared_memory": 20,
     "test_short_lived": 15,
-    "test_cgroup_walk": 20,
     "test_cpu_launchers": 10,
     "test_memory_launchers": 15,
     "test_slurm_ranks": 10,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from msgspec import Struct, field
@@ -58,7 +57,6 @@ class Inventory(Struct):
     hierarchies: Hierarchies
     _tree: CgroupTree | None = None
     _cgroups: list[Cgroup] = field(default_factory=list)
-    _ids: frozenset[int] = frozenset()
     _census: Census = field(default_factory=lambda: Census((), {}, {"/": ()}))
     _unnamed: dict[ContainerId, _Question] = field(default_factory=dict)
     _count: int = 0
@@ -68,17 +66,13 @@ class Inventory(Struct):
         """The newest."""
         return self._census
 
-    def take(self, ids: AbstractSet[int] | None = None) -> Census:
-        """Walk the cgroups now. Raises Unavailable when the hierarchy cannot be read at all.
-
-        `ids`: of all that there are, where that is known; if they are the same as before, no folder is looked at.
-        """
+    def take(self) -> Census:
+        """Walk the cgroups now. Raises Unavailable when the hierarchy cannot be read at all."""
         if self._tree is None:
             self._tree = CgroupTree(self.hierarchies.memory, read_inodes(self.host))
-        cgroups = self._cgroups if ids is not None and ids == self._ids else self._tree.groups()
+        cgroups = self._tree.groups()
         self._count += 1
         if cgroups is not self._cgroups:
-            self._ids = frozenset([group.id for group in cgroups])
             if cgroups != self._cgroups:
                 self._census = self._with_known_names(divide(cgroups))
             self._cgroups = cgroups

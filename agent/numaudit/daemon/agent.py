@@ -77,7 +77,7 @@ class Agent(Struct, frozen=True, eq=False):
         pushed = PushCounts()
         live = LiveNumbers(
             started_at, newest, schedule, health, access, connections, requests,
-            pushed if settings.otlp.endpoint else None, nrt_counts, log_limit, reload, engine.observer.walks,
+            pushed if settings.otlp.endpoint else None, nrt_counts, log_limit, reload,
         )  # fmt: skip
         pages = MetricPages(live.exposition, settings.metrics.created, health.is_current)
         push = PushService(settings, live.with_newest_tick, pushed, engine.observer.host)

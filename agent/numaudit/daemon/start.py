@@ -35,7 +35,7 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     log_limit = logs.set_up(settings.log.level, settings.log.format)
     for warning in loaded.warnings:
         logs.log.warning("%s", warning)
-    observer = Observer.of(replace(host, connection=settings.kubelet.connection), with_walks=True)
+    observer = Observer.of(replace(host, connection=settings.kubelet.connection))
     services = Services()
     loading = Loading(kinds_named(settings.probes), observer.probe_loader, Inbox())
     # Programs are loaded by a process of its own, while this one imports the rest.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
-from numaudit.doctor import cgroup_walk
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
@@ -32,7 +31,7 @@ from numaudit.probes.pmu import PMU
 from numaudit.probes.probe import ProbeKind
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
-from numaudit.snapshot import Check, CollectorOutcome
+from numaudit.snapshot import Check
 from numaudit.topology.sizes import plural
 from numaudit.topology.tiers import TierSettings, in_words
 
@@ -49,26 +48,22 @@ def examine(
     host: Host,
     session: Session | None = None,
     readings: KubeletReadings | None = None,
-    sources: Sequence[CollectorOutcome] = (),
 ) -> tuple[Check, ...]:
     """All checks, in the order of the chain of evidence. One that fails says so and stops no other.
 
     Without a session, each BPF program is tried: loaded, attached, and taken out again; and so is whether it
     notices a test load, which takes a few seconds, and the kubelet is asked. With one: `readings` are what its owner
-    read of the kubelet, None = there is none, and `sources` say how its newest tick fared.
+    read of the kubelet, None = there is none.
     """
     if session is not None:
         # The agent says itself what each source of the kubelet answered.
-        checks = {**_CHECKS, cgroup_walk.NAME: lambda *_: cgroup_walk.of_outcomes(sources)}
-        return _examine(host, session, _checkpoints(host, readings), checks, under_load=False)
+        return _examine(host, session, _checkpoints(host, readings), under_load=False)
     with Session.open(host, kinds_by_default(), cgroups=_CGROUPS, nodes=_NODES) as tried:
-        return _examine(host, tried, _of_kubelet(host), _CHECKS, under_load=True)
+        return _examine(host, tried, _of_kubelet(host), under_load=True)
 
 
-def _examine(
-    host: Host, session: Session, of_kubelet: Sequence[Check], checks: Mapping[str, _Basic], under_load: bool
-) -> tuple[Check, ...]:
-    basic = [_guarded(name, host, check) for name, check in checks.items()]
+def _examine(host: Host, session: Session, of_kubelet: Sequence[Check], under_load: bool) -> tuple[Check, ...]:
+    basic = [_guarded(name, host, check) for name, check in _CHECKS.items()]
     return (*basic, *of_kubelet, *probe_checks(session), *check_sources(Trial(host, session, under_load)))
 
 
@@ -266,7 +261,6 @@ _CHECKS: dict[str, _Basic] = {
     "rights": _rights,
     "cgroup": _cgroup,
     "residency": _residency,
-    cgroup_walk.NAME: cgroup_walk.check,
     "cpuset": _cpuset,
     "huge pages": _huge_pages,
     "numa_maps": _numa_maps,

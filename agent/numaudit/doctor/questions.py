@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from numaudit.api.doctor_document import Doctor, DoctorQuestion
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
-from numaudit.doctor import cgroup_walk
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
 from numaudit.snapshot import Check
 
@@ -24,7 +23,7 @@ _DECIDING = {"promised": MEMORY, "allowed": "cpuset", "resident": "residency"}
 _LINKS = {
     **dict.fromkeys(("kubelet", MEMORY, CPU, DEVICES, CLAIMS, *ANSWERS), "promised"),
     "cpuset": "allowed",
-    **dict.fromkeys(("residency", cgroup_walk.NAME, "huge pages", "numa_maps", "memory tiers"), "resident"),
+    **dict.fromkeys(("residency", "huge pages", "numa_maps", "memory tiers"), "resident"),
     **dict.fromkeys(("numa balancing", "calibration"), "accessed"),
 }
 _NOT_MEASURED = "access expected"

@@ -20,10 +20,8 @@ from numaudit.kernel.node import MachineNow
 from numaudit.kernel.open_file_cache import OpenFileCache
 from numaudit.kernel.origin import origin_of
 from numaudit.snapshot import ContainerId, Snapshot
-from numaudit.topology.machine import Machine
 
 if TYPE_CHECKING:  # the probes' modules are imported with the first probe
-    from numaudit.engine.cgroup_walks import CgroupWalks, WalkedNow
     from numaudit.probes.probe import ProbeKind
     from numaudit.probes.session import ProbeReadings, Session
 
@@ -44,22 +42,16 @@ class Observer(Struct, frozen=True):
     files: OpenFileCache
     collectors: Collectors
     owners: Owners = field(default_factory=Owners)
-    walks: CgroupWalks | None = None
-    """None = the files of every cgroup are read."""
 
     @classmethod
-    def of(cls, host: Host, with_walks: bool = False) -> Observer:
-        """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups.
-
-        `with_walks`: read all cgroups at once where the kernel lets us, which is worth its start if many ticks follow.
-        """
+    def of(cls, host: Host) -> Observer:
+        """Find out what this host has. Raises Unavailable when it shows no nodes or no cgroups."""
         machine = MachineNow.of(host)
         hierarchies = find_hierarchies(host)
         files = OpenFileCache()
         reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read, read_all=files.read_all)
         inventory = Inventory(host, hierarchies)
-        walks = _walks(host, reader) if with_walks and host.is_live and hierarchies.is_v2 else None
-        return cls(host, machine, hierarchies, inventory, reader, files, Collectors(host), walks=walks)
+        return cls(host, machine, hierarchies, inventory, reader, files, Collectors(host))
 
     def open_probes(self, kinds: Collection[ProbeKind[Any]] | None = None) -> Session:
         """Load probes, each as far as this host lets it. The session is the caller's to close.
@@ -83,12 +75,6 @@ class Observer(Struct, frozen=True):
         capacity = max(_LEAST_CAPACITY, _LEAST_PAIRS // nodes, 2 * cgroups)
         return partial(Session.open, self.host, kinds, cgroups=capacity, nodes=nodes)
 
-    def _walk(self, run: CollectorRun, machine: Machine) -> WalkedNow | None:
-        walks = self.walks
-        if walks is None:
-            return None
-        return run("cgroup walk", lambda _: walks.take(self.inventory.census, machine), None)
-
     def observe(
         self,
         mappings_budget: float | None = None,
@@ -109,9 +95,7 @@ class Observer(Struct, frozen=True):
             # Before the walk: what is counted by then and not found by the walk has ended.
             counted = run("bpf cgroups", lambda _: readings.session.cgroups(), counted)
         machine = self.machine.read()
-        walked = self._walk(run, machine)
-        ids = None if walked is None else walked.ids
-        census = run("cgroups", lambda _: self.inventory.take(ids), Census((), {}, {"/": ()}))
+        census = run("cgroups", lambda _: self.inventory.take(), Census((), {}, {"/": ()}))
         is_followed = readings is not None and self.hierarchies.is_v2 and bool(census.containers)
         if is_followed:
             self.owners.follow(census, counted)
@@ -122,7 +106,6 @@ class Observer(Struct, frozen=True):
             census,
             self.owners,
             readings,
-            walked,
             mappings_budget,
             mappings_of,
             devices,
@@ -137,9 +120,3 @@ class Observer(Struct, frozen=True):
         self.files.end_tick()
         taken_at = origin_of(self.host).taken_at or time.time()
         return replace(snapshot, taken_at=taken_at, outcomes=tuple(run.outcomes))
-
-
-def _walks(host: Host, reader: Reader) -> CgroupWalks:
-    from numaudit.engine.cgroup_walks import CgroupWalks  # noqa: PLC0415 -- as the probes' modules
-
-    return CgroupWalks(host, reader)

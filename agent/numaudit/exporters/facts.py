@@ -95,10 +95,6 @@ class Live(Struct, frozen=True):
     process_started_at: float
     """In seconds since the epoch."""
     threads: int
-    walk_seconds: float | None = None
-    """Time that the newest walk over all cgroups held the kernel's mutex; None = there was none."""
-    longest_walk_seconds: float | None = None
-    """The same of the longest since the agent's start."""
     requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Path and status code -> HTTP requests answered."""
     connections: int = 0

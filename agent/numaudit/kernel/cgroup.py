@@ -109,8 +109,8 @@ class ReadResident(Struct, frozen=True):
 
     file: str
     """The group's memory.numa_stat. The next tick asks by this very string, which costs less than an equal one."""
-    digest: int | None
-    """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key. None = it was not read."""
+    digest: int
+    """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key."""
     huge_pages: HugeBytes | None
     resident: Resident
 

@@ -14,7 +14,6 @@ import pytest
 
 from numaudit.cli.main import VERBS, module_of
 from numaudit.config.settings import KEYS
-from numaudit.engine.cgroup_walks import CgroupWalks, WalkedNow
 from numaudit.engine.collectors.base import TickInputs
 from numaudit.engine.collectors.table import of_probes
 from numaudit.engine.observer import Observer
@@ -196,8 +195,6 @@ def test_only_what_several_collectors_share_is_in_the_observer_or_the_tick(of: t
         "ProbeKind": ProbeKind,
         "ProbeReadings": ProbeReadings,
         "Session": Session,
-        "WalkedNow": WalkedNow,
-        "CgroupWalks": CgroupWalks,
     }
     hints = get_type_hints(of, localns=annotated)  # names that only annotations have
     modules = {getattr(hint, "__module__", "") for hint in hints.values()}

@@ -72,25 +72,8 @@ def _as_it_boots() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def observer() -> Iterator[Observer]:
-    found = Observer.of(Host(), with_walks=True)
-    assert found.walks is not None
-    try:
-        yield found
-    finally:
-        found.walks.close()
-
-
-def _walked(observer: Observer) -> Snapshot:
-    """A tick that walked."""
-
-    def walked() -> Snapshot:
-        snapshot = observer.observe()
-        (found,) = [one for one in snapshot.outcomes if one.source == "cgroup walk"]
-        assert found.state == "ok", found.reason
-        return snapshot
-
-    return eventually(walked)
+def observer() -> Observer:
+    return Observer.of(Host())
 
 
 def _demote(group: Cgroup) -> None:
@@ -163,13 +146,13 @@ def test_what_is_demoted_past_a_cpuset_is_counted_to_the_page_named_and_comes_ba
 ) -> None:
     reader = replace(Reader(find_hierarchies(Host())), is_tiered=True)
     with cgroup("numaudit-lab/confined", cpus="0", mems="0") as group, worker(group, HELD) as held:
-        before = build(_walked(observer))
+        before = build(observer.observe())
         assert _findings(before, "demotable") == _findings(before, "demoted") == []
         _demote(group)
 
         def seen() -> tuple[Snapshot, Report]:
             """The kernel has added up its counters."""
-            snapshot = _walked(observer)
+            snapshot = observer.observe()
             resident = snapshot.residency[ContainerId(group.id)]
             assert _slow_bytes(resident.anon or {}) >= MOVED
             assert resident == reader.resident("/numaudit-lab/confined")
@@ -195,7 +178,7 @@ def test_what_is_demoted_past_a_cpuset_is_counted_to_the_page_named_and_comes_ba
         with pytest.raises(OSError):  # nothing else can be reclaimed, so nothing is
             group.write("memory.reclaim", str(MOVED))
         held.order("touch")
-        off = build(_walked(observer))
+        off = build(observer.observe())
         assert _findings(off, "demotable") == []
         assert len(_findings(off, "demoted")) == 1
         assert _slow_bytes(_truth(held)) == _slow_bytes(pages)
@@ -206,14 +189,14 @@ def test_what_is_demoted_past_a_cpuset_is_counted_to_the_page_named_and_comes_ba
         assert _truth(held) == {0: HELD}
 
         def back() -> None:
-            report = build(_walked(observer))
+            report = build(observer.observe())
             assert _findings(report, "demoted") == []
             assert "demoted" not in [cause.cause for cause in _causes(_of(report, group))]
 
         eventually(back)
     with cgroup("numaudit-lab/recreated", cpus="0", mems="0") as group, worker(group, HELD) as held:
         assert _truth(held) == {0: HELD}
-        assert _of(build(_walked(observer)), group).findings == ()
+        assert _of(build(observer.observe()), group).findings == ()
 
 
 def _truth(held: Worker) -> dict[int, int]:
@@ -242,14 +225,14 @@ def test_memory_that_is_used_is_promoted_and_counted(observer: Observer) -> None
 
         def promoted() -> None:
             assert _slow_bytes(_truth(held)) <= HELD // 16
-            one = _of(build(_walked(observer)), group)
+            one = _of(build(observer.observe()), group)
             (row,) = one.tier_moves or ()
             assert row.numa_node == 1
             assert (row.demoted_bytes or 0) > (row.promoted_bytes or 0) > MOVED // 2
 
         eventually(promoted)
 
-        report = build(_walked(observer))
+        report = build(observer.observe())
         (row,) = _of(report, group).tier_moves or ()
         back = in_units(row.promoted_bytes or 0)
         assert all(f"{back} came back" in said for said in _findings(report, "demoted"))  # unused memory stays there
@@ -279,11 +262,11 @@ def test_a_group_that_may_use_slow_memory_is_no_broken_promise(observer: Observe
     with cgroup("numaudit-lab/free") as group, worker(group, HELD):
         _demote(group)
         eventually(lambda: _moved(observer, group))
-        report = build(_walked(observer))
+        report = build(observer.observe())
         assert _findings(report, "demoted") == []
         assert "numaudit-lab/free" not in " ".join(_findings(report, "demotable"))
 
 
 def _moved(observer: Observer, group: Cgroup) -> None:
-    resident = _walked(observer).residency[ContainerId(group.id)]
+    resident = observer.observe().residency[ContainerId(group.id)]
     assert sum((resident.demoted or {}).values()) >= MOVED

@@ -34,5 +34,5 @@ class Features(Struct):
         state = (tuple(probes.items()), tuple((one.source, one.state) for one in sources))
         if state != self._examined_at:
             self._examined_at = state
-            self._known = tuple(map(Feature.of, examine(self.host, self.session, self.kubelet(), sources)))
+            self._known = tuple(map(Feature.of, examine(self.host, self.session, self.kubelet())))
         return self._known

@@ -17,7 +17,6 @@ from numaudit.daemon.reload import Reload
 from numaudit.daemon.ticks.health import HealthMonitor
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.daemon.ticks.ticker import Newest
-from numaudit.engine.cgroup_walks import CgroupWalks
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.facts import Live
 from numaudit.exporters.push_counts import PushCounts
@@ -44,8 +43,6 @@ class LiveNumbers(Struct):
     log_limit: RateLimit
     reload: Reload | None
     """None = the settings stay as they are."""
-    walks: CgroupWalks | None = None
-    """None = files are read."""
     _process: psutil.Process = field(default_factory=psutil.Process)
 
     def exposition(self) -> Exposition:
@@ -75,8 +72,6 @@ class LiveNumbers(Struct):
             most_files=_most_files(),
             process_started_at=self._process.create_time(),
             threads=threading.active_count(),
-            walk_seconds=None if self.walks is None else self.walks.newest_seconds,
-            longest_walk_seconds=None if self.walks is None else self.walks.longest_seconds,
             requests=dict(self.requests),
             connections=len(self.connections),
             evicted_connections=self.connections.evicted,

@@ -20,7 +20,6 @@ from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
 from numaudit.topology.machine import Machine
 
 if TYPE_CHECKING:
-    from numaudit.engine.cgroup_walks import WalkedNow
     from numaudit.probes.probe import ProbeKind, Reading
     from numaudit.probes.session import ProbeReadings
 
@@ -112,8 +111,6 @@ class TickInputs(Struct, frozen=True):
     owners: Owners
     readings: ProbeReadings | None = None
     """None = there are no probes."""
-    walked: WalkedNow | None = None
-    """All cgroups at once; None = files are read."""
     mappings_budget: float | None = None
     """Seconds for numa_maps; None = it is not read."""
     mappings_of: frozenset[ContainerId] | None = None

@@ -32,15 +32,6 @@ LIVE_METRICS: tuple[Metric[Live], ...] = (
         (), one(lambda live: live.tick_cpu_seconds),
     ),
     Metric(
-        "cgroup_walk_seconds", "seconds",
-        "Time for which the newest walk over all cgroups held the kernel's cgroup mutex; absent where files are read.",
-        (), one(lambda live: live.walk_seconds),
-    ),
-    Metric(
-        "cgroup_walk_longest_seconds", "seconds", "Longest time for which a walk held that mutex since its start.",
-        (), one(lambda live: live.longest_walk_seconds),
-    ),
-    Metric(
         "process_threads", "", "Threads of the agent.",
         (), one(lambda live: live.threads), item="thread", otel="process.thread.count",
     ),

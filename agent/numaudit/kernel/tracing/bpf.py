@@ -6,7 +6,6 @@ Source: include/uapi/linux/bpf.h (union bpf_attr, struct bpf_prog_info), kernel/
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 from collections.abc import Iterable
 from enum import IntEnum
@@ -14,12 +13,9 @@ from enum import IntEnum
 from msgspec import Struct
 
 from numaudit.kernel.tracing import syscall
-from numaudit.kernel.tracing.bpf_load import TRACE_ITER
 
 ENOTSUPP = 524
 """The kernel's internal "not supported", which bpf(2) lets through; Python's errno does not know it."""
-_DESCENDANTS_PRE = 2  # enum bpf_cgroup_iter_order
-_AT_ONCE = 4096
 _ON_CPU = 1  # BPF_F_TEST_RUN_ON_CPU
 
 
@@ -37,9 +33,7 @@ class Command(IntEnum):
     RAW_TRACEPOINT_OPEN = 17
     MAP_LOOKUP_BATCH = 24
     MAP_UPDATE_BATCH = 26
-    LINK_CREATE = 28
     ENABLE_STATS = 32
-    ITER_CREATE = 33
 
 
 class ProgramType(IntEnum):
@@ -146,26 +140,3 @@ def open_tracing(program: int) -> int:
     Raises OSError. Source: kernel/bpf/syscall.c (bpf_raw_tp_link_attach: without a name).
     """
     return command(Command.RAW_TRACEPOINT_OPEN, bytearray(struct.pack("=QII", 0, program, 0)))
-
-
-def open_cgroup_iterator(program: int, cgroup: int) -> int:
-    """A link by which a program walks a cgroup, whose folder is open as `cgroup`, and all below it, parents first.
-
-    Raises OSError: EINVAL before Linux 6.1. Source: kernel/bpf/cgroup_iter.c.
-    """
-    information = bytearray(struct.pack("=IIQ", _DESCENDANTS_PRE, cgroup, 0))
-    attributes = struct.pack("=4IQI4x", program, 0, TRACE_ITER, 0, address_of(information), len(information))
-    return command(Command.LINK_CREATE, bytearray(attributes))
-
-
-def iterate(link: int) -> None:
-    """Run an iterator's program once for everything that it walks over. It must write nothing to the iterator's stream.
-
-    Raises OSError.
-    """
-    descriptor = command(Command.ITER_CREATE, bytearray(struct.pack("=II", link, 0)))
-    try:
-        while os.read(descriptor, _AT_ONCE):
-            pass
-    finally:
-        os.close(descriptor)

@@ -13,7 +13,7 @@ from numaudit.kernel.tracing import syscall
 
 LICENCE = b"Dual BSD/GPL"
 _MAP_CREATE, _PROG_LOAD = 0, 5  # enum bpf_cmd
-TRACE_FENTRY, TRACE_ITER = 24, 28  # enum bpf_attach_type
+_TRACE_FENTRY = 24  # BPF_TRACE_FENTRY of enum bpf_attach_type
 _LARGEST_LOG = 1 << 20
 _LONGEST_NAME = 15
 _INSTRUCTION = 8
@@ -32,12 +32,8 @@ def create_map(name: str, kind: int, key_size: int, value_size: int, entries: in
     return _call(_MAP_CREATE, attributes)
 
 
-def load_program(
-    name: str, kind: int, instructions: bytes, btf_id: int | None = None, attach_type: int = TRACE_FENTRY
-) -> int:
+def load_program(name: str, kind: int, instructions: bytes, btf_id: int | None = None) -> int:
     """A descriptor of a new program; `btf_id` is the kernel's function that one of type TRACING is entered with.
-
-    With the attach type TRACE_ITER that is the function that stands for an iterator.
 
     The kernel keeps only the start of the name. Raises LoadError.
     """
@@ -47,7 +43,7 @@ def load_program(
     start = struct.pack(
         "=IIQQ", kind, len(instructions) // _INSTRUCTION, ctypes.addressof(code), ctypes.addressof(licence)
     )
-    hook = (0, 0) if btf_id is None else (attach_type, btf_id)
+    hook = (0, 0) if btf_id is None else (_TRACE_FENTRY, btf_id)
     rest = struct.pack("=8x15sx4xI36xII8x", _name(name), *hook, 0)
     try:
         return _call(_PROG_LOAD, start + struct.pack("=IIQ", 0, 0, 0) + rest)

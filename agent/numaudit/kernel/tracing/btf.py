@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Collection
-from typing import Literal
 
 from msgspec import Struct
 
@@ -16,9 +15,7 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
 
 _MAGIC = 0xEB9F
-_INT, _POINTER, _ARRAY, _STRUCT, _UNION, _ENUM, _FUNC, _FUNC_PROTO = 1, 2, 3, 4, 5, 6, 12, 13
-_ALIASES = (8, 9, 10, 11, 18)
-"""typedef, volatile, const, restrict, type tag: the type itself follows."""
+_ARRAY, _STRUCT, _UNION, _ENUM, _FUNC, _FUNC_PROTO = 3, 4, 5, 6, 12, 13
 _DEEPEST = 8
 """Structures without a name inside each other that are looked into."""
 _WORDS_AFTER = {1: 1, 3: 3, 14: 1, 17: 1}
@@ -45,31 +42,6 @@ class Member(Struct, frozen=True):
     """Number of its type."""
     bits: int
     """From the structure's start."""
-
-
-ShapeKind = Literal["int", "pointer", "array", "struct", "other"]
-
-
-class Shape(Struct, frozen=True):
-    """A type without its typedefs: `pointer` to a type, `array` of them, a `struct` or a number (`int`)."""
-
-    kind: ShapeKind
-    name: str
-    """Of a struct; that of others says nothing."""
-    size: int
-    """Bytes of a struct or a number."""
-    of: int
-    """Number of the type that is pointed to, or of an array's elements."""
-    length: int
-    """Elements of an array; 0 where the structure does not say (a flexible array)."""
-
-
-_SHAPES: dict[int, ShapeKind] = {
-    _INT: "int",
-    _POINTER: "pointer",
-    _ARRAY: "array",
-    _STRUCT: "struct",
-}
 
 
 class Btf:
@@ -123,22 +95,6 @@ class Btf:
         start = self._start(type_)
         return self._words[start + 5] if self._kind(start) == _ARRAY else None
 
-    def shape(self, type_: int) -> Shape:
-        """The type of this number; 0 is void, whose kind is `other`. Raises ParseError when there is no such type."""
-        if not type_:
-            return Shape("other", "", 0, 0, 0)
-        start = self._start(type_)
-        for _ in range(_DEEPEST):
-            if self._kind(start) not in _ALIASES or not self._words[start + 2]:
-                break
-            start = self._start(self._words[start + 2])
-        kind, value = self._kind(start), self._words[start + 2]
-        shape: ShapeKind = _SHAPES.get(kind, "other")
-        if kind == _ARRAY:
-            return Shape(shape, "", 0, self._words[start + 3], self._words[start + 5])
-        of = value if kind == _POINTER else 0
-        return Shape(shape, self._name(self._words[start]), 0 if of else value, of, 0)
-
     def value(self, enumeration: str, name: str) -> int | None:
         """One value of an enumeration, as 32 bits without a sign."""
         found = self._find(_ENUM, enumeration)
@@ -146,16 +102,6 @@ class Btf:
             for at in self._each(self._starts[found], _ENUM):
                 if self._name(self._words[at]) == name:
                     return self._words[at + 1]
-        return None
-
-    def constant(self, name: str) -> int | None:
-        """A value of any enumeration without a name, as 32 bits without a sign."""
-        offsets = self._offsets(name)
-        for start in self._starts[1:] if offsets else ():
-            if self._words[start] == 0 and self._kind(start) == _ENUM:
-                for at in self._each(start, _ENUM):
-                    if self._words[at] in offsets:
-                        return self._words[at + 1]
         return None
 
     def _find_starts(self) -> array[int]:

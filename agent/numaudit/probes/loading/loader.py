@@ -24,7 +24,6 @@ from msgspec import Struct, field
 
 import numaudit
 from numaudit.kernel.tracing.bpf import ProgramType
-from numaudit.kernel.tracing.bpf_load import TRACE_FENTRY, TRACE_ITER
 from numaudit.probes import reasons
 from numaudit.probes.loading import program_sources
 from numaudit.probes.reasons import ProbeRefusal, Reason
@@ -54,8 +53,6 @@ class BpfProgram(Struct, frozen=True):
     """That is to be watched, for a program of type KPROBE or TRACING."""
     btf_id: int | None = None
     """Its number in BTF, for a program of type TRACING, which is run whenever the function is entered (fentry)."""
-    is_iterator: bool = False
-    """A program of type TRACING for an iterator, for which `btf_id` stands."""
     may_fail: bool = False
     """True when the rest of the probe is loaded even if the kernel refuses this program."""
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -71,8 +68,6 @@ class ProbeRequest(Struct, frozen=True):
     """Those to hand over; `probe_dropped` is added."""
     entries: Mapping[str, int] = field(default_factory=dict)
     """Map -> how many entries it has room for, where the text does not say."""
-    value_sizes: Mapping[str, int] = field(default_factory=dict)
-    """Map -> bytes of a value, where they depend on this machine."""
     numbers: Mapping[str, int] = field(default_factory=dict)
     """Further numbers that the text leaves open: PROBE_CONSTANT, and offsets of PROBE_LOAD that are no tracepoint's."""
     defines: Mapping[str, int] = field(default_factory=dict)
@@ -202,7 +197,6 @@ def _pack_one(probe: ProbeRequest) -> dict[str, Any]:
         "name": probe.name,
         "maps": [*probe.maps, _DROPPED],
         "entries": {**probe.entries},
-        "value_sizes": {**probe.value_sizes},
         "numbers": {**probe.numbers},
         "programs": [
             {
@@ -211,7 +205,6 @@ def _pack_one(probe: ProbeRequest) -> dict[str, Any]:
                 "tracepoint": one.tracepoint,
                 "fields": {**one.fields},
                 "btf_id": one.btf_id,
-                "attach_type": TRACE_ITER if one.is_iterator else TRACE_FENTRY,
                 "may_fail": one.may_fail,
             }
             for one in probe.programs

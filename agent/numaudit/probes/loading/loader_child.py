@@ -56,9 +56,7 @@ def _load(channel: socket.socket, request: dict[str, Any]) -> None:
         function = program["function"]
         instructions = bytecode.link(compiled.programs[function], maps, request["numbers"], fields)
         try:
-            programs[function] = bpf_load.load_program(
-                function, program["type"], instructions, program["btf_id"], program["attach_type"]
-            )
+            programs[function] = bpf_load.load_program(function, program["type"], instructions, program["btf_id"])
         except LoadError as error:
             refusal = reasons.of_load(function, error.errno or 0, error.log)
             if not program["may_fail"]:
@@ -85,7 +83,7 @@ def _make_maps(compiled: Bytecode, request: dict[str, Any]) -> dict[str, int]:
     for name in sorted({*request["maps"], *(used & compiled.maps.keys())}):
         shape = compiled.maps[name]
         entries = request["entries"].get(name, shape.entries)
-        size = request["value_sizes"].get(name, shape.value_size)
+        size = shape.value_size
         try:
             made[name] = bpf_load.create_map(name, shape.type, shape.key_size, size, entries, shape.flags)
         except OSError as error:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,9 +18,6 @@ from numaudit.kernel.cgroup import ReadAllowed, Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
-
-if TYPE_CHECKING:
-    from numaudit.engine.cgroup_walks import WalkedNow
 
 
 @dataclass(slots=True)
@@ -36,7 +32,7 @@ class AllowedCollector(Collector):
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
         if self._same is None or not self._same.are_as_before(tick, promised):
-            nodes = AllowedNodes(tick.host, tick.reader, promised, tick.walked, self._last)
+            nodes = AllowedNodes(tick.host, tick.reader, promised, self._last)
             allowed, self._last = nodes.collect(tick.census, skipped), nodes.now
             self._same = SameCpusets.after(tick, promised, allowed, self._last)
             return replace(snapshot, allowed=allowed)
@@ -66,7 +62,7 @@ class SameCpusets(Struct, frozen=True):
         read: Mapping[str, ReadAllowed],
     ) -> SameCpusets | None:
         """For the next tick, if it may be read so."""
-        if tick.walked is not None or tick.reader.read_all is None or not read:
+        if tick.reader.read_all is None or not read:
             return None
         as_promised = all(allowed[ContainerId(id_)].nodes == nodes for id_, nodes in promised.items() if id_ in allowed)
         if len(read) < len(tick.census.containers) or not as_promised:
@@ -78,7 +74,7 @@ class SameCpusets(Struct, frozen=True):
     def are_as_before(self, tick: TickInputs, promised: Mapping[int, NodeSet]) -> bool:
         """Are they all as they were?"""
         read_all = tick.reader.read_all
-        if tick.census is not self.census or tick.walked is not None or promised != self.promised or read_all is None:
+        if tick.census is not self.census or promised != self.promised or read_all is None:
             return False
         return all(read_all(files) == texts for files, texts in zip(self.files, self.texts, strict=True))
 
@@ -90,8 +86,6 @@ class AllowedNodes(Struct, frozen=True):
     reader: Reader
     promised: Mapping[int, NodeSet] = field(default_factory=dict)
     """The nodes that containers were promised."""
-    walked: WalkedNow | None = None
-    """The walk that already has the files of all groups; None = they are read."""
     last: Mapping[str, ReadAllowed] = field(default_factory=dict)
     """By path, of the previous tick."""
     now: dict[str, ReadAllowed] = field(default_factory=dict)
@@ -102,8 +96,7 @@ class AllowedNodes(Struct, frozen=True):
         found: dict[ContainerId, Allowed] = {}
         for container, path in census.with_folders():
             try:
-                walked = None if self.walked is None else self.walked.allowed.get(container.id)
-                one = walked or self._of(path)
+                one = self._of(path)
                 promised = self.promised.get(container.id)
                 if promised is not None and promised != one.nodes:
                     one = replace(

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.errors import ParseError
-from numaudit.kernel.cgroup import Reader, ReadResident, sum_of_sizes
+from numaudit.kernel.cgroup import Reader, ReadResident
 from numaudit.snapshot import BytesByNode, ContainerId, Resident
-
-if TYPE_CHECKING:
-    from numaudit.engine.cgroup_walks import WalkedNow
 
 _IMPOSSIBLE = (
     "the kernel shows more on a node than is in use there: it miscounts huge pages that were migrated (a newer kernel "
@@ -59,8 +56,6 @@ class Residency(Struct, frozen=True):
     last: ResidencyCache = field(default_factory=ResidencyCache)
     """Of the previous tick."""
     now: ResidencyCache = field(default_factory=ResidencyCache)
-    walked: WalkedNow | None = None
-    """The walk that already has memory.numa_stat of all groups; None = it is read."""
 
     def collect(self, census: Census, skipped: SkippedItems) -> ResidentMemory:
         """Bytes by container, and the unattributed ones."""
@@ -82,10 +77,9 @@ class Residency(Struct, frozen=True):
     ) -> dict[str, Resident]:
         """By path, descendants included."""
         found: dict[str, Resident] = {}
-        walked = self._walked()
         for container, path in census.with_folders():
             try:
-                resident = self._resident(path, walked.get(container.id))
+                resident = self._resident(path)
             except (OSError, ParseError) as error:
                 why = self.reader.why_not_counted(path) if isinstance(error, FileNotFoundError) else None
                 if why is None:
@@ -99,25 +93,10 @@ class Residency(Struct, frozen=True):
             found[path] = resident
         return found
 
-    def _walked(self) -> Mapping[int, Resident]:
-        if self.walked is None:
-            return {}
-        # Where there are no huge pages, every group has none of them.
-        return self.walked.residents(None if self.reader.huge_page_sizes else self.reader.hugetlb(""))
-
-    def _resident(self, path: str, walked: Resident | None) -> Resident:
+    def _resident(self, path: str) -> Resident:
         """Raises OSError, ParseError."""
-        last = self.last.read.get(path)
-        if walked is None:
-            found = self.now.read[path] = self.reader.read_resident(path, last)
-            return found.resident
-        if not self.reader.huge_page_sizes or (huge_pages := self.reader.huge_pages(path)) is None:
-            return walked
-        resident = structs.replace(walked, hugetlb=sum_of_sizes(huge_pages), huge_pages=huge_pages)
-        if last is not None and last.resident == resident:
-            resident = last.resident
-        self.now.read[path] = ReadResident(self.reader.numa_stat(path), None, huge_pages, resident)
-        return resident
+        found = self.now.read[path] = self.reader.read_resident(path, self.last.read.get(path))
+        return found.resident
 
     def _is_possible(self, hugetlb: BytesByNode) -> bool:
         in_use = self.in_use
@@ -133,8 +112,7 @@ class Residency(Struct, frozen=True):
 
     def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: SkippedItems) -> Resident | None:
         try:
-            walked = None if self.walked is None else self._walked().get(self.walked.root)
-            by_path = {**by_path, "/": self._resident("", walked)}
+            by_path = {**by_path, "/": self._resident("")}
         except (OSError, ParseError) as error:
             skipped.count(error)
             return None

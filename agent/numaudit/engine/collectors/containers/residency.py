@@ -34,7 +34,7 @@ class ResidencyCollector(Collector):
         reader = replace(tick.reader, huge_page_sizes=sizes, is_tiered=tick.machine.is_tiered)
         found = None if self._same is None else self._same.read(tick, reader)
         if found is None:
-            residency = Residency(reader, _in_use(snapshot.nodes), self._last, walked=tick.walked)
+            residency = Residency(reader, _in_use(snapshot.nodes), self._last)
             found, self._last = residency.collect(tick.census, skipped), residency.now
             self._same = SameGroups.after(tick, reader, found, self._last)
         return replace(
@@ -72,13 +72,13 @@ class SameGroups(Struct):
     @classmethod
     def after(cls, tick: TickInputs, reader: Reader, found: ResidentMemory, cache: ResidencyCache) -> SameGroups | None:
         """For the next tick, if it may be read so."""
-        if tick.walked is not None or reader.read_all is None or reader.huge_page_sizes or found.not_resident:
+        if reader.read_all is None or reader.huge_page_sizes or found.not_resident:
             return None
         census = tick.census
         owners = {path: container.id for container, path in census.with_folders()}
         paths = [*owners, ""]
         read = [cache.read[path] for path in paths if path in cache.read]
-        digests = [one.digest for one in read if one.digest is not None]
+        digests = [one.digest for one in read]
         if len(digests) < len(paths):
             return None
         above = {child: path for path, children in census.children.items() for child in children}
@@ -89,7 +89,7 @@ class SameGroups(Struct):
 
     def read(self, tick: TickInputs, reader: Reader) -> ResidentMemory | None:
         """The memory of all containers now; None = each is to be read on its own."""
-        is_known = tick.census is self.census and tick.walked is None and reader.is_tiered is self.is_tiered
+        is_known = tick.census is self.census and reader.is_tiered is self.is_tiered
         if reader.read_all is None or reader.huge_page_sizes or not is_known:
             return None
         changed: list[str] = []
