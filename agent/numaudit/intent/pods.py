@@ -76,6 +76,8 @@ class PodFacts(Struct, frozen=True):
     spec: Pod | None = None
     """The requests and limits; None when they could not be read."""
     rejection: Rejection | None = None
+    resize: str | None = None
+    """An in-place resize that waits, was refused or is under way, with what is allocated and what was wished."""
     workload: str | None = None
     """Name of the Deployment, StatefulSet, Job, ... that made it; None = none did, or that is not known."""
     ended_without_reason: bool = False

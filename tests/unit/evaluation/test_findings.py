@@ -12,6 +12,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import RULES, Finding, find
 from numaudit.intent.kubelet import KubeletConfig, KubeletSeries
 from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.pods import PodFacts
 from numaudit.intent.promise import Promise, PromisedDevices
 from numaudit.intent.sources import CheckpointHealth, StartOutlook
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
@@ -193,6 +194,14 @@ def test_refusals_that_the_kubelet_counted_and_its_log_lacks_are_found(
     assert taken.intent is not None
     found = find(replace(taken, intent=replace(taken.intent, counters=counted, denials=logged)))
     assert names(found) == ["refusals-missed"] * missed
+
+
+def test_a_resize_that_the_kubelet_has_not_made_is_found_while_the_pod_runs() -> None:
+    taken = tick()
+    assert taken.intent is not None
+    running = PodFacts("u", "work", "db", phase="Running", resize="pending: Infeasible")
+    for pod, found in ((running, ["resize-pending"]), (replace(running, phase="Failed"), [])):
+        assert names(find(replace(taken, intent=replace(taken.intent, pods={"u": pod})))) == found
 
 
 @pytest.mark.parametrize(("places", "more"), [(1, ""), (3, ""), (4, "; and 1 more")])

@@ -87,6 +87,42 @@ def test_of_a_resize_that_was_refused_the_pod_counts_as_it_was_allocated() -> No
     assert str(facts.spec.containers[0].resources.limits["memory"]) == "2Gi"
 
 
+REFUSED = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        ({}, None),
+        ({"conditions": [{"type": "PodResizePending", "status": "False", "reason": "Deferred"}]}, None),
+        ({"conditions": [{"type": "Ready", "status": "True"}]}, None),
+        (
+            {
+                "conditions": [
+                    {"type": "PodResizePending", "status": "True", "reason": "Infeasible", "message": REFUSED}
+                ]
+            },
+            f"pending: Infeasible: {REFUSED}; container db has 200Mi of memory and wishes 1200Mi",
+        ),
+        (
+            {"conditions": [{"type": "PodResizeInProgress", "status": "True"}]},
+            "in progress; container db has 200Mi of memory and wishes 1200Mi",
+        ),
+        ({"resize": "Deferred"}, "Deferred; container db has 200Mi of memory and wishes 1200Mi"),
+    ],
+)
+def test_a_resize_that_is_not_made_is_named_with_both_amounts(status: dict[str, object], says: str | None) -> None:
+    wish, own = {"cpu": "1", "memory": "1200Mi"}, {"cpu": "1", "memory": "200Mi"}
+    resized = pod(
+        spec={"containers": [{"name": "db", "resources": {"requests": wish, "limits": wish}}]},
+        status={**status, "containerStatuses": [{"name": "db", "allocatedResources": own}]},
+    )
+    (facts,) = PodReader().read(listed(resized)).pods.values()
+    assert facts.resize == says
+    (captured,) = PodReader().read(without_secrets(listed(resized))).pods.values()
+    assert captured == facts
+
+
 def test_init_containers_and_sidecars_are_told_apart() -> None:
     pods = by_name(RUNNING)
     kinds = [(one.name, one.kind, one.state) for one in pods["gu-init"].containers + pods["gu-sidecar"].containers]

@@ -36,6 +36,8 @@ from workload import MIB, TOUCH, Cgroup, Worker, cgroup, worker
 SIZE = 16 * MIB
 PARENT = "numaudit-remedies"
 NOT_HERE: Mapping[str, str] = {
+    "set the old amount": "it needs an API server that resizes a pod",
+    "make the pod anew": "it needs an API server that resizes a pod",
     "Find out who wrote to its cpuset": "the kernel does not record it, and knowing it changes nothing",
     "See its causes": "those have rows of their own",
     "use machines with larger nodes": "the guest's nodes have the size with which it booted",
@@ -75,6 +77,7 @@ NOT_HERE: Mapping[str, str] = {
 }
 """Words of docs/verdicts.md that ask for what no guest can do, and why it cannot."""
 NO_ADVICE = (
+    "What is allocated counts, not the wish",
     "Nothing is wrong",
     "No verdict that depends on these CPUs",
     "Nothing has to be done",

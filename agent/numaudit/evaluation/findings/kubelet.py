@@ -86,6 +86,12 @@ def _restart_refuses_pods(evidence: TickEvidence) -> Iterator[RuleResult]:
             yield RuleResult(f"a {what} would refuse {named}{more}: {one.refused[0].reason}: {one.refused[0].message}")
 
 
+def _resize_pending(evidence: TickEvidence) -> Iterator[RuleResult]:
+    for one in (evidence.intent.pods or {}).values():
+        if one.resize is not None and not one.has_ended:
+            yield RuleResult(f"in-place resize of {one.namespace}/{one.name}: {one.resize}")
+
+
 def _sources_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
     return map(RuleResult, evidence.intent.conflicts)
 
@@ -118,6 +124,12 @@ RULES = (
         "The kubelet's log has gaps (rotation, or the journal's rate limit): raise RateLimitBurst for the kubelet's "
         "unit or keep more of its log. Pods that it refused may be missing here.",
         _refusals_missed,
+    ),
+    Rule(
+        "resize-pending",
+        "info",
+        "What is allocated counts, not the wish. Where it is infeasible, set the old amount, or make the pod anew.",
+        _resize_pending,
     ),
     Rule(
         "sources-disagree",

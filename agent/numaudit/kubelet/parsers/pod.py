@@ -21,6 +21,7 @@ MIRROR = "kubernetes.io/config.mirror"
 TEMPLATE_HASH = "pod-template-hash"
 _SCHEDULED = re.compile(r"-\d{8,10}\Z", re.ASCII)
 """Suffix that a CronJob adds to its name: minutes (once seconds) since 1970."""
+_RESIZES = {"PodResizePending": "pending", "PodResizeInProgress": "in progress"}
 _REJECTED = "Pod was rejected: "
 RUN_STATES: tuple[RunState, ...] = ("waiting", "running", "terminated")
 CONTAINER_LISTS: tuple[tuple[str, str, ContainerKind], ...] = (
@@ -43,6 +44,8 @@ def parse_pod(value: object) -> PodFacts:
         uid = mirrored
     source = annotations.get(CONFIG_SOURCE)
     namespace, name = _text(metadata, "namespace", "metadata"), _text(metadata, "name", "metadata")
+    wish = _spec(value)
+    counted = None if wish is None else as_allocated(wish)
     return PodFacts(
         uid=uid,
         namespace=namespace,
@@ -52,8 +55,9 @@ def parse_pod(value: object) -> PodFacts:
         is_static=bool(mirrored) or source in ("file", "http"),
         created_at=_seconds(metadata.get("creationTimestamp") or annotations.get(CONFIG_SEEN)),
         containers=tuple(_containers(spec, status)),
-        spec=_spec(value),
+        spec=counted,
         rejection=_rejection(uid, namespace, name, status),
+        resize=_resize(status, wish, counted),
         workload=_workload(metadata),
         ended_without_reason=_ended_without_reason(metadata, spec, status),
         ended_at=_ended_at(status),
@@ -91,9 +95,28 @@ def _workload(metadata: Fields) -> str | None:
 
 def _spec(value: object) -> Pod | None:
     try:
-        return as_allocated(read_pod(value, defaults=False))
+        return read_pod(value, defaults=False)
     except InputError:
         return None
+
+
+def _resize(status: Fields, wish: Pod | None, counted: Pod | None) -> str | None:
+    """By the conditions of kubelets since 1.33, or by `status.resize` of older ones."""
+    states = [_optional_text(status, "resize", "status")]
+    for one in _objects(status, "conditions", "status.conditions"):
+        if one.get("type") in _RESIZES and one.get("status") == "True":
+            parts = (_optional_text(one, key, "status.conditions") for key in ("reason", "message"))
+            states.append(": ".join(filter(None, [_RESIZES[str(one["type"])], *parts])))
+    state = "; ".join(filter(None, states))
+    if not state or wish is None or counted is None:
+        return state or None
+    changed = [
+        f"container {wished.name} has {own.resources.requests.get(name, 'no')} of {name} and wishes {amount}"
+        for wished, own in zip(wish.all_containers, counted.all_containers, strict=True)
+        for name, amount in wished.resources.requests.items()
+        if own.resources.requests.get(name) != amount
+    ]
+    return "; ".join([state, *changed])
 
 
 def _qos(status: Fields) -> QosClass | None:
