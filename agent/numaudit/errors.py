@@ -148,6 +148,9 @@ class NumauditError(Exception):
 class InputError(NumauditError):
     """A wrong input of the user: a flag, a file, a scenario. Exit code 2."""
 
+    field: str = ""
+    """Path of the wrong field, where the message, which may be another program's, does not begin with it."""
+
 
 class Unavailable(NumauditError):
     """This host cannot answer: missing hardware, kernel feature or permission.

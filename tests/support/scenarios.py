@@ -12,7 +12,7 @@ from numaudit.scenario.simulation import ScenarioRun, simulate
 Plain = dict[str, Any]
 
 
-def no_file(name: str, what: str) -> Document:
+def no_file(name: str, what: str) -> list[Document]:
     raise AssertionError(f"{what} is not to be read from {name}")
 
 

@@ -38,8 +38,16 @@ def read(path: Path, what: str) -> Document:
 
 def read_all(path: Path, what: str) -> list[Document]:
     """Every document of a file that is not empty; `-` is the standard input. Raises InputError as `read`."""
-    body = read_body(path, what)
     name = "the standard input" if path == STANDARD_INPUT else str(path)
+    return _documents(read_body(path, what), name)
+
+
+def read_file(path: Path, what: str) -> list[Document]:
+    """Every document of a file that is not empty, whatever its name is. Raises InputError as `read`."""
+    return _documents(yaml_file.read_whole(path, what, LIMITS.size), str(path))
+
+
+def _documents(body: bytes, name: str) -> list[Document]:
     found = [
         Document(name, value, partial(_line_of, body, name, number=number))
         for number, value in enumerate(yaml_values.read_all(body, name, LIMITS))

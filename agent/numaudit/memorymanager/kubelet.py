@@ -5,7 +5,8 @@ Source: pkg/kubelet/apis/config/types.go, pkg/kubelet/cm/container_manager_linux
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Literal
 
@@ -37,7 +38,7 @@ from numaudit.containermanager.versions import (
     at_least_described,
     parse_version,
 )
-from numaudit.errors import InputError, ParseError
+from numaudit.errors import InputError, ParseError, nearest
 from numaudit.gojson.strconv import quote
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
@@ -102,15 +103,16 @@ def read_kubelet(
     problems = validate_reserved_memory(reservations, version=features.version)
     if problems:
         raise InputError("; ".join(problems))
-    topology = create_topology_manager(
-        _name(config, "topologyManagerPolicy", NONE),
-        _name(config, "topologyManagerScope", CONTAINER_SCOPE),
-        _texts(config, "topologyManagerPolicyOptions"),
-        nodes=len(machine.nodes),
-        distances=_distances(machine),
-        gates=_option_gates(gates, "TopologyManagerPolicy"),
-        version=parse_version(kubernetes_version),
-    )
+    with _about(config, "topologyManager"):
+        topology = create_topology_manager(
+            _name(config, "topologyManagerPolicy", NONE),
+            _name(config, "topologyManagerScope", CONTAINER_SCOPE),
+            _texts(config, "topologyManagerPolicyOptions"),
+            nodes=len(machine.nodes),
+            distances=_distances(machine),
+            gates=_option_gates(gates, "TopologyManagerPolicy"),
+            version=parse_version(kubernetes_version),
+        )
     reservation = _node_allocatable_reservation(config, _capacity(machine))
     cpu_options = _CPUManagerConfig(
         _name(config, "cpuManagerPolicy", NONE),
@@ -119,15 +121,33 @@ def read_kubelet(
         reservation[CPU].milli_value if CPU in reservation else None,
         _option_gates(gates, "CPUManagerPolicy"),
     )
-    cpu = _cpu_policy(cpu_options, machine, topology, at_least_described(parse_version(kubernetes_version)))
+    with _about(config, "cpuManager"):
+        cpu = _cpu_policy(cpu_options, machine, topology, at_least_described(parse_version(kubernetes_version)))
     if cpu is not None:  # options ripen by the real version
         cpu = replace(cpu, version=max(cpu.version, features.version))
-    policy = _memory_policy(_name(config, "memoryManagerPolicy", "None"))
-    reserved = system_reserved(machine, reservations, reservation) if policy == "Static" else None
-    if reserved is not None:
-        check_reservations_fit(machine, reserved)
+    with _about(config, "memoryManager"):
+        policy = _memory_policy(_name(config, "memoryManagerPolicy", "None"))
+    with _about(config, "reservedMemory"):
+        reserved = system_reserved(machine, reservations, reservation) if policy == "Static" else None
+        if reserved is not None:
+            check_reservations_fit(machine, reserved)
     kubelet = Kubelet(machine, features, policy, reserved, topology, cpu)
     return kubelet, (notice,) if notice else ()
+
+
+@contextmanager
+def _about(config: Mapping[str, object], begin: str) -> Iterator[None]:
+    """A kubelet's message, which names no field, gets the one that it is about: its words tell which of those given."""
+    try:
+        yield
+    except InputError as error:
+        words = str(error).casefold()
+        about = {"scope": "Scope", "option": "PolicyOptions", "reserved-cpus": "reservedSystemCPUs"}
+        named = [
+            name if name.startswith("reserved") else f"{begin}{name}" for word, name in about.items() if word in words
+        ]
+        error.field = next((name for name in (*named, f"{begin}Policy", begin) if name in config), "")
+        raise
 
 
 def read_allocatable(
@@ -180,7 +200,7 @@ def _memory_policy(name: str) -> MemoryManagerPolicy:
         return "Static"
     if name == "BestEffort":
         raise InputError('policy "BestEffort" is not available for platform "linux"')
-    raise InputError(f"unknown policy: {quote(name)}")
+    raise InputError(f"unknown policy: {quote(name)}{nearest(name, ('None', 'Static'))}")
 
 
 def _reserved_cpus(config: Mapping[str, object]) -> CpuSet:

@@ -29,6 +29,8 @@ class Document(Struct, frozen=True):
     """Path such as `steps[2].admit` -> its line, or that of the nearest thing around it; None = not known."""
     path: str = ""
     """Path of the value in the file; empty = the whole file."""
+    is_file: bool = False
+    """Is it a file of its own, and not written for numaudit?"""
 
     def part(self, key: str | int) -> Document:
         """One field of a mapping, or one element of a list; None where it is absent."""
@@ -76,7 +78,7 @@ class Document(Struct, frozen=True):
         except LocatedError:
             raise
         except InputError as error:
-            raise self._place(str(error)) from None
+            raise self._place(f"{error.field}: {error}" if error.field else str(error)) from None
 
     def _place(self, message: str) -> LocatedError:
         inner, colon, reason = message.partition(": ")

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.plain import read_mapping, shown
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.versions import KNOWN_GATES, LATEST, parse_version
 from numaudit.errors import InputError, nearest
-from numaudit.scenario.document import Document
+from numaudit.memorymanager.configuration import FIELDS, KIND, unwrap
+from numaudit.scenario.document import Document, LocatedError
 from numaudit.scenario.files import STATE, Files, read_files, starting_state
 from numaudit.scenario.machine import read_devices, read_machine
 from numaudit.scenario.manifests import read_manifests
 from numaudit.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
 
-OpenFile = Callable[[str, str], Document]
-"""(name of a file, what it is) -> its content; a name is taken from the folder of the scenario. Raises InputError."""
+OpenFile = Callable[[str, str], Sequence[Document]]
+"""(name of a file, what it is) -> its documents; a name is taken from the folder of the scenario. Raises InputError."""
 
 _SCENARIO = ("apiVersion", "kind", "kubernetesVersion", "featureGates", "machine", "kubelet", "state", "steps")
-_KUBELET = (
-    "memoryManagerPolicy",
-    "cpuManagerPolicy",
-    "cpuManagerPolicyOptions",
-    "cpuManagerReconcilePeriod",
-    "reservedSystemCPUs",
-    "topologyManagerPolicy",
-    "topologyManagerScope",
-    "topologyManagerPolicyOptions",
-    "reservedMemory",
-    "systemReserved",
-    "kubeReserved",
-    "evictionHard",
-    "featureGates",
-)
-_WRAPPINGS = (("kubeletconfig",), ("spec", "kubeletConfig"), ("machine", "kubelet", "extraConfig"))
-"""The place of a KubeletConfiguration in the kubelet's answer to /configz, in OpenShift's KubeletConfig, and in Talos's
-machine configuration."""
 _STEPS = ("admit", "start", "remove", "restart")
 _RESTART = ("machine", "kubelet", "kubernetesVersion", "featureGates")
 
@@ -74,38 +59,41 @@ def read_setup(document: Document, open_file: OpenFile, before: Setup | None = N
         with version.located():
             parse_version(version.value)
         named = version.value
-    configuration = _read_configuration(document, open_file, {} if before is None else before.configuration)
-    setup = Setup(machine, configuration, named, devices)
-    place = document.part("kubelet") if document.part("kubelet").value is not None else document
-    with _unwrapped(_opened(place, open_file, "the kubelet's configuration")).located():
-        _ = setup.started
+    part = _configuration(document, open_file)
+    own, unknown = ({}, ()) if before is None else (before.configuration, before.notices)
+    if part.value is not None:
+        own, unknown = _fields(part)
+    given_gates = document.part("featureGates").value is not None
+    gates = own.get("featureGates", {} if given_gates or before is None else before.configuration.get("featureGates"))
+    gates = {**(gates if isinstance(gates, Mapping) else {}), **_gates(document)}
+    setup = Setup(machine, {**own, "featureGates": gates}, named, devices, unknown)
+    try:
+        with (document if part.value is None else part).located():
+            _ = setup.started
+    except InputError as error:
+        raise LocatedError("; ".join((str(error), *unknown))) from None
     return setup
 
 
-def _read_configuration(document: Document, open_file: OpenFile, before: Mapping[str, object]) -> dict[str, object]:
-    part = _unwrapped(opened := _opened(document.part("kubelet"), open_file, "the kubelet's configuration"))
-    own: Mapping[str, object]
-    if part.value is None:
-        own = before
-    elif isinstance(part.value, Mapping) and (part is not opened or "kind" in part.value):
-        with part.located():
-            own = read_mapping(part.value, "")
-    else:
-        own = part.fields(_KUBELET)
-    given_gates = document.part("featureGates").value is not None
-    gates = own.get("featureGates", {} if given_gates else before.get("featureGates"))
-    return {**own, "featureGates": {**(gates if isinstance(gates, Mapping) else {}), **_gates(document)}}
+def _configuration(document: Document, open_file: OpenFile) -> Document:
+    """The fields of a KubeletConfiguration: there, in a file, or in what people have of it."""
+    opened = _opened(document.part("kubelet"), open_file, "the kubelet's configuration", KIND)
+    with opened.located():
+        found = unwrap(opened.value)
+    if found is not None:
+        return Document(opened.name, found.fields, opened.line_of, found.path, is_file=True)
+    return replace(opened, is_file=opened.part("kind").value is not None)
 
 
-def _unwrapped(configuration: Document) -> Document:
-    """The KubeletConfiguration in what people have of it."""
-    for path in _WRAPPINGS:
-        part = configuration
-        for key in path:
-            part = part.part(key)
-        if isinstance(part.value, Mapping):
-            return part
-    return configuration
+def _fields(part: Document) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """The fields, and what is to say of those that are not known: a kubelet ignores them in a file."""
+    if not part.is_file:
+        return part.fields(FIELDS), ()
+    with part.located():
+        fields = read_mapping(part.value, "")
+    strange = {name: nearest(name, FIELDS) for name in fields if name not in FIELDS}
+    said = (part.part(name).error(f"unknown field, ignored as by a kubelet{near}") for name, near in strange.items())
+    return fields, tuple(map(str, said))
 
 
 def _gates(document: Document) -> Mapping[str, object]:
@@ -138,17 +126,23 @@ def _check_state_devices(devices: DeviceState, place: Document) -> None:
                     )
 
 
-def _opened(part: Document, open_file: OpenFile, what: str) -> Document:
-    """A part, or the file that it names: as text, or as {file: NAME}."""
+def _opened(part: Document, open_file: OpenFile, what: str, kind: str | None = None) -> Document:
+    """A part, or the file that it names: as text, or as {file: NAME}. `kind`: the one to take of several."""
     name = part.value
     if isinstance(name, Mapping) and "file" in name:
         name = part.fields(("file",))["file"]
     if not isinstance(name, str):
         return part
     try:
-        found = open_file(name, what)
+        found, *more = open_file(name, what)
     except InputError as error:
         raise part.error(str(error)) from None
+    if more:
+        alike = [one for one in (found, *more) if kind and one.part("kind").value == kind]
+        if len(alike) != 1:
+            named = f"{len(alike)} are of kind {kind}" if kind else "give one"
+            raise more[0].error(f"not YAML of one document: another begins; {named}")
+        (found,) = alike
     if isinstance(found.value, str) or (isinstance(found.value, Mapping) and set(found.value) == {"file"}):
         raise found.error(f"it only names another file; put {what} itself in {part.path}")
     return found

@@ -30,6 +30,8 @@ class Setup(Struct, frozen=True, dict=True):
     """Fields of a KubeletConfiguration, feature gates included."""
     version: str
     devices: Devices = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    """Of the configuration, from where it was read."""
 
     @cached_property
     def started(self) -> tuple[Kubelet, tuple[str, ...]]:
@@ -39,7 +41,7 @@ class Setup(Struct, frozen=True, dict=True):
         """
         kubelet, notices = read_kubelet(self._completed(), self.machine, kubernetes_version=self.version)
         known = {name: amount for name, amount in self.allocatable(None).items() if name != CPU or self.machine.cpus}
-        return replace(kubelet, allocatable=known), notices
+        return replace(kubelet, allocatable=known), (*self.notices, *notices)
 
     @property
     def kubelet(self) -> Kubelet:

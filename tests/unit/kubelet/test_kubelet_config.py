@@ -14,10 +14,11 @@ from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.parsers import config as kubelet_config
-from numaudit.kubelet.parsers.config import ConfigDocument, known_flags, merge, parse_configz, read_flags, settle
+from numaudit.kubelet.parsers.config import merge, parse_configz, settle
 from numaudit.kubelet.sources import presence
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.presence import KubeletProcess
+from numaudit.memorymanager.configuration import ConfigDocument, known_flags, read_flags
 from numaudit.topology.quantity import Quantity
 
 FILE = (RUNS / "standalone-restricted/kubelet-config.k1.yaml").read_text()

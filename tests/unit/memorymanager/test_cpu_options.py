@@ -34,7 +34,10 @@ def test_every_option_is_read_by_its_name() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"full-cpus-only": "true"}, 'unknown CPU Manager Policy option: "full-cpus-only"'),
+        (
+            {"full-cpus-only": "true"},
+            'unknown CPU Manager Policy option: "full-cpus-only"; did you mean full-pcpus-only?',
+        ),
         (
             {"align-by-socket": "true"},
             'CPU Manager Policy Alpha-level Options not enabled, but option "align-by-socket" provided',

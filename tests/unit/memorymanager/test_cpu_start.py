@@ -51,7 +51,7 @@ def test_policy_none_takes_no_options() -> None:
 
 
 def test_other_policies_are_unknown() -> None:
-    assert refusal("Static") == 'unknown policy: "Static"'
+    assert refusal("Static") == 'unknown policy: "Static"; did you mean static?'
 
 
 def test_static_needs_cpus_to_reserve() -> None:

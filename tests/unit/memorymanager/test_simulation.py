@@ -25,7 +25,7 @@ from recorded_kubelet import (
     read_machine,
     read_pods,
 )
-from scenarios import machine, play, pod, scenario
+from scenarios import Plain, machine, play, pod, scenario
 
 RECORDED = {
     "standalone-single-numa-node": {"default/gu-toobig-numanode": "1-running", "": "3-removed-gu-two"},
@@ -259,7 +259,7 @@ def test_state_files_of_another_machine_name_what_differs() -> None:
             {"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "KubeletConfig"}
             | {"spec": {"machineConfigPoolSelector": {}, "kubeletConfig": own}}
         ),
-        lambda own: {"version": "v1alpha1", "machine": {"kubelet": {"extraConfig": own}}},
+        lambda own: {"version": "v1alpha1", "machine": {"kubelet": {"extraConfig": own, "extraArgs": {"v": 4}}}},
     ],
     ids=("configz", "openshift", "talos"),
 )
@@ -278,3 +278,81 @@ def test_feature_gates_may_stand_among_the_kubelets_own_fields() -> None:
     assert play(scenario(machine("11Gi"), [], kubelet=gates)).kubelet.features.manages_pod_level
     with pytest.raises(InputError, match=r"featureGates\.MemoryManager: must be true or false"):
         play(scenario(machine("11Gi"), [], kubelet={"featureGates": {"MemoryManager": "yes"}}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kubelet-arg": ["memory-manager-policy=Static", "--reserved-memory=0:memory=1Gi", "v=4"]},
+        {
+            "machine": {
+                "kubelet": {"extraArgs": {"memory-manager-policy": "Static", "reserved-memory": ["0:memory=1Gi"]}}
+            }
+        },
+        {
+            "machine": {
+                "kubelet": {
+                    "extraConfig": {
+                        "memoryManagerPolicy": "None",
+                        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+                    },
+                    "extraArgs": {"memory-manager-policy": "Static"},
+                }
+            }
+        },
+    ],
+    ids=("k3s", "talos", "flags before the file"),
+)
+def test_flags_in_the_configuration_of_a_distribution_are_read(given: Plain) -> None:
+    kubelet = play({**scenario(machine("11Gi"), []), "kubelet": given}).kubelet
+    assert (kubelet.memory_policy, kubelet.reserved_memory) == ("Static", {0: {"memory": GIB}})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"kubelet-arg": ["config=/etc/k.yaml"]},
+            r"kubelet-arg: .* is in /etc/k\.yaml.*: give that file, or .*configz",
+        ),
+        ({"kubelet-arg": ["feature-gates=A=maybe"]}, r"kubelet-arg: --feature-gates: expected true or false"),
+        ({"kubelet-arg": 3}, r"kubelet-arg: must be a list"),
+        (
+            {"kind": "ClusterConfiguration"},
+            r"kind: there is no KubeletConfiguration in .*kubectl get --raw /api/v1/nodes",
+        ),
+        ({"reservedCpus": "0"}, r"kubelet\.reservedCpus: unknown field; did you mean reservedSystemCPUs"),
+        (
+            {"memoryManagerPolicy": "static"},
+            r"kubelet\.memoryManagerPolicy: unknown policy: \"static\"; did you mean Static\?",
+        ),
+        (
+            {"topologyManagerPolicy": "single-numa"},
+            r"kubelet\.topologyManagerPolicy: .*did you mean single-numa-node\?",
+        ),
+        (
+            {"topologyManagerPolicy": "restricted", "topologyManagerScope": "Pod"},
+            r"kubelet\.topologyManagerScope: unknown scope: .*; did you mean pod\?",
+        ),
+        (
+            {
+                "topologyManagerPolicy": "restricted",
+                "topologyManagerPolicyOptions": {"prefer-closest-numa-node": "true"},
+            },
+            r"kubelet\.topologyManagerPolicyOptions: .*did you mean prefer-closest-numa-nodes\?",
+        ),
+        ({"cpuManagerPolicy": "Static"}, r"kubelet\.cpuManagerPolicy: unknown policy: .*did you mean static\?"),
+        (
+            {
+                "cpuManagerPolicy": "static",
+                "reservedSystemCPUs": "0",
+                "cpuManagerPolicyOptions": {"full-pcpu-only": "true"},
+            },
+            r"kubelet\.cpuManagerPolicyOptions: .*did you mean full-pcpus-only",
+        ),
+        ({"cpuManagerPolicy": "static", "reservedSystemCPUs": "99"}, r"kubelet\.reservedSystemCPUs: reserved-cpus: 99"),
+    ],
+)
+def test_a_wrong_field_or_value_of_the_kubelet_is_named_with_what_is_near(given: Plain, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        play({**scenario(machine("11Gi"), []), "kubelet": given})

@@ -64,7 +64,7 @@ def test_bad_options_are_named_before_anything_else(options: dict[str, str], mes
         ("x", "x", 9, "unsupported on machines with more than 8 NUMA Nodes"),
         ("x", "x", 8, 'unknown policy: "x"'),
         ("restricted", "x", 8, 'unknown scope: "x"'),
-        ("None", "container", 2, 'unknown policy: "None"'),
+        ("None", "container", 2, 'unknown policy: "None"; did you mean none?'),
     ],
 )
 def test_nodes_policy_and_scope_are_checked_in_this_order(policy: str, scope: str, nodes: int, message: str) -> None:

@@ -227,8 +227,8 @@ class _Asked(Struct, frozen=True):
         return read_state_files(Document("the command line", value), _open)
 
 
-def _open(name: str, what: str) -> Document:
-    return yaml_document.read(Path(name), what)
+def _open(name: str, what: str) -> list[Document]:
+    return yaml_document.read_file(Path(name), what)
 
 
 def _end_of(scenario: Path) -> _Node:

@@ -14,12 +14,12 @@ class ScenarioFiles:
 
     def __init__(self, scenario: Path) -> None:
         self._scenario = scenario
-        self._read: dict[Path, Document] = {}
+        self._read: dict[Path, list[Document]] = {}
 
-    def open(self, name: str, what: str) -> Document:
+    def open(self, name: str, what: str) -> list[Document]:
         path = self._scenario.parent / name
         if "\0" not in name and path.resolve() == self._scenario.resolve():
             raise InputError(f"{name} is the scenario itself, which cannot include itself; name another file")
         if path not in self._read:
-            self._read[path] = yaml_document.read(path, what)
+            self._read[path] = yaml_document.read_file(path, what)
         return self._read[path]

@@ -12,7 +12,7 @@ from msgspec import Struct
 from numaudit.containermanager.cpu.topology import CPUTopology
 from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, OptionGates, bool_option
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.errors import InputError
+from numaudit.errors import InputError, nearest
 from numaudit.gojson.strconv import quote
 
 
@@ -94,7 +94,8 @@ def _is_on(options: CPUOptions, name: str) -> bool:
 def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) -> None:
     reached = [level for since, level in _LEVELS.get(name, {}).items() if version >= since]
     if not reached:
-        raise InputError(f"unknown CPU Manager Policy option: {quote(name)}")
+        known = [one for one, levels in _LEVELS.items() if version >= min(levels)]
+        raise InputError(f"unknown CPU Manager Policy option: {quote(name)}{nearest(name, known)}")
     level = reached[-1]
     if (level == "alpha" and not gates.alpha) or (level == "beta" and not gates.beta):
         raise InputError(

@@ -17,7 +17,7 @@ from numaudit.containermanager.cpu.topology import CPUTopology
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.policy import NONE, OptionGates
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.errors import InputError
+from numaudit.errors import InputError, nearest
 from numaudit.gojson.strconv import quote
 from numaudit.topology.nodeset import CpuSet
 
@@ -47,7 +47,7 @@ def create_cpu_manager(
             raise InputError(f"new none policy error: None policy: received unsupported options=map[{shown}]")
         return None
     if name != STATIC:
-        raise InputError(f"unknown policy: {quote(name)}")
+        raise InputError(f"unknown policy: {quote(name)}{nearest(name, (NONE, STATIC))}")
     if not reserved_cpus <= topology.cpus:
         raise InputError(f"reserved-cpus: {reserved_cpus} is not a subset of online-cpus: {topology.cpus}")
     if reserved_cpus:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.errors import InputError
+from numaudit.errors import InputError, nearest
 from numaudit.gojson.strconv import GoSyntaxError, atoi, parse_bool, quote
 
 NONE = "none"
@@ -84,9 +84,9 @@ def create_topology_manager(
     if nodes > parsed.max_allowable_numa_nodes:
         raise InputError(f"unsupported on machines with more than {parsed.max_allowable_numa_nodes} NUMA Nodes")
     if policy not in POLICIES:
-        raise InputError(f"unknown policy: {quote(policy)}")
+        raise InputError(f"unknown policy: {quote(policy)}{nearest(policy, POLICIES)}")
     if scope not in (CONTAINER_SCOPE, POD_SCOPE):
-        raise InputError(f"unknown scope: {quote(scope)}")
+        raise InputError(f"unknown scope: {quote(scope)}{nearest(scope, (CONTAINER_SCOPE, POD_SCOPE))}")
     return TopologyManager(policy, scope, parsed)
 
 
@@ -128,7 +128,8 @@ def _max_nodes(name: str, value: str) -> int:
 def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) -> None:
     level = _level(name, version)
     if level is None:
-        raise InputError(f"unknown Topology Manager Policy option: {quote(name)}")
+        known = [one for one in (PREFER_CLOSEST, MAX_ALLOWABLE) if _level(one, version)]
+        raise InputError(f"unknown Topology Manager Policy option: {quote(name)}{nearest(name, known)}")
     if (level == "alpha" and not gates.alpha) or (level == "beta" and not gates.beta):
         # 1.32 rewrote only the text about alpha options.
         if version < (1, 32) or (level == "beta" and version < (1, 33)):

@@ -16,8 +16,8 @@ from numaudit.intent.kubelet import KubeletConfig
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, explain, may_exist, read_bytes, read_text
 from numaudit.kubelet.parsers import config as kubelet_config
-from numaudit.kubelet.parsers.config import ConfigDocument, KubeletFlags
 from numaudit.kubelet.sources.presence import KubeletProcess, find, is_there
+from numaudit.memorymanager.configuration import ConfigDocument, KubeletFlags, known_flags, read_flags
 
 _USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/kubelet/config.json")
 """kubeadm, hand-made set-ups, and a cloud's images."""
@@ -87,7 +87,7 @@ def _flags(host: Host, process: KubeletProcess) -> tuple[KubeletFlags, str | Non
         arguments = _arguments(host, process.pid)
         if not is_there(host, process):
             return KubeletFlags(), "the kubelet's process has just ended"
-        flags = kubelet_config.read_flags(arguments)
+        flags = read_flags(arguments)
     except OSError as error:
         return KubeletFlags(), explain(error, f"/proc/{process.pid}/cmdline")
     except ParseError as error:
@@ -114,7 +114,7 @@ def config_files(host: Host) -> tuple[Path, ...]:
 
 def command_line(host: Host, pid: int) -> bytes:
     """The kubelet's /proc/PID/cmdline with only the flags that are read here. Raises OSError."""
-    return "\0".join(["kubelet", *kubelet_config.known_flags(_arguments(host, pid)), ""]).encode()
+    return "\0".join(["kubelet", *known_flags(_arguments(host, pid)), ""]).encode()
 
 
 def _arguments(host: Host, pid: int) -> list[str]:
