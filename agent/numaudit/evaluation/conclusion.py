@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from numaudit.evaluation import claims
-from numaudit.evaluation.access_reasons import access_clause, still_clause
+from numaudit.evaluation.access import UsedRemotely
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.cpu_causes import cpu_cause
 from numaudit.evaluation.causes.spill import Spill
 from numaudit.evaluation.changes import why_no_intent
-from numaudit.evaluation.history import History, RanElsewhere, remote_limit
+from numaudit.evaluation.history import History, RanElsewhere, UsedElsewhere, remote_limit
 from numaudit.evaluation.rates import share_outside
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.thresholds import Thresholds
@@ -23,6 +23,28 @@ from numaudit.snapshot import Allowed, Container, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import in_units
+
+
+def access_clause(used: UsedElsewhere, now: float) -> str:
+    """One clause, with when it was measured unless that was now."""
+    share, pages = used.share, used.share.used_remotely
+    minutes = int(now - used.taken_at + (0.0 if pages is None else share.age or 0.0)) // 60
+    when = f"{share.source}, {minutes} min ago" if minutes > 0 else share.source
+    if pages is None:
+        return f"{share.lower:.0%} of the accesses were to memory of another node ({when})"
+    return f"{_of_pages(pages)} ({when})"
+
+
+def _of_pages(pages: UsedRemotely) -> str:
+    memory = "" if pages.memory_bytes is None else f" of its {in_units(pages.memory_bytes)}"
+    nodes = NodeSet.from_ids(one.cpu_numa_node for one in pages.by_pair)
+    word = "node" if len(nodes) == 1 else "nodes"
+    return f"at least {in_units(pages.at_least_bytes)}{memory} were used from another node, by CPUs of {word} {nodes}"
+
+
+def still_clause(share: float, limit: float) -> str:
+    """Said of a share that came back below its limit, where the verdict holds."""
+    return "" if share > limit else f", less than before; the verdict ends below {ends_at(limit):.1%}"
 
 
 class Conclusion(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -16,7 +17,6 @@ from numaudit.containermanager.topologymanager.admission_error import (
     AdmissionError,
 )
 from numaudit.errors import InputError
-from numaudit.evaluation.workloads import workload_of
 from numaudit.intent.hints import HintRecord
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.intent.pods import Rejection
@@ -24,6 +24,20 @@ from numaudit.intent.promise import Promise
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp, Value, timestamp
+
+_RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
+_GENERATED = (
+    re.compile(rf"(.+)-{_RANDOM}{{6,10}}-{_RANDOM}{{5}}", re.ASCII),  # Deployment
+    re.compile(rf"(.+)-{_RANDOM}{{5}}", re.ASCII),  # ReplicaSet, DaemonSet, Job
+    re.compile(r"(.+)-\d{1,5}", re.ASCII),  # StatefulSet
+)
+
+
+def workload_of(pod: str) -> str:
+    """The pod's name without what a controller adds to its own; a name of another form stays whole."""
+    matches = (form.fullmatch(pod) for form in _GENERATED)
+    return next((match[1] for match in matches if match is not None), pod)
+
 
 OutcomeSource = Literal["log", "status", "counter", "re-derived"]
 _WRAPPING = ("Allocate failed due to ", ", which is unexpected")

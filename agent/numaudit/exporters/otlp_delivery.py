@@ -8,12 +8,14 @@ from __future__ import annotations
 import http.client
 import logging
 import random
+import ssl
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from google.protobuf.message import DecodeError
 from google.rpc.status_pb2 import Status
@@ -21,12 +23,40 @@ from isal import isal_zlib
 from msgspec import Struct
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from numaudit.errors import printable, without_password
+from numaudit import __version__
+from numaudit.errors import InputError, printable, without_password
 from numaudit.exporters.otel import PushPart
-from numaudit.exporters.otlp_http import target
 from numaudit.net.connection import MOST_OF_AN_ANSWER, Connection, HttpAnswer
+from numaudit.net.files import tls_context
 from numaudit.net.retry_after import retry_after
-from numaudit.net.target import Target
+from numaudit.net.target import Target, check_headers, target_of
+
+METRICS_PATH = "/v1/metrics"
+
+
+def target(endpoint: str, headers: Mapping[str, str], ca_file: Path | None, compression: str) -> Target:
+    """The receiver of a URL; one without a path means the standard one. Raises InputError."""
+    url = urlsplit(endpoint)
+    tls = url.scheme == "https"
+    context = _context(ca_file) if tls or ca_file is not None else None
+    sent = {"Content-Type": "application/x-protobuf", "User-Agent": f"numaudit/{__version__}"}
+    if compression == "gzip":
+        sent["Content-Encoding"] = "gzip"
+    check_headers(headers, "otlp.headers")
+    path = METRICS_PATH if url.path in ("", "/") else url.path
+    return target_of(url, path, {**sent, **headers}, context if tls else None)
+
+
+def _context(ca_file: Path | None) -> ssl.SSLContext:
+    """Trusts these authorities alone; None = the system's."""
+    try:
+        return tls_context(ca_file)
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+        raise InputError(
+            f"otlp.ca_file {ca_file}: {reason or error}; give a readable file with certificate authorities in PEM"
+        ) from None
+
 
 _SENT_AGAIN = frozenset((429, 502, 503, 504))
 _FIRST_WAIT = 1.0

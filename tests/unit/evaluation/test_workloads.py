@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numaudit.evaluation.workloads import workload_of
+from numaudit.evaluation.hint_outcomes import workload_of
 
 
 @pytest.mark.parametrize(

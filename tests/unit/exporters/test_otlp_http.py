@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.errors import InputError
-from numaudit.exporters.otlp_http import target
+from numaudit.exporters.otlp_delivery import target
 from numaudit.net.connection import Connection
 from numaudit.net.target import Target
 

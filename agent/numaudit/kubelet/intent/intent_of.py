@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
@@ -11,8 +11,10 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart
+from numaudit.containermanager.cpu.room import cpu_room
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
 from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent.hints import HintRecord
 from numaudit.intent.node import Intent, NodeRoom
@@ -22,21 +24,49 @@ from numaudit.kubelet.intent.claims import with_claims
 from numaudit.kubelet.intent.join import Joined
 from numaudit.kubelet.intent.promises import Checkpoints, by_container
 from numaudit.kubelet.intent.refused_at_restart import refused_at_restart
-from numaudit.kubelet.intent.room import room_here, room_of
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.questions.examination import examine
 from numaudit.kubelet.questions.forecasting import active_pods, forecast_of, outlook_of, start_of, stored
-from numaudit.kubelet.questions.kubelet_here import kubelet_here
-from numaudit.kubelet.questions.node_here import NodeHere
-from numaudit.kubelet.questions.starting import Starting, starting
+from numaudit.kubelet.questions.kubelet_here import StartForecaster, kubelet_here
+from numaudit.kubelet.questions.node_here import NodeHere, node_here, state_of
+from numaudit.kubelet.questions.starting import AskedKubelet, Starting, starting
 from numaudit.kubelet.sources.cdi_files import CdiSpecs
 from numaudit.kubelet.sources.memo import Memo
 from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.kubelet.sources.readings import KubeletReadings
+from numaudit.memorymanager.admission import reconcile
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.snapshot import Container
 from numaudit.topology.machine import Machine
+
+
+def room_of(node: NodeHere) -> NodeRoom | None:
+    """As the kubelet will see it when the next pod comes; None where it would not start with its files."""
+    try:
+        kubelet, state = node.setup.kubelet, state_of(node.setup, node.files, node.pods, node.storage)
+    except InputError:  # `state verify` and `explain` say why
+        return None
+    state = reconcile(state, version=kubelet.features.version)
+    left = None
+    if state.capacity is not None:
+        left = unrequested(state.pods.values(), state.capacity, kubelet.features)
+    cpus = None if kubelet.cpu is None or state.cpu is None else cpu_room(kubelet.cpu, state.cpu)
+    return NodeRoom(cpus, left, None if kubelet.cpu is None else kubelet.cpu.reserved, kubelet, state, node.unplaced)
+
+
+def room_here(
+    readings: KubeletReadings, with_cgroup: Set[str], of_node: Memo[[NodeHere], NodeRoom | None], start: StartForecaster
+) -> NodeRoom | None:
+    """The same of what was read; None where that is too little. `of_node` is `room_of` and remembers its result, as
+    does `start`, see `kubelet_here`."""
+    try:
+        node = node_here(
+            readings, AskedKubelet(), folder=readings.folder, with_cgroup=with_cgroup, storage=None, start=start
+        )
+    except Unavailable:
+        return None
+    return of_node(node)
 
 
 class Collected(Struct, frozen=True):

@@ -16,8 +16,7 @@ from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed
-from numaudit.views.machine.card import WIDE, Card, card_high, drawn_card
-from numaudit.views.machine.cpus import cpu_grid
+from numaudit.views.machine.card import WIDE, Card, card_high, cpu_grid, drawn_card
 from numaudit.views.machine.file import topology_file
 from reports import MACHINE, container, report
 
