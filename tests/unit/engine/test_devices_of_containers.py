@@ -212,7 +212,10 @@ def test_without_names_only_containers_with_a_promise_are_read(promised: Path) -
     assert (found.pod, found.name) == ("gu-small-numanode", "app")
 
 
-def test_the_agent_reads_devices_in_its_first_tick_and_every_twentieth_after(promised: Path) -> None:
+def test_the_agent_reads_devices_in_its_first_tick_and_every_twentieth_after(
+    promised: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numaudit.daemon.ticks.publisher._DEVICES_SECONDS", 600.0)
     agent = Agent.of(Settings(listen=("127.0.0.1", 0)), Engine(Observer.of(Host(promised))), RateLimit())
     with closing(agent.server.socket):
         (process,) = [file.parent for file in promised.glob("proc/*/fd")]

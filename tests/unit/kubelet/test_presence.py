@@ -128,7 +128,10 @@ def test_a_folder_of_drop_ins_has_a_limit_of_files(more: int, host: Host) -> Non
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_folder_of_drop_ins_has_a_limit_of_anything_at_any_depth(more: int, host: Host) -> None:
+def test_a_folder_of_drop_ins_has_a_limit_of_anything_at_any_depth(
+    more: int, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubelet_process, "_WALK_SECONDS", 600.0)
     folder = host.at("/etc/k.d/a/b")
     folder.mkdir(parents=True)
     for number in range(MOST_ENTRIES - 2 + more):

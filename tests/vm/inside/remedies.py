@@ -37,7 +37,7 @@ SIZE = 16 * MIB
 PARENT = "numaudit-remedies"
 NOT_HERE: Mapping[str, str] = {
     "set the old amount": "it needs an API server that resizes a pod",
-    "make the pod anew": "it needs an API server that resizes a pod",
+    "create the pod again": "it needs an API server that resizes a pod",
     "Find out who wrote to its cpuset": "the kernel does not record it, and knowing it changes nothing",
     "See its causes": "those have rows of their own",
     "use machines with larger nodes": "the guest's nodes have the size with which it booted",

@@ -128,7 +128,7 @@ RULES = (
     Rule(
         "resize-pending",
         "info",
-        "What is allocated counts, not the wish. Where it is infeasible, set the old amount, or make the pod anew.",
+        "What is allocated counts, not the wish. Where it is infeasible, set the old amount, or create the pod again.",
         _resize_pending,
     ),
     Rule(
