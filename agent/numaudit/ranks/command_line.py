@@ -29,6 +29,8 @@ _INTERPRETERS = re.compile(r"python[\d.]*|perl|ruby|node|lua[\d.]*|Rscript|-?(?:
 _NO_PROGRAM = re.compile(r"-.*|[\d.]+[smhd]?|[A-Za-z_]\w*=.*", re.ASCII | re.DOTALL)
 """Options, numbers and assignments."""
 _NAME = re.compile(r"[\w.+\-:]{1,64}", re.ASCII)
+_TITLE = re.compile(r"[A-Za-z]{1,16}::\w{1,40}", re.ASCII)
+"""The kept part of a title that a process gave itself: `ray::Learner` of `ray::Learner.step()`."""
 _VERSION = re.compile(r"(?:\.\d+)+$", re.ASCII)
 
 
@@ -48,7 +50,8 @@ def read(raw: bytes, programs: Sequence[Program], executable: str | None = None)
 
 def _names(words: Sequence[str]) -> Iterator[str]:
     """Of the program that `words` begin with, and of the script that it runs."""
-    name = _base(words[0])
+    title = _TITLE.match(words[0])
+    name = _base(words[0]) if title is None else title[0]
     if not _NAME.fullmatch(name):
         return
     yield name

@@ -62,6 +62,11 @@ class Declaration(Value, frozen=True):
     def has_cpus(self) -> bool:
         return self.cpus is not None or self.one_node
 
+    @property
+    def has_placement(self) -> bool:
+        """Does it declare anything, be it known or not? Ray's does not: it only names an actor."""
+        return self.has_memory or self.has_cpus or self.unresolved is not None
+
 
 class Placeable(Struct, frozen=True):
     """Nodes and CPUs that a process may be placed on: its container's, where these are known."""

@@ -23,8 +23,10 @@ LAUNCHERS: tuple[Launcher, ...] = (
     *slurm.ROWS,
     *mpi.ROWS,
     *threads.ROWS,
+    training.RAY,
 )
-"""Evidence of the process itself comes before that of its ancestors, and options before variables of batch systems."""
+"""Evidence of the process itself comes before that of its ancestors, and options before variables of batch systems.
+Last is Ray, which places nothing."""
 
 OF_JOBS = frozenset(row.name for row in (*inference.ROWS, *training.ROWS, *slurm.ROWS, *mpi.ROWS))
 """Launchers that choose a place for each process of a job."""

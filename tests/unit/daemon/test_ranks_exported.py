@@ -61,6 +61,7 @@ def test_ranks_are_counted_by_every_verdict(publisher: Publisher) -> None:
         "thread-astray": 1,
         "unknown": 0,
         "in-force": 2,
+        "unbound": 0,
     }
     assert set(samples(found, "numaudit_rank_round_seconds")) == {""}
 

@@ -426,3 +426,67 @@ def test_crowded_ranks_are_a_finding_that_names_the_other_nodes() -> None:
     assert found.message == (
         "2 of 2 ranks: all ranks of their job are on one node, and it may use node 0, where it has none"
     )
+
+
+RAY = Declaration("ray", "ray::", "arguments")
+ANYWHERE = (group("default", "0-7"),)
+ACTOR = process("default", {0: GIB, 1: GIB}, ANYWHERE)
+
+
+def test_an_actor_of_ray_that_may_run_on_all_nodes_without_a_policy_is_unbound() -> None:
+    found = rank(ACTOR, RAY)
+    assert (found.verdict, found.counts, found.problems) == ("unbound", False, ())
+    assert found.detail == (
+        "its main thread may run on all CPUs of its container, of nodes 0-1, and no memory policy binds it"
+    )
+    assert rank(process("local", groups=(group("local", "0-7"),)), RAY).verdict == "unbound"
+    seen = replace_data(snapshot(ACTOR, told=(RAY,)), containers=(Container(ID, "/ray", "group"),))
+    assert [one.name for one in find(seen) if one.container_id == ID] == []
+    pinned = process("default", groups=(*ANYWHERE, group("default", "4-7", 1, "nccl")))
+    assert rank(pinned, RAY).verdict == "unbound"  # a library binds its own threads
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        process("default"),
+        process("default", groups=(group("default", "0-6"),)),
+        process("interleave:0-1", groups=(group("interleave:0-1", "0-7"),)),
+        process("default", groups=ANYWHERE, mappings=(MappedMemory("anon", "bind:1", {1: MIB}),)),
+        process("default", memory=None, groups=ANYWHERE),
+        process("default", groups=()),
+        process(None, groups=(group(None, "0-7"),)),
+    ],
+)
+def test_an_actor_of_ray_that_something_placed_or_that_was_not_read_is_not_called_unbound(
+    one: ProcessPlacement,
+) -> None:
+    assert ranks_of(ID, snapshot(one, told=(RAY,))) == ()
+
+
+def test_an_actor_of_ray_is_not_called_unbound_where_its_container_has_one_node() -> None:
+    seen = snapshot(ACTOR, told=(RAY,))
+    assert ranks_of(ID, replace_data(seen, allowed={})) == ()
+    for nodes, cpus in (("0-2", "0-3"), ("1-2", "0-7")):
+        one_node = Allowed(NodeSet.parse(nodes), CpuSet.parse(cpus))
+        assert ranks_of(ID, replace_data(seen, allowed={ID: one_node})) == ()
+
+
+def test_the_policy_that_an_actor_of_ray_has_is_judged_as_any_other() -> None:
+    found = rank(process(memory={0: GIB, 1: GIB}), RAY)
+    assert found.declarations[0].launcher == "itself"
+    assert (cause(found), found.counts) == (("first-touch-before-bind", "touched-before"), True)
+    assert rank(process("default", groups=ANYWHERE), BIND_1).verdict == "declared-not-in-force"
+
+
+def test_unbound_actors_of_ray_are_one_clause_and_make_no_rank_a_helper() -> None:
+    actors = [
+        replace(ACTOR, pid=200 + number, mappings=(MappedMemory("anon", "default", {0: 99 * GIB}),))
+        for number in range(2)
+    ]
+    seen = snapshot(process(memory={1: MIB}), *actors)
+    told = {pid: ProcessTold(pid, None, (BIND_1,) if pid == 100 else (RAY,)) for pid in (100, 200, 201)}
+    found = ranks_of(ID, replace_data(seen, told={ID: told}))
+    assert [one.counts for one in found] == [True, False, False]
+    assert summary(found) == "Its rank is where it was bound; 2 processes are bound to no node."
+    assert summary(found[1:2]) == "1 process is bound to no node."

@@ -154,6 +154,43 @@ def test_sglang_that_finds_the_node_of_a_gpu_itself_is_in_doubt() -> None:
     assert of(own="sglang::scheduler_TP0") == of(own="./work", environ="SGLANG_NUMA_BIND_V2=1") == []
 
 
+@pytest.mark.parametrize(
+    "title",
+    [
+        "ray::Learner",
+        "ray::Learner.step",
+        "ray::step()",
+        "ray::DQNAgent",
+        "ray::Learner(id=hunter2).step",
+        f"ray::{'x' * 90}",
+    ],
+)
+def test_ray_names_its_actors_and_tasks_and_places_none(title: str) -> None:
+    (found,) = of("/opt/ray/raylet", own=title)
+    assert (found.launcher, found.source, found.has_placement) == ("ray", "ray::", False)
+    assert "hunter2" not in repr(given_in(_words(title)))
+    for one_node in (replace(FOUR_NODES, nodes=NodeSet.of(1)), replace(FOUR_NODES, cpus=CpuSet.parse("4-7"))):
+        assert of(own=title, here=one_node) == []
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        *("ray::IDLE", "ray::IDLE_SpillWorker", "ray::SPILL_SpillWorker", "ray::RESTORE_RestoreWorker"),
+        *("ray::DELETE_SpillWorker", "ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::", "./ray", "ray start"),
+    ],
+)
+def test_idle_workers_and_agents_of_ray_are_no_actors(title: str) -> None:
+    assert of(own=title) == of("ray::Learner", own="./work") == []
+
+
+def test_what_places_an_actor_of_ray_comes_before_its_title() -> None:
+    assert cpus(of("timeout 9 taskset -c 4-7 ./work", own="ray::IDLER.step", environ="RANK=1")) == ("taskset", "4-7")
+    assert memory(of(own="ray::Learner", environ="TLLM_NUMA_BIND=1")) == ("tensorrt-llm", "bind", "None")
+    (unresolved,) = of(own="ray::Learner", environ="SLURM_MEM_BIND_TYPE=rank SLURM_MEM_BIND_LIST=1")
+    assert (unresolved.launcher, unresolved.has_placement) == ("slurm", True)
+
+
 def test_tensorrt_llm_declares_one_node_whichever() -> None:
     assert cpus(of(environ="TLLM_NUMA_AWARE_WORKER_AFFINITY=1")) == ("tensorrt-llm", "one node")
     assert memory(of(environ="TLLM_NUMA_BIND=1")) == ("tensorrt-llm", "bind", "None")

@@ -31,6 +31,7 @@ _WORDS = st.sampled_from(
         b"&",
         b"numactl -m1 ./work; ./work # it's",
         b"./work",
+        b"ray::Learner.step()",
     ]
 )
 _NAMES = st.sampled_from([key.encode() for key in KEYS])
@@ -90,7 +91,7 @@ def test_any_process_declares_something_or_nothing(words: list[bytes], variables
     environment = environment_in(b"\0".join(name + b"=" + value for name, value in variables))
     told = Told(found, (found,), environment, Runtimes(frozenset({"openmp", "mpi"}), 2))
     for one in declarations(told, _HERE):
-        assert one.has_memory or one.has_cpus or one.unresolved is not None
+        assert one.has_placement or one.launcher == "ray"
 
 
 @given(st.lists(st.text(max_size=80), max_size=3), st.binary(max_size=80))

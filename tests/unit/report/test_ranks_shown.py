@@ -10,13 +10,16 @@ from msgspec.structs import replace
 
 from numaudit.cli.main import call
 from numaudit.evaluation.ranks.judge import summary
-from numaudit.evaluation.ranks.rank import Rank, RankProblem, RankVerdict
+from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankProblem, RankVerdict
+from numaudit.process_placement import ContainerProcesses, WatchedProcesses
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.told import HeldDevice
 from numaudit.report.gates.gate import GateLimits, judge_gate
+from numaudit.report.processes.build import ranks_report
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.processes.values import ProcessesReport
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.value import Timestamp
 from reports import container, report
 
 GPU = HeldDevice("gpu", "0000:3b:00.0", 1)
@@ -71,6 +74,25 @@ def test_a_gate_is_inconclusive_where_something_is_not_known() -> None:
 def test_a_helper_decides_nothing() -> None:
     helper = rank(None, "declared-not-in-force", NOT_SET, counts=False)
     assert gate(rank(0), helper) == ("passed", "Its rank is where it was bound.")
+
+
+UNBOUND = replace(
+    rank(None, "unbound", counts=False), declarations=(Declaration("ray", "ray::", "arguments"),), detail="on all CPUs"
+)
+
+
+def test_an_unbound_process_decides_nothing_and_is_said() -> None:
+    assert gate(UNBOUND) == ("inconclusive", "1 process is bound to no node.")
+    assert gate(rank(0), UNBOUND) == ("passed", "Its rank is where it was bound; 1 process is bound to no node.")
+    cells = [column.text(UNBOUND) for column in rank_columns((UNBOUND,))]
+    assert cells == ["(?)", "100", "ray", "nothing", "unbound", "on all CPUs"]
+    assert ranks_report(
+        WatchedProcesses(ContainerProcesses((), 2, None, "start"), {}, Timestamp(0)), (rank(0), UNBOUND)
+    ).verdicts == {
+        **dict.fromkeys(RANK_VERDICTS, 0),
+        "in-force": 1,
+        "unbound": 1,
+    }
 
 
 def test_the_worst_rank_comes_first_and_helpers_last() -> None:

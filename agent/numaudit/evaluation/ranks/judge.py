@@ -12,12 +12,14 @@ from numaudit.evaluation.ranks.device_rules import devices_elsewhere
 from numaudit.evaluation.ranks.memory_rules import (
     NotRead,
     allowed_elsewhere,
+    mappings_of,
     placement_problems,
     policy_in_force,
     policy_problems,
+    read_policy,
     shared_elsewhere,
 )
-from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND, RANK_VERDICTS, Rank, RankProblem
+from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND, RANK_VERDICTS, Rank, RankProblem, RankVerdict
 from numaudit.process_placement import ProcessPlacement
 from numaudit.ranks.declaration import Declaration
 from numaudit.snapshot import ContainerId, Snapshot
@@ -38,7 +40,7 @@ def ranks_of(container: ContainerId, snapshot: Snapshot) -> tuple[Rank, ...]:
         processes, told = watched.processes, watched.told
     context = context_of(container, snapshot, processes, told)
     found = [rank for pid in context.processes if (rank := _rank(pid, context)) is not None]
-    largest = max((one.judged_bytes or 0 for one in found), default=0)
+    largest = max((one.judged_bytes or 0 for one in found if one.verdict != "unbound"), default=0)
     ranks = [structs.replace(one, counts=_counts(one, largest)) for one in found]
     idle = {} if processes.unread is not None else idle_nodes(ranks, context)
     return tuple(structs.replace(one, idle_nodes=idle.get(one.pid)) for one in ranks)
@@ -46,12 +48,23 @@ def ranks_of(container: ContainerId, snapshot: Snapshot) -> tuple[Rank, ...]:
 
 def _counts(rank: Rank, largest: int) -> bool:
     """A process whose memory was not read may be as large as any other."""
+    if rank.verdict == "unbound":
+        return False
     return rank.rank is not None or rank.judged_bytes is None or rank.judged_bytes >= _HELPER_SHARE * largest
 
 
 def summary(ranks: Sequence[Rank]) -> str | None:
     """One sentence: `7 of 8 ranks are where they were bound; rank 3: ...`. None = there is no rank."""
-    counted = [one for one in ranks if one.counts]
+    parts = (_of_counted([one for one in ranks if one.counts]), _of_unbound(ranks))
+    return "; ".join(filter(None, parts)) + "." if any(parts) else None
+
+
+def _of_unbound(ranks: Sequence[Rank]) -> str | None:
+    count = sum(one.verdict == "unbound" for one in ranks)
+    return f"{count} {'process is' if count == 1 else 'processes are'} bound to no node" if count else None
+
+
+def _of_counted(counted: Sequence[Rank]) -> str | None:
     if not counted:
         return None
     wrong = [one for one in counted if one.verdict in NOT_WHERE_BOUND]
@@ -66,7 +79,7 @@ def summary(ranks: Sequence[Rank]) -> str | None:
     ordered = sorted(wrong or unknown, key=lambda one: RANK_VERDICTS.index(one.verdict))
     named = "; ".join(f"{one.title}: {one.detail}" for one in ordered[:_NAMED])
     more = f"; and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
-    return f"{text}{'; ' if named else ''}{named}{more}{_of_devices(counted)}."
+    return f"{text}{'; ' if named else ''}{named}{more}{_of_devices(counted)}"
 
 
 def _of_devices(ranks: Sequence[Rank]) -> str:
@@ -79,11 +92,14 @@ def _of_devices(ranks: Sequence[Rank]) -> str:
 def _rank(pid: int, context: RankContext) -> Rank | None:
     process, told = context.processes[pid], context.told.get(pid)
     declarations = () if told is None else told.declarations
-    if not declarations:
-        declarations = _by_itself(process, context)
+    unbound = None
+    if not any(one.has_placement for one in declarations):
+        unbound = _unbound(process, context) if declarations else None
+        declarations = _by_itself(process, context) if unbound is None else declarations
     if not declarations:
         return None
     found = _compare(declarations, process, context)
+    verdict: RankVerdict = found.problems[0].name if found.problems else "unknown" if found.missing else "in-force"
     judged, devices = process.judged, () if told is None else told.devices
     memory_only = None if judged is None else sum(judged.get(node, 0) for node in context.memory_only)
     return Rank(
@@ -95,8 +111,8 @@ def _rank(pid: int, context: RankContext) -> Rank | None:
         devices=devices,
         devices_elsewhere=devices_elsewhere(declarations, devices, process, context),
         idle_nodes=None,
-        verdict=found.problems[0].name if found.problems else "unknown" if found.missing else "in-force",
-        detail=found.detail,
+        verdict=verdict if unbound is None else "unbound",
+        detail=found.detail if unbound is None else unbound,
         problems=tuple(found.problems),
         judged_bytes=None if judged is None else sum(judged.values()),
         shared_elsewhere_bytes=found.shared,
@@ -119,6 +135,25 @@ def _by_itself(process: ProcessPlacement, context: RankContext) -> tuple[Declara
     is_bound = cpus <= of_nodes and (allowed is None or not allowed <= cpus)
     bound = of_nodes if is_bound else None
     return (Declaration("itself", "its memory policy", "itself", found.kind, found.nodes, bound),)
+
+
+def _unbound(process: ProcessPlacement, context: RankContext) -> str | None:
+    """The evidence, in words, that nothing binds its main thread or its memory to some of its container's nodes.
+
+    None = something does, there is one node, or it is not known.
+    """
+    allowed = context.allowed
+    if allowed is None or allowed.cpus is None or allowed.nodes is None:
+        return None
+    nodes = context.nodes_of(allowed.cpus)
+    try:
+        kinds = {policy_in_force(process).kind, *(read_policy(one.policy).kind for one in mappings_of(process))}
+        is_free = allowed.cpus <= cpus_of(process) and kinds <= {None, "local"}
+    except NotRead:
+        return None
+    if len(nodes & allowed.nodes) < 2 or not is_free:
+        return None
+    return f"its main thread may run on all CPUs of its container, of {nodes.in_words}, and no memory policy binds it"
 
 
 class _Compared(Struct):

@@ -98,7 +98,7 @@ def _ancestor_has_it(kind: PolicyKind, process: ProcessPlacement, context: RankC
     while parent is not None and parent not in seen and parent in context.processes:
         seen.add(parent)
         one = context.processes[parent]
-        if one.policy is not None and _parsed(one.policy).kind in _FULFILLED_BY[kind]:
+        if one.policy is not None and read_policy(one.policy).kind in _FULFILLED_BY[kind]:
             return True
         parent = one.parent
     return False
@@ -111,7 +111,7 @@ def _of_mappings(
     found = NodeSet()
     is_there = False
     for one in mappings_of(process):
-        parsed = _parsed(one.policy)
+        parsed = read_policy(one.policy)
         if parsed.kind is not None and parsed.kind in _FULFILLED_BY[kind]:
             is_there, found = True, NodeSet(found.mask | parsed.nodes.mask)
     if not is_there:
@@ -211,7 +211,7 @@ def shared_elsewhere(process: ProcessPlacement) -> int | None:
         return None
     size = 0
     for one in process.mappings:
-        parsed = _parsed(one.policy)
+        parsed = read_policy(one.policy)
         if one.kind == "shmem" and parsed.nodes:
             size += sum(size for node, size in one.bytes_by_node.items() if node not in parsed.nodes)
     return size
@@ -222,7 +222,7 @@ def policy_in_force(process: ProcessPlacement) -> PolicyInForce:
     if process.policy is None:
         reasons = [one.reason for one in process.unread if one.what in ("mappings", "policy")]
         raise NotRead(f"its memory policy was not read: {reasons[0] if reasons else 'it maps nothing'}")
-    return _parsed(process.policy)
+    return read_policy(process.policy)
 
 
 def mappings_of(process: ProcessPlacement) -> tuple[MappedMemory, ...]:
@@ -233,7 +233,8 @@ def mappings_of(process: ProcessPlacement) -> tuple[MappedMemory, ...]:
     return process.mappings
 
 
-def _parsed(text: str) -> PolicyInForce:
+def read_policy(text: str) -> PolicyInForce:
+    """Raises NotRead."""
     try:
         return policy.parse(text)
     except ParseError as error:

@@ -9,15 +9,18 @@ from numaudit.ranks.told import HeldDevice
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value
 
-RankVerdict = Literal["declared-not-in-force", "first-touch-before-bind", "thread-astray", "unknown", "in-force"]
+RankVerdict = Literal[
+    "declared-not-in-force", "first-touch-before-bind", "thread-astray", "unknown", "in-force", "unbound"
+]
 RANK_VERDICTS: tuple[RankVerdict, ...] = (
     "declared-not-in-force",
     "first-touch-before-bind",
     "thread-astray",
     "unknown",
     "in-force",
+    "unbound",
 )
-"""In the order of severity, the worst first."""
+"""In the order of severity, the worst first. `unbound`, where nothing was declared, accuses nobody."""
 _NAMED = 2
 NOT_WHERE_BOUND: tuple[RankVerdict, ...] = RANK_VERDICTS[:3]
 
@@ -58,7 +61,7 @@ class RankProblem(Value, frozen=True):
 
 
 class Rank(Value, frozen=True):
-    """A process that was told where to be."""
+    """A process that was told where to be, or an actor of Ray that nobody told."""
 
     pid: int
     """Process id."""
@@ -67,9 +70,10 @@ class Rank(Value, frozen=True):
     rank: int | None
     """Its number in its job; null = it shows none."""
     counts: bool
-    """Does it count in the summary? Small helpers of a rank that inherited its environment do not."""
+    """Is it one of the ranks that are counted? Small helpers of a rank that inherited its environment are not, nor are
+    processes that are `unbound`."""
     declarations: tuple[Declaration, ...]
-    """Declaration of its memory, of its CPUs, or of both."""
+    """Declaration of its memory, of its CPUs, or of both; of neither where it is `unbound`."""
     devices: tuple[HeldDevice, ...]
     """Accelerators and network adapters that it has open."""
     devices_elsewhere: tuple[HeldDevice, ...]

@@ -161,7 +161,8 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("findings",),
     ),
     Metric(
-        "container_ranks", "", "Processes with a declared placement, by their verdict, where ranks are watched.",
+        "container_ranks", "",
+        "Processes with a declared placement, and unbound actors, by verdict, where ranks are watched.",
         ("verdict",), values.ranks, item="process",
         reads=("ranks",),
     ),

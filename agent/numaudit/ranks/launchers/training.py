@@ -1,4 +1,4 @@
-"""Launchers of training jobs: torchrun and DeepSpeed."""
+"""Launchers of training jobs: torchrun, DeepSpeed and Ray."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from numaudit.ranks.lists import Unresolved
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _BINDINGS = "node|socket|exclusive|core-complex"
+_ACTOR = re.compile(
+    r"ray::(?!(?:IDLE|(?:IDLE|SPILL|RESTORE|DELETE)_(?:Spill|Restore)Worker|(?:Dashboard|RuntimeEnv)Agent)$)\w+",
+    re.ASCII,
+)
+"""Of the titles of workers, of actors and running tasks. Source: _private/ray_constants.py, worker.py."""
 
 
 def _torchrun(told: Told, here: Placeable) -> Declaration | None:
@@ -48,6 +53,13 @@ def _deepspeed(told: Told, here: Placeable) -> Declaration | None:
     return Declaration("deepspeed", "--bind_cores_to_rank", "ancestor", cpus=cpus)
 
 
+def _ray(told: Told, here: Placeable) -> Declaration | None:
+    """Ray binds none of its workers, so only where a container has several nodes it is of interest that nobody did."""
+    if len(here.nodes_of(here.cpus) & here.nodes) < 2 or not any(_ACTOR.fullmatch(one) for one in told.own.names):
+        return None
+    return Declaration("ray", "ray::", "arguments")
+
+
 ROWS = (
     Launcher(
         "torchrun",
@@ -84,4 +96,13 @@ ROWS = (
         ),
         checked="code of 0.19",
     ),
+)
+RAY = Launcher(
+    "ray",
+    "Ray",
+    "https://docs.ray.io/en/latest/ray-core/actors.html",
+    ("ray::",),
+    _ray,
+    {},
+    checked="code of 2.60",
 )

@@ -47,7 +47,7 @@ def processes_report(
 
 def ranks_report(watched: WatchedProcesses, ranks: tuple[Rank, ...]) -> RanksReport:
     """Of processes that the agent has read."""
-    counted = Counter(one.verdict for one in ranks if one.counts)
+    counted = Counter(one.verdict for one in ranks if one.counts or one.verdict == "unbound")
     verdicts = {name: counted[name] for name in RANK_VERDICTS}
     read = watched.processes
     return RanksReport(verdicts, ranks, summary(ranks), watched.read_at, read.alive, read.unread)

@@ -49,6 +49,8 @@ def _told_by(rank: Rank) -> str:
 
 
 def _declared(rank: Rank) -> str:
+    if rank.verdict == "unbound":
+        return "nothing"
     return "; ".join(text for one in rank.declarations for text in _parts(one)) or UNKNOWN
 
 

@@ -54,7 +54,7 @@ class RanksReport(Value, frozen=True):
     """The ranks of one container, as the agent read them in its newest round."""
 
     verdicts: Mapping[RankVerdict, int]
-    """Number of ranks that count, by each verdict."""
+    """Number of ranks that count, and of unbound processes, by each verdict."""
     items: tuple[Rank, ...]
     """By their ids."""
     ranks_summary: str | None
