@@ -128,6 +128,10 @@ PLANS = {
         [Process([Part(12, (1,), "read")], [Thread([0], [(0, 1), (1, 1)])] * 2, children=2, own=[Part(6)])]
     ),
     "naps": Plan([_alike(NEAR, FAR, nap=2.0)]),
+    "bursts from another node": Plan(
+        [Process([NEAR, Part(24)], [*[Thread([0], [(0, 1)])] * 2, Thread([3], [(1, 1)], nap=8.0)])], extra=8
+    ),
+    "used once": Plan([Process([NEAR, FAR], [*[Thread([0], [(0, 1)])] * 2, Thread([0], [(1, 1)], nap=3600.0)])]),
     "one thread": Plan([Process([NEAR, FAR], [Thread([0], [(0, 1), (1, 1)])], leads=False)]),
     "threads on two nodes": Plan([_alike(NEAR, FAR, cpus=(0, 2))], extra=8),
     "threads on two nodes, huge": Plan([_alike(NEAR, Part(12, (1,), "huge"), cpus=(0, 2))], extra=8),
