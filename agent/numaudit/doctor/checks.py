@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
+from numaudit.containermanager.topologymanager.hints import LARGEST_ID, MOST_NODES
+from numaudit.containermanager.topologymanager.policy import DEFAULT_MAX_NODES, MAX_ALLOWABLE
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.failed import failed
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
@@ -32,6 +34,8 @@ from numaudit.probes.probe import ProbeKind
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import plural
 from numaudit.topology.tiers import TierSettings, in_words
 
@@ -134,6 +138,7 @@ def _nodes(name: str, host: Host) -> Check:
     detail = (
         f"{nodes} online ({machine.online}), {len(machine.with_memory)} with memory, {len(machine.with_cpus)} with CPUs"
     )
+    detail = "; ".join((detail, *_for_a_kubelet(machine)))
     problems = [one for one in (machine.cpu_problem, machine.distance_problem) if one is not None]
     if problems:
         hint = "where CPUs are not known, no verdict that depends on them is given; see /sys/devices/system/node"
@@ -141,6 +146,32 @@ def _nodes(name: str, host: Host) -> Check:
     if nodes == 1:
         return Check(name, "reduced", detail, "with one node all memory is local, so nothing can be misplaced")
     return Check(name, "ok", detail)
+
+
+def _for_a_kubelet(machine: Machine) -> Iterator[str]:
+    """Effects of an unusual machine on a kubelet's managers.
+
+    Source: pkg/kubelet/cm/topologymanager/topology_manager.go (NewManager), bitmask/bitmask.go (Add), and cAdvisor's
+    utils/sysinfo/sysinfo.go (getCoresInfo).
+    """
+    count = len(machine.nodes)
+    if count > DEFAULT_MAX_NODES:
+        yield (
+            f"with a Topology Manager policy a kubelet starts on more than {DEFAULT_MAX_NODES} nodes only where its "
+            f"option {MAX_ALLOWABLE} allows them"
+        )
+    if count > MOST_NODES:
+        yield f"a kubelet tries all 2^{count} sets of them for a pod, and numaudit does not foretell its decision"
+    beyond = NodeSet.from_ids(node.id for node in machine.nodes if node.id > LARGEST_ID)
+    if beyond:
+        yield f"a kubelet cannot place anything on this machine, for its masks end at node {LARGEST_ID}: {beyond}"
+    by_id = {(cpu.node, cpu.socket, cpu.core) for cpu in machine.cpus if cpu.core is not None}
+    by_siblings = {(cpu.node, cpu.siblings) for cpu in machine.cpus if cpu.core is not None and cpu.siblings}
+    if by_siblings and len(by_id) != len(by_siblings):
+        yield (
+            f"a kubelet counts {plural(len(by_id), 'core')}, by core_id, and thread_siblings_list has "
+            f"{len(by_siblings)}"
+        )
 
 
 def _rights(name: str, host: Host) -> Check:
