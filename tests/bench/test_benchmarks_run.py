@@ -90,10 +90,6 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "pass": ("one tick", "first tick", "floor"),
     "processes": (r"\d+ processes:", r"\d+ processes: .* each; peak"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
-    "residency": (
-        r"goal \| decoding of 1000 cgroups, none changed \|",
-        r"goal \| decoding of 1000 cgroups, all changed \|",
-    ),
     "run": ("a command begins after", "Python with click alone:", "added:"),
     "scenario": ("explain, four providers:", "simulate, json:", "simulate, table:"),
     "start": ("numaudit --help", "numaudit report --help", "a completion", "numaudit report "),
