@@ -144,10 +144,18 @@ class Explanation(Value, frozen=True):
     not_checked: tuple[str, ...] = ()
     """Fields of the pod that may keep it from this node and that the answer leaves out, such as nodeSelector."""
 
+    not_known: str | None = None
+    """The reason why it is not known whether the kubelet decides like this, such as a feature gate; null = it does."""
+
+    @property
+    def is_open(self) -> bool:
+        """May the kubelet decide otherwise?"""
+        return self.not_known is not None or (self.doubt is not None and self.doubt.decides)
+
     @property
     def fits(self) -> bool:
         """Would it be admitted, get its huge pages, and leave a kubelet that starts again?"""
-        return self.admitted and not self.hugepages_short and self.start_refusal is None
+        return self.not_known is None and self.admitted and not self.hugepages_short and self.start_refusal is None
 
 
 class ExplanationList(Value, frozen=True):
@@ -190,6 +198,7 @@ def explanation(
         hugepages_short=hugepages_short,
         start_refusal=found.start_refusal,
         not_checked=admission.pod.not_checked,
+        not_known=admission.problem,
     )
 
 

@@ -91,11 +91,12 @@ class SimulatedStep(Value, frozen=True):
     container: str | None
     """Name of the container that starts or is removed; null = the whole pod."""
     admitted: bool | None
-    """Of a restart: did the kubelet start, and admit all its pods again? null = nothing was to be admitted."""
+    """Of a restart: did the kubelet start, and admit all its pods again? null = nothing was to be admitted, or that is
+    not known."""
     reason: str | None
     """The kubelet's reason for a refusal; null = none."""
     message: str | None
-    """The kubelet's words."""
+    """The kubelet's words, or why it is not known what it does."""
     outcome: str | None
     """Of the pod: the first in the order of outcomes that one of its containers has."""
     detail: str | None
@@ -178,6 +179,8 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
     admission, step = one.admission, one.step
     account = None if admission is None else accounts.get(admission.pod.uid)
     rejection = None if admission is None else admission.rejection
+    if one.problem is not None:
+        admission = rejection = None
     held = {} if admission is None else containers(admission)
     if one.pins is not None and isinstance(step, Start):
         held = {step.container: _started(one, step, one.pins)}
@@ -188,7 +191,7 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
         container=step.container if isinstance(step, Start | Remove) else None,
         admitted=one.admitted,
         reason="StartRefused" if one.refusal is not None else None if rejection is None else rejection.reason,
-        message=one.refusal if rejection is None else rejection.message,
+        message=one.problem or (one.refusal if rejection is None else rejection.message),
         outcome=None if admission is None else outcome(admission),
         detail=None if rejection is None else rejection.detail,
         note=_note(one),
@@ -232,7 +235,9 @@ def _restarted(one: Played, accounts: Mapping[str, Account]) -> Iterator[Restart
     for again in one.readmissions:
         admission = again.admission
         if again.admitted is None:
-            yield RestartedPod(admission.pod.full_name, str(again.fate), None, None, again.problem, None, {}, None, ())
+            yield RestartedPod(
+                admission.pod.full_name, str(again.fate), None, None, admission.problem, None, {}, None, ()
+            )
             continue
         account = accounts.get(admission.pod.uid)
         rejection = admission.rejection

@@ -44,11 +44,15 @@ DRIFT_OPTION = "memory-drift-tolerance"
 """KEP-6232, alpha in 1.38: with the gate and this one of memoryManagerPolicyOptions the kubelet starts although the
 memory of a node differs a little."""
 PARTITION_GATE = "NodeSystemPartition"
-"""KEP-5894, alpha in 1.37."""
+"""KEP-5894, alpha in 1.37. The gate alone changes nothing: see the field `systemPartition`."""
+HUGE_PAGES_GATE = "MemoryManagerHugepagesVerification"
+"""KEP-5759."""
+CPU_RESIZE_GATE = "InPlacePodVerticalScalingExclusiveCPUs"
+"""KEP-5554. Before 1.38 it changes nothing (kubernetes/kubernetes#140031)."""
 _NOT_MODELLED: Mapping[str, str] = {
     DRIFT_GATE: f"with {DRIFT_OPTION} it lets a kubelet start although a node's memory differs a little",
-    "MemoryManagerHugepagesVerification": "it refuses pods for huge pages that the kernel does not have free",
-    "InPlacePodVerticalScalingExclusiveCPUs": "since 1.38 it resizes pods that have exclusive CPUs",
+    HUGE_PAGES_GATE: "it refuses pods for huge pages that the kernel does not have free",
+    CPU_RESIZE_GATE: "since 1.38 it resizes pods that have exclusive CPUs",
     PARTITION_GATE: "it takes memory and CPUs for the system's own pods",
 }
 """Gate -> what it changes of the answers."""
@@ -105,6 +109,12 @@ class KubeletFeatures:
     """Gate InPlacePodVerticalScaling in a version before 1.33, where `allocatedResources` of the pod's
     status replaces the requests of its spec. Later kubelets hand over the pod as it was allocated, which `/pods` and
     the API do not: see `pod.manifest.as_allocated`."""
+    tolerates_drift: bool = False
+    """Gate MemoryManagerDriftTolerance, which changes nothing without its option."""
+    verifies_huge_pages: bool = False
+    """Gate MemoryManagerHugepagesVerification."""
+    resizes_exclusive_cpus: bool = False
+    """Gate InPlacePodVerticalScalingExclusiveCPUs, since 1.38."""
 
     @property
     def manages_pod_level(self) -> bool:
@@ -153,6 +163,9 @@ class KubeletFeatures:
             pod_level_resources=stands["PodLevelResources"],
             pod_level_resource_managers=stands["PodLevelResourceManagers"],
             in_place_pod_vertical_scaling=stands["InPlacePodVerticalScaling"] and real < (1, 33),
+            tolerates_drift=(gates or {}).get(DRIFT_GATE, False),
+            verifies_huge_pages=(gates or {}).get(HUGE_PAGES_GATE, False),
+            resizes_exclusive_cpus=(gates or {}).get(CPU_RESIZE_GATE, False) and real >= (1, 38),
         )
         notices = [notice] if notice else []
         notices += [

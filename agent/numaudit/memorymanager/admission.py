@@ -40,6 +40,7 @@ from numaudit.memorymanager.outcome import (
     Rejection,
     outcome_of_placement,
     outcome_of_refusal,
+    why_unknown,
 )
 from numaudit.topology.nodeset import NodeSet
 
@@ -70,10 +71,6 @@ class NodeState(Struct, frozen=True):
     """Capacity of the node for all its pods together. None = that, or a pod, is not known: nothing is added up, and
     only a pod that is too large for the node alone is refused."""
 
-    def holds_as_a_whole(self, pod_uid: str) -> bool:
-        """Has the pod memory or CPUs of its own, beside those of its containers (pod-level resources)?"""
-        return pod_uid in self.memory.state.pod_entries or (self.cpu is not None and pod_uid in self.cpu.pod_entries)
-
 
 class Admission(Struct, frozen=True):
     """Result of an admission, and the node's state afterwards: nothing is rolled back when it was refused."""
@@ -85,10 +82,16 @@ class Admission(Struct, frozen=True):
     placements: tuple[Placement, ...]
     """Of the containers that got what they need, in their order, also when a later one did not."""
     rejection: Rejection | None = None
+    problem: str | None = None
+    """The reason why it is not known whether the kubelet decides like this; None = it does."""
 
     @property
     def admitted(self) -> bool:
         return self.rejection is None
+
+    @property
+    def is_surely_admitted(self) -> bool:
+        return self.admitted and self.problem is None
 
 
 def admit(
@@ -109,11 +112,14 @@ def admit(
     rejection = _absent_pages(kubelet, state, pod)
     if rejection is not None:
         return Admission(pod, remove(state, pod.uid), (), (), rejection)
-    run = _Run(kubelet, state, pod, cpu_pod(pod, kubelet.features), () if sources_ready else running)
+    before, asked = state, cpu_pod(pod, kubelet.features)
+    run = _Run(kubelet, state, pod, asked, () if sources_ready else running)
     rejection = run.pod_scope() if kubelet.topology.scope == POD_SCOPE else run.each_container()
     rejection = rejection or _out_of(kubelet, state, pod)
     state = run.state if rejection is None else remove(run.state, pod.uid)
-    return Admission(pod, state, tuple(run.decisions), tuple(run.placements), rejection)
+    placed = run.placements if rejection is None else ()
+    problem = why_unknown(kubelet.features, before.memory.state, before.cpu, asked, placed)
+    return Admission(pod, state, tuple(run.decisions), tuple(run.placements), rejection, problem)
 
 
 def remove(state: NodeState, pod_uid: str) -> NodeState:

@@ -141,20 +141,17 @@ def forecast(
         except StartRefused as refused:
             answer, refusal = "no" if answer == "yes" else answer, str(refused)
     after, admissions = found or restart(kubelet, fresh_state(kubelet), pods, running=running)
-    fates = tuple(_fate(kubelet, one, state, after, is_whole=is_whole) for one in admissions)
+    fates = tuple(_fate(one, state, after, is_whole=is_whole) for one in admissions)
     if huge_pages is not None:
         fates = tuple(_with_pages(one, huge_pages, after) for one in fates)
     return Forecast(reboot, answer, refusal, start.obstacles, fates)
 
 
-def _fate(
-    kubelet: Kubelet, admission: Admission, before: NodeState, after: NodeState, *, is_whole: bool
-) -> PodForecast:
+def _fate(admission: Admission, before: NodeState, after: NodeState, *, is_whole: bool) -> PodForecast:
     pod, rejection = admission.pod, admission.rejection
     now, then = _held(before, pod), _held(after, pod)
-    problem = kubelet.features.readmission_problem if before.holds_as_a_whole(pod.uid) else None
-    if problem is not None:
-        open_end = (None, now[1], None, None, problem)
+    if admission.problem is not None:
+        open_end = (None, now[1], None, None, admission.problem)
         return PodForecast(pod.uid, pod.namespace, pod.name, "unknown", now[0], *open_end)
     if rejection is not None:
         named = (rejection.reason, rejection.message)

@@ -31,6 +31,7 @@ from numaudit.containermanager.topologymanager.policy import (
     create_topology_manager,
 )
 from numaudit.containermanager.versions import (
+    DRIFT_OPTION,
     LATEST_FEATURES,
     PARTITION_GATE,
     KubeletFeatures,
@@ -72,6 +73,8 @@ class Kubelet(Struct, frozen=True, dict=True):
     """None = CPU Manager policy none."""
     allocatable: Amounts | None = None
     """Resources of the empty node for pods, as far as they are known; None = not at all."""
+    drift_tolerance: str | None = None
+    """`memory-drift-tolerance` of memoryManagerPolicyOptions, where its gate is on; None = memory may not differ."""
 
     @cached_property
     def distances(self) -> Distances | None:
@@ -131,8 +134,16 @@ def read_kubelet(
         reserved = system_reserved(machine, reservations, reservation) if policy == "Static" else None
         if reserved is not None:
             check_reservations_fit(machine, reserved)
-    kubelet = Kubelet(machine, features, policy, reserved, topology, cpu)
+    tolerance = read_drift_tolerance(config, gate=features.tolerates_drift)
+    kubelet = Kubelet(machine, features, policy, reserved, topology, cpu, drift_tolerance=tolerance)
     return kubelet, (notice,) if notice else ()
+
+
+def read_drift_tolerance(configuration: Mapping[str, object], *, gate: bool) -> str | None:
+    """The option as it was written; None = it is off, or not there, or the gate is off."""
+    options = configuration.get("memoryManagerPolicyOptions")
+    value = options.get(DRIFT_OPTION) if isinstance(options, Mapping) else None
+    return str(value) if gate and value not in (None, "off") else None
 
 
 @contextmanager

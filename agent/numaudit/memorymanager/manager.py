@@ -31,8 +31,10 @@ from numaudit.memorymanager.kubelet import Kubelet
 class StartRefused(NumauditError):
     """The kubelet would not start with this state; the text is its own."""
 
-    def __init__(self, text: str, memory: Refusal | None = None) -> None:
+    def __init__(self, text: str, memory: Refusal | None = None, problem: str | None = None) -> None:
         super().__init__(text)
+        self.problem = problem
+        """The reason why it may start nevertheless; None = it certainly does not."""
         self.memory = memory
         """Mismatch that the Memory Manager found; None = the CPU Manager refused."""
 

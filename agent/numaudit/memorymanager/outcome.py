@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
 
+from numaudit.containermanager.cpu.hints import CPUPod
+from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.memory.candidates import JudgedCandidate, judge_candidates
-from numaudit.containermanager.memory.state import Block
+from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.containermanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
@@ -20,10 +22,13 @@ from numaudit.containermanager.memory.static_policy import (
     MemoryPolicy,
 )
 from numaudit.containermanager.pod.requests import Requests
+from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
 from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.versions import CPU_RESIZE_GATE, HUGE_PAGES_GATE, KubeletFeatures
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.sizes import plural
 from numaudit.value import Value
 
 
@@ -152,3 +157,39 @@ def outcome_of_nodes(hint: TopologyHint, stored: NodeSet) -> AdmissionOutcome:
 def outcome_of_refusal(error: AdmissionError) -> AdmissionOutcome:
     """The outcome of a pod for which a provider's Allocate failed."""
     return _MEMORY_REFUSALS.get(str(error), AdmissionOutcome.REJECTED_OTHER)
+
+
+def why_unknown(
+    features: KubeletFeatures, memory: MemoryState, cpu: CPUState | None, pod: CPUPod, placements: Sequence[Placement]
+) -> str | None:
+    """The reason why it is not known what the kubelet does with the pod: its version, or a gate that is not modelled.
+
+    None = it is known. `memory` and `cpu` are before the admission; `placements`: of a pod that was refused none.
+    """
+    holds_as_a_whole = pod.uid in memory.pod_entries or (cpu is not None and pod.uid in cpu.pod_entries)
+    if holds_as_a_whole and features.readmission_problem is not None:
+        return features.readmission_problem
+    if features.resizes_exclusive_cpus and cpu is not None:
+        resized = next(_resized(cpu, pod), None)
+        if resized is not None:
+            return (
+                f"{resized}; the feature gate {CPU_RESIZE_GATE}, which lets a kubelet resize exclusive CPUs, is not "
+                "modelled here"
+            )
+    if features.verifies_huge_pages:
+        new = [one for one in placements if one.container not in memory.entries.get(pod.uid, {})]
+        pages = {block.type for one in new for block in one.memory if block.type.startswith(HUGEPAGES_PREFIX)}
+        if pages:
+            return (
+                f"with the feature gate {HUGE_PAGES_GATE}, which is not modelled here, the kubelet refuses it if "
+                f"the kernel has too few {' and '.join(sorted(pages))} free on its nodes"
+            )
+    return None
+
+
+def _resized(cpu: CPUState, pod: CPUPod) -> Iterator[str]:
+    """Containers that have another number of CPUs than they ask for. What shares the CPUs of its pod asks for none."""
+    for one in pod.containers:
+        held = cpu.entries.get(pod.uid, {}).get(one.name)
+        if held and len(held) != one.exclusive and (one.exclusive or pod.pod_level is None):
+            yield f"container {one.name} has {plural(len(held), 'exclusive CPU')} and asks for {one.exclusive}"

@@ -6,6 +6,7 @@ has another policy, or another version.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -14,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory.static_policy import remove_stale_state
-from numaudit.containermanager.pod.spec import CPU, MEMORY, Container, Pod, Resources, is_memory
+from numaudit.containermanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY, Container, Pod, Resources, is_memory
 from numaudit.containermanager.predicates import NodeShortage, amounts, in_unit, node_requests
 from numaudit.containermanager.topologymanager.hints import candidate_masks
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE, POLICIES
@@ -90,15 +91,17 @@ class _Search(Struct):
         self.tries += 1
         try:
             kubelet = (setup or self.setup).kubelet
-            if kubelet.features.readmission_problem and self.state.holds_as_a_whole(self.refused.pod.uid):
-                return None
-            admission = admit(kubelet, state or self.state, pod or self.refused.pod)
+            without_gate = replace(kubelet, features=dataclasses.replace(kubelet.features, verifies_huge_pages=False))
+            admission = admit(without_gate, state or self.state, pod or self.refused.pod)
         except NumauditError:
             return None  # a kubelet would not start with that, or crash
-        if not admission.admitted:
+        if not admission.is_surely_admitted:
             return None
         if self.refused.admitted and any(one.outcome in _NOT_ALIGNED for one in admission.placements):
             return None
+        types = {block.type for one in admission.placements for block in one.memory}
+        if kubelet.features.verifies_huge_pages and any(one.startswith(HUGEPAGES_PREFIX) for one in types):
+            change += ", where the kernel has its huge pages free,"
         nodes = NodeSet.from_ids(node for one in admission.placements for node in one.memory_nodes or ())
         return AdmittingChange(kind, change, nodes or None)
 

@@ -59,7 +59,8 @@ def explain(setup: Setup, state: NodeState, pod: Pod) -> AdmissionExplanation:
     """Admit the pod and account for it. Raises as `admit` does."""
     kubelet = setup.kubelet
     admission = admit(kubelet, state, pod)
-    ways = find_admitting_changes(setup, state, admission) if needs_a_change(admission) else ()
+    is_known = admission.problem is None
+    ways = find_admitting_changes(setup, state, admission) if is_known and needs_a_change(admission) else ()
     refusal, sentence = start_refusal(kubelet, admission.state), sentence_of(kubelet, admission)
     if refusal is not None:
         sentence += f" But the kubelet will not start again: {refusal}."
@@ -89,7 +90,7 @@ def accounts_of(played: Played) -> tuple[Account, ...]:
     found: list[Account] = []
     kubelet, state = played.kubelet, played.before
     for admission in _admissions(played):
-        if needs_a_change(admission):
+        if admission.problem is None and needs_a_change(admission):
             ways = find_admitting_changes(played.setup, state, admission)
             found.append(Account(admission.pod, sentence_of(kubelet, admission), ways))
         if played.readmissions:  # what the pods hold that are still to be admitted again is not free

@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.memorymanager.admission import Admission, NodeState
 
 
@@ -23,7 +22,7 @@ class Fate(StrEnum):
     EVICTED = "evicted"
     """It is not admitted, so its containers are killed."""
     UNKNOWN = "unknown"
-    """It is not known what this version of the kubelet does with it; the admission is that of a later version."""
+    """It is not known what this kubelet does with it: see `Admission.problem`."""
 
 
 class Readmission(Struct, frozen=True):
@@ -31,8 +30,6 @@ class Readmission(Struct, frozen=True):
 
     admission: Admission
     fate: Fate
-    problem: str | None = None
-    """The reason why its fate is not known."""
 
     @property
     def admitted(self) -> bool | None:
@@ -41,19 +38,17 @@ class Readmission(Struct, frozen=True):
 
 
 def fates(
-    features: KubeletFeatures,
     before: NodeState,
     admissions: Sequence[Admission],
     running: Mapping[str, Collection[str]],
 ) -> tuple[Readmission, ...]:
-    """`features`: of the kubelet that started; `running`: the containers that had started, by pod UID."""
-    return tuple(_readmission(features, before, one, bool(running.get(one.pod.uid))) for one in admissions)
+    """`running`: the containers that had started, by pod UID."""
+    return tuple(_readmission(before, one, bool(running.get(one.pod.uid))) for one in admissions)
 
 
-def _readmission(features: KubeletFeatures, before: NodeState, admission: Admission, was_running: bool) -> Readmission:
-    problem = features.readmission_problem if before.holds_as_a_whole(admission.pod.uid) else None
-    fate = _fate(before, admission, was_running) if problem is None else Fate.UNKNOWN
-    return Readmission(admission, fate, problem)
+def _readmission(before: NodeState, admission: Admission, was_running: bool) -> Readmission:
+    is_known = admission.problem is None
+    return Readmission(admission, _fate(before, admission, was_running) if is_known else Fate.UNKNOWN)
 
 
 def _fate(before: NodeState, admission: Admission, was_running: bool) -> Fate:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.checkpoints.start.memory_start import machine_changes, reservation_changes
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
 from numaudit.containermanager.cpu.state import CPUState
@@ -23,6 +25,7 @@ from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory.machine_state import default_machine_state
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import CPU, Container, Pod, Resources
+from numaudit.containermanager.versions import DRIFT_GATE, DRIFT_OPTION
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet
@@ -33,6 +36,7 @@ from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import Quantity
 
 _MOST_DIFFERENCES = 3
+_DRIFT = "memory-total-drift"
 
 STATE = ("memory", "cpu", "devices")
 _KINDS = {"memory": checkpoints.MEMORY, "cpu": checkpoints.CPU, "devices": checkpoints.DEVICES}
@@ -82,6 +86,8 @@ def starting_state(kubelet: Kubelet, files: Files, devices: Devices) -> NodeStat
     try:
         state = restored(kubelet, state, files)
     except StartRefused as refused:
+        if refused.problem is not None:
+            raise InputError(f"state: cannot tell whether the kubelet starts with it: {refused.problem}") from None
         raise InputError(f"state: the kubelet does not start with it: {refused}{_differing(kubelet, files)}") from None
     except ParseError as error:  # what no kubelet writes, so that its words are not known
         raise InputError(f"state: a checkpoint is damaged: {error}") from None
@@ -89,16 +95,30 @@ def starting_state(kubelet: Kubelet, files: Files, devices: Devices) -> NodeStat
 
 
 def _differing(kubelet: Kubelet, files: Files) -> str:
+    return "".join(f"; {one.message}" for one in _differences(kubelet, files)[:_MOST_DIFFERENCES])
+
+
+def _differences(kubelet: Kubelet, files: Files) -> Sequence[StateFinding]:
     """The differences between the machine of the file and this one, as in a file of another host."""
     if files.memory is None or kubelet.memory_policy == "None":
-        return ""
+        return ()
     try:
         in_file = memory_checkpoint.parse(files.memory).state.machine
     except ParseError:
-        return ""
+        return ()
     here = default_machine_state(kubelet.machine, kubelet.reserved_memory or {})
-    found = [*machine_changes(in_file, here), *reservation_changes(in_file, kubelet.reserved_memory or {})]
-    return "".join(f"; {one.message}" for one in found[:_MOST_DIFFERENCES])
+    return [*machine_changes(in_file, here), *reservation_changes(in_file, kubelet.reserved_memory or {})]
+
+
+def _may_tolerate(kubelet: Kubelet, files: Files, refusal: str) -> str | None:
+    """The reason why the kubelet may start nevertheless: only amounts of memory differ, and it tolerates some."""
+    found = _differences(kubelet, files)
+    if kubelet.drift_tolerance is None or not found or any(one.name != _DRIFT for one in found):
+        return None
+    return (
+        f"{refusal}{_differing(kubelet, files)}; with {DRIFT_OPTION} {kubelet.drift_tolerance} (gate {DRIFT_GATE}) it "
+        "may accept that, which is not modelled here"
+    )
 
 
 def restored(kubelet: Kubelet, state: NodeState, files: Files) -> NodeState:
@@ -106,11 +126,12 @@ def restored(kubelet: Kubelet, state: NodeState, files: Files) -> NodeState:
     memory_policy, cpu_policy = kubelet.memory_policy, "none" if kubelet.cpu is None else "static"
     version, pod_level = kubelet.features.version, kubelet.features.pod_level_resource_managers
     machine = None if memory_policy == "None" else default_machine_state(kubelet.machine, kubelet.reserved_memory or {})
-    refused = memory_start_error(
-        files.memory, policy=memory_policy, machine=machine, version=version, pod_level=pod_level
-    ) or cpu_start_error(files.cpu, policy=cpu_policy, manager=kubelet.cpu, version=version, pod_level=pod_level)
-    if refused is not None:
-        raise StartRefused(refused)
+    memory_error = partial(memory_start_error, files.memory, policy=memory_policy, version=version, pod_level=pod_level)
+    unreadable, other = memory_error(), memory_error(machine=machine)
+    of_cpus = cpu_start_error(files.cpu, policy=cpu_policy, manager=kubelet.cpu, version=version, pod_level=pod_level)
+    if refused := unreadable or other or of_cpus:
+        is_certain = unreadable is not None or of_cpus is not None
+        raise StartRefused(refused, problem=None if is_certain else _may_tolerate(kubelet, files, refused))
     fresh = fresh_state(kubelet, state.devices)
     memory, cpu = fresh.memory, fresh.cpu
     if files.memory is not None and machine is not None:

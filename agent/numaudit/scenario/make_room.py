@@ -91,7 +91,8 @@ def make_room(
     """
     may_leave = [uid for uid in holdings.removable_pods(kubelet, state, pod) if uid not in unnamed]
     search = _Search(kubelet, state, pod, may_leave, most_tries, len(unnamed), doubtful)
-    return search.answer((), exact=True, ruled_out=0) if admit(kubelet, state, pod).admitted else search.room()
+    is_admitted = admit(kubelet, state, pod).is_surely_admitted
+    return search.answer((), exact=True, ruled_out=0) if is_admitted else search.room()
 
 
 class _Search(Struct):
@@ -222,4 +223,4 @@ def _admitted(kubelet: Kubelet, state: NodeState, pod: Pod) -> Admission | None:
         admission = admit(kubelet, state, pod)
     except NumauditError:
         return None  # a kubelet would crash or hang with it
-    return admission if admission.admitted else None
+    return admission if admission.is_surely_admitted else None

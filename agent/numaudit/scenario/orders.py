@@ -20,13 +20,14 @@ class AdmissionOrders(Value, frozen=True):
     tried: int
     """Admissions that were tried."""
     complete: bool
-    """False = it was given up before all orders were tried."""
+    """False = it was given up before all orders were tried, or of some it is not known."""
 
 
 def find_orders(scenario: Scenario) -> AdmissionOrders:
     """Admit the scenario's pods in every order, from its first state on; nothing is started or removed.
 
-    An order ends with its first refusal. It is given up after MOST_ADMISSIONS or MOST_ORDERS.
+    An order ends with its first refusal, or pod whose admission is not known. It is given up after MOST_ADMISSIONS or
+    MOST_ORDERS.
     """
     pods = {step.pod.uid: step.pod for step in scenario.steps if isinstance(step, Admit)}
     search = _Search(scenario.setup.kubelet)
@@ -53,6 +54,8 @@ class _Search:
                 return
             self.tried += 1
             admission = admit(self._kubelet, state, pod)
-            if admission.admitted:
+            if admission.problem is not None:
+                self.complete = False
+            elif admission.admitted:
                 after = reconcile(admission.state, version=self._kubelet.features.version)
                 self.go_on(after, (*order, pod), left[:index] + left[index + 1 :])

@@ -25,6 +25,9 @@ _SAME_UID = (
     "it has the UID of a pod that ended, so it takes over what that one still holds; give it a metadata.uid of its own"
 )
 
+_DOWN = "Nothing happens, because the kubelet does not run."
+_TAKEN_AS = "Later steps take it as {}."
+
 
 class Played(Struct, frozen=True):
     """One step and what came of it."""
@@ -41,6 +44,8 @@ class Played(Struct, frozen=True):
     """Of a restart."""
     refusal: str | None = None
     """Reason why the kubelet did not start; in its words."""
+    problem: str | None = None
+    """Reason why it is not known what the kubelet does: whether it starts, or admits the pod."""
     note: str | None = None
     """Further notes, such as why nothing happened."""
 
@@ -55,8 +60,10 @@ class Played(Struct, frozen=True):
 
     @property
     def admitted(self) -> bool | None:
-        """Of an admission; of a restart, whether the kubelet started and admitted all pods again; else None, as where
-        that is not known of one of them."""
+        """Of an admission; of a restart, whether the kubelet started and admitted all pods again; None where nothing
+        was to be admitted, or that is not known."""
+        if self.problem is not None:
+            return None
         if self.admission is not None:
             return self.admission.admitted
         if isinstance(self.step, Restart):
@@ -87,8 +94,8 @@ class ScenarioRun(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Is it not known of a restart whether all pods are admitted again?"""
-        return any(one.admitted is None and one.readmissions for one in self.steps)
+        """Is it not known of a pod or a restart what the kubelet does?"""
+        return any(one.admitted is None and (one.readmissions or one.problem) for one in self.steps)
 
 
 def simulate(scenario: Scenario) -> ScenarioRun:
@@ -114,6 +121,8 @@ class _Node:
         self.setup, self.state, self._all_run = setup, state, all_run
         self._down = False
         """Did the kubelet fail to start?"""
+        self._unknown: str | None = None
+        """Reason why it is not known whether the kubelet runs."""
         self._running = {uid: set(_names(pod)) for uid, pod in state.pods.items()}
         """The containers that have started, by pod UID."""
         self._seen: set[str] = set()
@@ -126,7 +135,9 @@ class _Node:
     def play(self, step: Step) -> Played:
         before = self.state
         if self._down and not isinstance(step, Restart):
-            return Played(step, self.setup, before, before, note="Nothing happens, because the kubelet does not run.")
+            return Played(
+                step, self.setup, before, before, problem=self._unknown, note=None if self._unknown else _DOWN
+            )
         match step:
             case Admit():
                 played = self._admit(step)
@@ -152,7 +163,9 @@ class _Node:
             self._running[pod.uid] = set(_names(pod)) if self._all_run else self._running.get(pod.uid, set())
         else:
             self._seen.discard(pod.uid)
-        return Played(step, self.setup, self.state, admission.state, admission, note=note)
+        if admission.problem is not None:
+            note = " ".join(filter(None, [note, _TAKEN_AS.format("admitted" if admission.admitted else "refused")]))
+        return Played(step, self.setup, self.state, admission.state, admission, problem=admission.problem, note=note)
 
     def _start(self, step: Start) -> Played:
         pod = self._active(step.pod)
@@ -190,10 +203,13 @@ class _Node:
             running = {uid: self._running.get(uid, set()) for uid in before.pods}
             after, admissions = restart(kubelet, state, pods, running=running)
         except StartRefused as refused:
-            self._down = True
+            self._down, self._unknown = True, None
+            if refused.problem is not None:
+                self._unknown = "it is not known whether the kubelet runs"
+                return Played(step, self.setup, before, before, problem=refused.problem)
             return Played(step, self.setup, before, before, refusal=str(refused), note="its files stay as they are")
-        self._down, self.setup = False, step.setup
-        readmissions = fates(kubelet.features, before, admissions, running)
+        self._down, self._unknown, self.setup = False, None, step.setup
+        readmissions = fates(before, admissions, running)
         for one in readmissions:
             if one.fate in (Fate.REFUSED, Fate.EVICTED):
                 self._running.pop(one.admission.pod.uid, None)

@@ -57,6 +57,25 @@ def test_a_pod_is_explained_at_the_end_of_a_scenario(capsys: Capture, tmp_path: 
     document(capsys, *arguments, "--fail-on-reject", code=1)
 
 
+def test_a_gate_that_is_not_modelled_and_may_decide_leaves_the_answer_open(capsys: Capture, tmp_path: Path) -> None:
+    nodes = machine("11Gi", "11Gi")
+    nodes["nodes"][1]["hugepages"] = {"2Mi": 512}
+    gate = {"MemoryManagerHugepagesVerification": True}
+    given = {**scenario(nodes, []), "kubernetesVersion": "1.38", "featureGates": gate}
+    there = ("--scenario", write(tmp_path, "scenario.yaml", given), "--make-room")
+    huge = write(tmp_path, "huge.yaml", pod("huge", **{"hugepages-2Mi": "100Mi"}))
+    found = document(capsys, "-f", huge, *there, "--fail-on-reject", code=5)
+    assert "too few hugepages-2Mi free on its nodes" in found["notKnown"]
+    assert found["makeRoom"] is None
+    assert any("--make-room was left out" in one for one in found["notices"])
+    assert call(["fit", "-f", huge, *there]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("default/huge: cannot tell: with the feature gate MemoryManagerHugepagesVerification")
+    assert not any("would" in line for line in rest)
+    plain = document(capsys, "-f", write(tmp_path, "plain.yaml", pod("plain")), *there, "--fail-on-reject")
+    assert (plain["notKnown"], plain["admitted"], plain["makeRoom"]["pods"]) == (None, True, [])
+
+
 def test_the_answer_and_what_would_help_come_before_the_evidence(capsys: Capture, tmp_path: Path) -> None:
     given = scenario(machine("128Gi", "128Gi"), [{"admit": pod("small", "1Gi")}])
     wide = write(tmp_path, "pod.yaml", pod("wide", "200Gi"))

@@ -21,6 +21,7 @@ from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, admit_without, explain
 from numaudit.scenario.fate import Fate
 from numaudit.scenario.make_room import make_room
+from numaudit.scenario.orders import find_orders
 from numaudit.views.terminal import explanation_tables, simulation_tables
 from scenarios import Plain, machine, play, pod, scenario
 
@@ -164,6 +165,23 @@ def test_pods_that_a_restart_refuses_are_explained_with_the_others_still_there()
     (account,) = accounts_of(played.steps[-1])
     assert account.pod.name == "wide"
     assert any(one.change == "Setting topologyManagerPolicy to restricted" for one in account.admitting_changes)
+
+
+def test_a_way_in_for_huge_pages_names_the_gate_that_looks_at_the_kernel() -> None:
+    nodes = machine("11Gi")
+    nodes["nodes"][0]["hugepages"] = {"2Mi": 512}
+    asks = {"hugepages-2Mi": "800Mi"}
+    given = {**scenario(nodes, [{"admit": pod("a", **asks)}]), "kubernetesVersion": "1.38"}
+    given["featureGates"] = {"MemoryManagerHugepagesVerification": True}
+    played = play(given)
+    refused = explain(played.scenario.setup, played.state, read_pod(pod("b", **asks)))
+    assert (refused.admission.admitted, refused.admission.problem) == (False, None)
+    deletion = changes(refused)[0]
+    assert deletion.startswith("Deleting pod default/a (frees")
+    assert deletion.endswith(", where the kernel has its huge pages free,")
+    alone = explain(played.scenario.setup, played.scenario.state, read_pod(pod("b", **asks)))
+    assert (alone.admission.is_surely_admitted, alone.admitting_changes) == (False, ())
+    assert not find_orders(played.scenario).complete
 
 
 def _of(name: str, limits: Plain, **more: str) -> Plain:

@@ -245,7 +245,7 @@ class TestFeatures:
             assert notice is not None
             assert notice.startswith(f"the feature gate {gate} is on, which is not modelled here: ")
             assert notice.endswith(what)
-            assert KubeletFeatures.of("1.38", {gate: False}) == (features, None)
+            assert KubeletFeatures.of("1.38", {gate: False}) == (KubeletFeatures((1, 38)), None)
 
     def test_feature_gates_are_read_and_unknown_ones_refused_with_the_nearest(self) -> None:
         assert read_feature_gates("PodLevelResourceManagers=true, AllAlpha=0") == {

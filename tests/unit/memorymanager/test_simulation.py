@@ -225,6 +225,101 @@ def test_what_1_37_does_with_a_pod_that_has_cpus_as_a_whole_is_not_known() -> No
     assert "1.37" not in str(account.admitting_changes)
 
 
+HUGE_PAGES, DRIFT, RESIZE = (
+    "MemoryManagerHugepagesVerification",
+    "MemoryManagerDriftTolerance",
+    "InPlacePodVerticalScalingExclusiveCPUs",
+)
+
+
+def gated(gate: str, given: Plain, version: str = "1.38") -> ScenarioRun:
+    return play({**given, "kubernetesVersion": version, "featureGates": {gate: True}})
+
+
+def with_huge_pages() -> Plain:
+    nodes = machine("11Gi", "11Gi")
+    for one in nodes["nodes"]:
+        one["hugepages"] = {"2Mi": 512}
+    return nodes
+
+
+def test_whether_the_kernel_has_huge_pages_free_is_not_known_of_an_admission() -> None:
+    pages = {"hugepages-2Mi": "100Mi"}
+    steps = [{"admit": pod("huge", **pages)}, {"admit": pod("plain")}, {"admit": pod("wide", **{**pages, "cpu": "99"})}]
+    given = scenario(with_huge_pages(), steps)
+    played = gated(HUGE_PAGES, given)
+    assert [one.admitted for one in played.steps] == [None, True, False]
+    assert (played.is_open, played.has_refusal) == (True, True)
+    first = simulation(played).steps[0]
+    assert (first.admitted, first.reason, first.outcome, first.containers) == (None, None, None, {})
+    assert f"the feature gate {HUGE_PAGES}, which is not modelled here" in str(first.message)
+    assert "too few hugepages-2Mi free" in str(first.message)
+    assert first.note == "Later steps take it as admitted."
+    assert [one.admitted for one in play(given).steps] == [True, True, False]
+
+
+def test_a_pod_that_has_its_huge_pages_is_not_verified_again() -> None:
+    steps: list[Plain] = [{"admit": pod("huge", **{"hugepages-2Mi": "100Mi"})}]
+    before = play(scenario(with_huge_pages(), steps))
+    state = json.loads(json.dumps(files.plain(before.kubelet, before.state)))
+    played = gated(HUGE_PAGES, scenario(with_huge_pages(), [{"restart": {}}, *steps], state=state))
+    assert [one.admitted for one in played.steps] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("version", "cpu", "admitted"), [("1.38", "2", None), ("1.37", "2", True), ("1.38", "1", True)]
+)
+def test_a_container_whose_exclusive_cpus_were_resized_is_not_foretold(
+    version: str, cpu: str, admitted: bool | None
+) -> None:
+    """It holds one CPU; the manifest that comes asks for `cpu`."""
+    kubelet = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    before = play(scenario(machine("11Gi"), [{"admit": pod("a")}], kubelet))
+    state = json.loads(json.dumps(files.plain(before.kubelet, before.state)))
+    steps = [{"admit": pod("a", cpu=cpu)}, {"admit": pod("b")}]
+    played = gated(RESIZE, scenario(machine("11Gi"), steps, kubelet, state), version)
+    assert [one.admitted for one in played.steps] == [admitted, True]
+    if admitted is None:
+        assert "container app has 1 exclusive CPU and asks for 2" in str(played.steps[0].problem)
+        assert RESIZE in str(played.steps[0].problem)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "size", "more", "is_known"),
+    [
+        ("auto", "11265Mi", {}, False),
+        (None, "11265Mi", {}, True),
+        ("off", "11265Mi", {}, True),
+        ("auto", "16Gi", {}, True),
+        ("auto", "11265Mi", {"memoryManagerPolicy": "None"}, True),
+    ],
+)
+def test_a_kubelet_that_tolerates_drift_may_start_with_the_memory_of_another_boot(
+    tolerance: str | None, size: str, more: Plain, is_known: bool
+) -> None:
+    options = {} if tolerance is None else {"memoryManagerPolicyOptions": {"memory-drift-tolerance": tolerance}}
+    kubelet = scenario({}, [], options)["kubelet"]
+    restart = {"machine": machine("11Gi", size), "kubelet": {**kubelet, **more}}
+    given = scenario(machine("11Gi", "11Gi"), [{"admit": pod("a")}, {"restart": restart}, {"admit": pod("b")}], options)
+    played = gated(DRIFT, given)
+    first, second, third = simulation(played).steps
+    assert first.admitted is True
+    assert second.admitted is (False if is_known else None)
+    assert (second.reason, played.is_open) == (("StartRefused", False) if is_known else (None, True))
+    if not is_known:
+        assert "with memory-drift-tolerance auto (gate MemoryManagerDriftTolerance) it may accept" in str(
+            second.message
+        )
+        assert (third.admitted, third.message) == (None, "it is not known whether the kubelet runs")
+        state = json.loads(json.dumps(files.plain(played.kubelet, played.state)))
+        with pytest.raises(InputError, match=r"cannot tell whether the kubelet starts with it: .*node 1: memory total"):
+            gated(DRIFT, scenario(machine("11Gi", size), [], options, state))
+
+
+def test_the_gate_of_the_systems_partition_changes_nothing_by_itself() -> None:
+    assert gated("NodeSystemPartition", scenario(with_huge_pages(), [{"admit": pod("a")}])).steps[0].admitted is True
+
+
 def test_a_simulation_goes_on_where_another_ended() -> None:
     first, second = [{"admit": pod("wide", "15Gi")}], [{"admit": pod("narrow", "5Gi")}]
     nodes = machine("11Gi", "11Gi", "11Gi")

@@ -22,7 +22,7 @@ Examples:
   numaudit fit -f pod.yaml --scenario docs/examples/walk-through.yaml
 
 Exit codes: 0 fine, 1 with --fail-on-reject if the pod is refused, 2 usage or a file is wrong, 3 too little is known
-here, 5 with --fail-on-reject if the outcome is unknown, because pods in the checkpoints may be gone.
+here, 5 with --fail-on-reject if the outcome is unknown, as where pods in the checkpoints may be gone.
 """
 )
 @click.option(

@@ -39,6 +39,7 @@ from numaudit.scenario.simulation import simulate
 from numaudit.scenario.values import Setup
 from numaudit.topology.quantity import ZERO
 
+_NO_ROOM = "--make-room was left out: a feature gate that is not modelled here decides about the pod, too"
 _OTHER_FILES = "the files that were given may be of another node"
 
 
@@ -104,7 +105,7 @@ def run(
     for notice in dict.fromkeys(notice for one in found for notice in one.notices):
         click.echo(f"numaudit: {notice}", err=True)
     _print(found, output, host)
-    if fail_on_reject and any(one.doubt is not None and one.doubt.decides for one in found):
+    if fail_on_reject and any(one.is_open for one in found):
         click.get_current_context().exit(EXIT_INCONCLUSIVE)
     if fail_on_reject and not all(one.fits for one in found):
         click.get_current_context().exit(EXIT_FINDINGS)
@@ -122,11 +123,15 @@ def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanati
         f"no device plugin has registered {name} there, so it does not count"
         for name in unknown_devices(pod, node.setup.devices)
     ]
+    is_open = found.admission.problem is not None or (
+        node.setup.kubelet.features.verifies_huge_pages and _wants_huge_pages(pod)
+    )
+    roomless = [_NO_ROOM] if with_room and is_open else []
     return explanation_document.explanation(
         found,
         node.setup.kubelet.topology.policy,
-        (*node.setup.started[1], *node.notices, *unplaced, *ignored),
-        _room(node, pod) if with_room else None,
+        (*node.setup.started[1], *node.notices, *unplaced, *ignored, *roomless),
+        _room(node, pod) if with_room and not is_open else None,
         _doubt(node, found.admission),
         _not_added_up(node, pod),
         manifest.owner,

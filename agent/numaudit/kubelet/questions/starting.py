@@ -12,7 +12,6 @@ from numaudit.containermanager.memory.machine_state import ReservedTooMuch
 from numaudit.containermanager.versions import (
     DRA_GATE,
     DRIFT_GATE,
-    DRIFT_OPTION,
     LATEST,
     POD_LEVEL_GATE,
     KubernetesVersion,
@@ -20,7 +19,7 @@ from numaudit.containermanager.versions import (
 )
 from numaudit.errors import InputError
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.memorymanager.kubelet import Kubelet, NotModelled, read_kubelet
+from numaudit.memorymanager.kubelet import Kubelet, NotModelled, read_drift_tolerance, read_kubelet
 from numaudit.topology.machine import Machine
 
 OPTION = "option"
@@ -87,9 +86,7 @@ def _drift_tolerance(config: KubeletConfig, asked: AskedKubelet) -> str | None:
     gate = (
         (config.feature_gates or {}).get(DRIFT_GATE, False) if asked.tolerates_drift is None else asked.tolerates_drift
     )
-    options = (config.document or {}).get("memoryManagerPolicyOptions")
-    value = options.get(DRIFT_OPTION) if isinstance(options, Mapping) else None
-    return str(value) if gate and value not in (None, "off") else None
+    return read_drift_tolerance(config.document or {}, gate=gate)
 
 
 def _reads_claims(version: KubernetesVersion, gates: Mapping[str, bool] | None) -> bool:

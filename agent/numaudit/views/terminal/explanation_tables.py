@@ -34,7 +34,7 @@ def print_explanations(found: Sequence[Explanation], out: Console) -> None:
     """Each pod of a file; of several, how many would be admitted comes first."""
     if len(found) > 1:
         fit = sum(one.fits for one in found)
-        admitted = sum(one.admitted for one in found)
+        admitted = sum(one.admitted and one.not_known is None for one in found)
         short = f", and {admitted - fit} of them would lack huge pages or stop the kubelet" if fit < admitted else ""
         print_note(f"{admitted} of {len(found)} pods would be admitted, each by itself{short}", out, "bold")
     for number, one in enumerate(found):
@@ -45,10 +45,9 @@ def print_explanations(found: Sequence[Explanation], out: Console) -> None:
 
 def _print_explanation(found: Explanation, out: Console) -> None:
     """All of it; `-o json` has every hint."""
-    is_open = found.doubt is not None and found.doubt.decides
-    color = "yellow" if is_open else "green" if found.fits else "red"
+    color = "yellow" if found.is_open else "green" if found.fits else "red"
     owner = f" (pod of {found.owner})" if found.owner is not None else ""
-    print_note(printable(f"{found.pod}{owner}: {_verdict(found, is_open=is_open)}"), out, color)
+    print_note(printable(f"{found.pod}{owner}: {_verdict(found)}"), out, color)
     for line in _limits(found):
         print_note(printable(line), out, "yellow")
     for short in found.hugepages_short or ():
@@ -58,7 +57,7 @@ def _print_explanation(found: Explanation, out: Console) -> None:
         print_note(printable(f"{found.reason}: {found.message}"), out)
     for name, place in found.containers.items():
         print_note(printable(f"{name}: {place_line(place)}"), out)
-    if found.admitting_changes or not found.admitted:
+    if found.not_known is None and (found.admitting_changes or not found.admitted):
         out.print()
         for line in change_lines(found.admitting_changes, admitted=found.admitted):
             print_note(printable(line), out)
@@ -69,8 +68,10 @@ def _print_explanation(found: Explanation, out: Console) -> None:
         _print_merge(one, out)
 
 
-def _verdict(found: Explanation, *, is_open: bool) -> str:
-    if is_open:
+def _verdict(found: Explanation) -> str:
+    if found.not_known is not None:
+        return f"cannot tell: {found.not_known}"
+    if found.is_open:
         one, other = ("admitted", "refused") if found.admitted else ("refused", "admitted")
         return f"unknown: {one} if all pods in the checkpoints still exist, else {other}"
     if not found.admitted:

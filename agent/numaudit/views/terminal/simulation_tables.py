@@ -46,6 +46,8 @@ def _changed(one: Played) -> bool:
 
 def _title(step: SimulatedStep) -> str:
     subject = " ".join(filter(None, [step.action, step.pod, step.container]))
+    if step.admitted is None and step.message is not None:
+        return f"{subject}: cannot tell"
     if step.action == "restart":
         return f"{subject}: " + ("the kubelet does not start" if step.reason else "the kubelet starts")
     if step.admitted is None:
@@ -55,7 +57,7 @@ def _title(step: SimulatedStep) -> str:
 
 def _lines(step: SimulatedStep) -> Iterator[str]:
     if step.message is not None:
-        yield f"{step.reason}: {step.message}"
+        yield step.message if step.reason is None else f"{step.reason}: {step.message}"
     yield from _why(step)
     for name, place in step.containers.items():
         yield f"{name}: {place_line(place)}"
