@@ -87,6 +87,40 @@ def test_of_a_resize_that_was_refused_the_pod_counts_as_it_was_allocated() -> No
     assert str(facts.spec.containers[0].resources.limits["memory"]) == "2Gi"
 
 
+def test_of_a_resized_sidecar_and_of_a_pod_as_a_whole_the_allocated_amounts_count() -> None:
+    wish, own = ({"cpu": "1", "memory": amount} for amount in ("1200Mi", "200Mi"))
+    both = {"requests": wish, "limits": wish}
+    resized = pod(
+        spec={
+            "initContainers": [
+                {"name": "side", "restartPolicy": "Always", "resources": both},
+                {"name": "init", "resources": both},
+            ],
+            "containers": [{"name": "db", "resources": both}],
+            "resources": both,
+        },
+        status={
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
+            "allocatedResources": own,
+            "initContainerStatuses": [{"name": name, "allocatedResources": own} for name in ("side", "init")],
+            "containerStatuses": [{"name": "db", "allocatedResources": wish}],
+        },
+    )
+    (facts,) = PodReader().read(listed(resized)).pods.values()
+    assert facts.spec is not None and facts.spec.resources is not None
+    amounts_of = {one.name: str(one.resources.requests["memory"]) for one in facts.spec.all_containers}
+    assert amounts_of == {"side": "200Mi", "init": "1200Mi", "db": "1200Mi"}
+    assert str(facts.spec.init_containers[0].resources.limits["memory"]) == "200Mi"
+    whole = facts.spec.resources
+    assert (str(whole.requests["memory"]), str(whole.limits["memory"])) == ("200Mi", "200Mi")
+    assert facts.resize == (
+        "pending: Deferred; container side has 200Mi of memory and wishes 1200Mi; "
+        "the pod has 200Mi of memory and wishes 1200Mi"
+    )
+    (captured,) = PodReader().read(without_secrets(listed(resized))).pods.values()
+    assert captured == facts
+
+
 REFUSED = 'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"'
 
 

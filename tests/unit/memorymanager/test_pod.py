@@ -191,6 +191,18 @@ class TestRequests:
         assert container_requests(read, read.containers[0], resizing) == {"memory": GI}
         assert container_requests(read, read.containers[0], LATEST_FEATURES) == {"memory": 2 * GI}
 
+    def test_old_kubelets_with_in_place_resize_look_at_the_status_of_app_containers_only(self) -> None:
+        asks: dict[str, object] = {"cpu": "1", "memory": "2Gi"}
+        side = {**asking("side", limits=asks), "restartPolicy": "Always"}
+        made = {
+            "metadata": {"name": "a"},
+            "spec": {"containers": [asking("app", limits=asks)], "initContainers": [side]},
+            "status": {"initContainerStatuses": [{"name": "side", "allocatedResources": {"memory": "1Gi"}}]},
+        }
+        read = read_pod(made)
+        resizing = KubeletFeatures((1, 32), in_place_pod_vertical_scaling=True)
+        assert container_requests(read, read.init_containers[0], resizing) == {"memory": 2 * GI}
+
 
 class TestFeatures:
     def test_sidecars_are_told_apart_since_1_32(self) -> None:

@@ -45,13 +45,13 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
     status = read_mapping(given(pod, "status", {}), "status")
     name = read_text(metadata.get("name"), "metadata.name")
     namespace = read_text(given(metadata, "namespace", "default"), "metadata.namespace")
-    allocated = _allocated(status)
+    allocated, of_init = _allocated(status, "containerStatuses"), _allocated(status, "initContainerStatuses")
     read = Pod(
         name=name,
         namespace=namespace,
         uid=read_text(given(metadata, "uid", f"{namespace}/{name}"), "metadata.uid"),
         containers=_containers(spec, "containers", allocated, defaults),
-        init_containers=_containers(spec, "initContainers", allocated, defaults),
+        init_containers=_containers(spec, "initContainers", of_init, defaults),
         status_qos=_qos_class(status.get("qosClass")),
         overhead=_quantities(given(spec, "overhead", {}), "spec.overhead"),
         is_critical=_is_critical(metadata, spec),
@@ -61,7 +61,11 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
     if spec.get("resources") is None:
         return read
     resources = _resources(spec["resources"], "spec.resources", defaults=False)
-    return replace(read, resources=_with_pod_level_defaults(resources, read) if defaults else resources)
+    return replace(
+        read,
+        resources=_with_pod_level_defaults(resources, read) if defaults else resources,
+        allocated=_quantities(given(status, "allocatedResources", {}), "status.allocatedResources"),
+    )
 
 
 def _not_checked(spec: Mapping[str, object]) -> Iterator[str]:
@@ -104,11 +108,13 @@ def _container(value: object, where: str, allocated: Mapping[str, Quantities], d
     restart = container.get("restartPolicy")
     if restart not in (None, "Always", "Never", "OnFailure"):
         raise InputError(f"{where}.restartPolicy: must be Always, Never or OnFailure, not {shown(restart)}")
+    is_init = ".initContainers" in where
+    is_sidecar = restart == "Always" and is_init
     return Container(
         name=name,
         resources=_resources(given(container, "resources", {}), f"{where}.resources", defaults),
-        restarts_always=restart == "Always" and ".initContainers" in where,
-        allocated=allocated.get(name),
+        restarts_always=is_sidecar,
+        allocated=allocated.get(name) if is_sidecar or not is_init else None,
     )
 
 
@@ -148,24 +154,29 @@ def as_allocated(pod: Pod) -> Pod:
         pod,
         containers=tuple(_as_allocated(one) for one in pod.containers),
         init_containers=tuple(_as_allocated(one) for one in pod.init_containers),
+        resources=None if pod.resources is None else _resources_of(pod.resources, pod.allocated),
         not_checked=(),
     )
 
 
 def _as_allocated(container: Container) -> Container:
-    own, allocated = container.resources, container.allocated
+    return replace(container, resources=_resources_of(container.resources, container.allocated))
+
+
+def _resources_of(own: Resources, allocated: Quantities | None) -> Resources:
+    """Requests that were allocated, and the limits that equal them."""
     if not allocated or all(own.requests.get(name) == amount for name, amount in allocated.items()):
-        return container
+        return own
     equal = [name for name, amount in allocated.items() if own.limits.get(name) == own.requests.get(name)]
     limits = {**own.limits, **{name: allocated[name] for name in equal if name in own.limits}}
-    return replace(container, resources=Resources({**own.requests, **allocated}, limits))
+    return Resources({**own.requests, **allocated}, limits)
 
 
-def _allocated(status: Mapping[str, object]) -> dict[str, Quantities]:
+def _allocated(status: Mapping[str, object], key: str) -> dict[str, Quantities]:
     """`allocatedResources` by container. A status without them counts as one that allocated nothing."""
     found: dict[str, Quantities] = {}
-    where = "status.containerStatuses"
-    for index, value in enumerate(read_sequence(given(status, "containerStatuses", []), where)):
+    where = f"status.{key}"
+    for index, value in enumerate(read_sequence(given(status, key, []), where)):
         one = read_mapping(value, f"{where}[{index}]")
         name = read_text(one.get("name"), f"{where}[{index}].name")
         found[name] = _quantities(given(one, "allocatedResources", {}), f"{where}[{index}].allocatedResources")

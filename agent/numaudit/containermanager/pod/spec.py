@@ -39,7 +39,8 @@ class Container(Struct, frozen=True):
     restarts_always: bool = False
     """`restartPolicy: Always` of an init container: a sidecar ("restartable init container")."""
     allocated: Quantities | None = None
-    """`allocatedResources` of the container's status; None = the pod has no status of this container."""
+    """`allocatedResources` of the container's status; None = the pod has no status of this container, or it is an init
+    container that ends, which nobody resizes."""
 
 
 class Pod(Struct, frozen=True, dict=True):
@@ -52,6 +53,8 @@ class Pod(Struct, frozen=True, dict=True):
     init_containers: tuple[Container, ...] = ()
     resources: Resources | None = None
     """`spec.resources`, the pod-level resources."""
+    allocated: Quantities | None = None
+    """`status.allocatedResources`, those of the pod as a whole (KEP-5419)."""
     status_qos: QosClass | None = None
     """`status.qosClass`, which wins over the computed class since 1.32."""
     overhead: Quantities = field(default_factory=dict)
@@ -164,8 +167,9 @@ def is_managed_at_pod_level(pod: Pod, features: KubeletFeatures) -> bool:
 
 
 def requests_of(container: Container, features: KubeletFeatures) -> Quantities:
-    """The requests that count: of the spec, or in old kubelets with in-place resize those in the status."""
-    if features.in_place_pod_vertical_scaling and container.allocated is not None:
+    """The requests that count: of the spec, or in old kubelets with in-place resize those in `containerStatuses`."""
+    of_status = features.in_place_pod_vertical_scaling and not container.restarts_always
+    if of_status and container.allocated is not None:
         return container.allocated
     return container.resources.requests
 

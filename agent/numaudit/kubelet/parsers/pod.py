@@ -110,11 +110,17 @@ def _resize(status: Fields, wish: Pod | None, counted: Pod | None) -> str | None
     state = "; ".join(filter(None, states))
     if not state or wish is None or counted is None:
         return state or None
-    changed = [
-        f"container {wished.name} has {own.resources.requests.get(name, 'no')} of {name} and wishes {amount}"
+    pairs = [
+        (f"container {wished.name}", wished.resources, own.resources)
         for wished, own in zip(wish.all_containers, counted.all_containers, strict=True)
-        for name, amount in wished.resources.requests.items()
-        if own.resources.requests.get(name) != amount
+    ]
+    if wish.resources is not None and counted.resources is not None:
+        pairs.append(("the pod", wish.resources, counted.resources))
+    changed = [
+        f"{who} has {own.requests.get(name, 'no')} of {name} and wishes {amount}"
+        for who, wished, own in pairs
+        for name, amount in wished.requests.items()
+        if own.requests.get(name) != amount
     ]
     return "; ".join([state, *changed])
 

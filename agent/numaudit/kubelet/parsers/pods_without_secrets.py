@@ -69,7 +69,7 @@ _READ: dict[str, object] = {
         **{in_spec: _CONTAINER for in_spec, _, _ in CONTAINER_LISTS},
     },
     "status": {
-        **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime", "resize")),
+        **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime", "resize", "allocatedResources")),
         "conditions": dict.fromkeys(("type", "status", "reason", "message")),
         "resourceClaimStatuses": _CLAIM,
         "extendedResourceClaimStatus": {
