@@ -147,7 +147,7 @@ def test_unknown_keys_are_named_with_their_path() -> None:
     found = parse(sealed(document(ClaimInfoStateList=[claim])))
     assert found.unknown == ("Data.ClaimInfoStateList[0].Later",)
     outlook = examine(found, verify(found), None, KubeletAtStart())
-    assert [one.name for one in outlook.findings] == ["unknown-key"]
+    assert [(one.name, one.severity) for one in outlook.findings] == [("newer-key", "info")]
     assert (outlook.starts_now, outlook.starts_after_reboot) == ("yes", "yes")
 
 

@@ -223,6 +223,20 @@ def test_a_later_format_is_unknown_and_never_called_damaged(data: bytes, kubelet
     assert "drain" not in text
 
 
+@pytest.mark.parametrize("kubelet", [IN_1_36, IN_1_37])
+def test_an_unknown_key_under_a_checksum_that_fits_is_of_a_newer_kubelet(kubelet: KubeletAtStart) -> None:
+    content = '{"policyName":"None","machineState":{}%s}'
+    later = content % ',"swapEntries":{}'
+    outlook = outlook_of(memory_checkpoint.parse(sealed(later, policyName="None", checksum=4236770233)), kubelet)
+    (finding,) = outlook.findings
+    assert (finding.name, finding.severity, finding.stops) == ("newer-key", "info", "nothing")
+    assert (finding.where, outlook.is_valid, outlook.starts_now) == ("data.swapEntries", True, "yes")
+    edited = outlook_of(memory_checkpoint.parse(sealed(later, 5)), IN_1_37)
+    assert names(edited) == ["unknown-key", "checksum-mismatch"]
+    beside = sealed(content % "", policyName="None", checksum=4236770233, swapEntries={})
+    assert names(outlook_of(memory_checkpoint.parse(beside), kubelet)) == ["unknown-key"]
+
+
 def test_a_changed_file_of_a_known_format_is_still_damaged() -> None:
     checkpoint = memory_checkpoint.parse((CROSS / MEMORY).read_bytes())
     assert names(outlook_of(replace(checkpoint, checksum=1), IN_1_37)) == ["checksum-mismatch"]

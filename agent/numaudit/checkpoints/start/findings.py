@@ -98,6 +98,12 @@ MEANINGS: dict[str, Meaning] = {
     "unknown-key": Meaning(
         "warning", "nothing", "The kubelet ignores this key and drops it at the next write. Find out who added it."
     ),
+    "newer-key": Meaning(
+        "info",
+        "nothing",
+        "A newer kubelet than this version of numaudit knows wrote the file. Older kubelets ignore the key and drop it "
+        "at their next write; ask a newer numaudit what it means.",
+    ),
     "format-not-accepted": Meaning(
         "error",
         "start",

@@ -178,8 +178,13 @@ def most_of_each(findings: Sequence[StateFinding]) -> tuple[StateFinding, ...]:
 
 def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Checkpoint) -> Iterator[StateFinding]:
     """Findings that hold for any kubelet, and the losses of one that knows only a part of the file."""
+    # Only the checksum of a text, as of `data` and `Data`, covers keys that are none of the format's.
+    of_a_text = verification.is_valid and isinstance(checkpoint, SealedCheckpoint | ClaimCheckpoint)
     for path in checkpoint.unknown:
-        yield StateFinding.of("unknown-key", f"{path} is not a key of this format", path)
+        if of_a_text and path.casefold().startswith("data."):
+            yield StateFinding.of("newer-key", f"{path} is not known here, but the checksum covers it", path)
+        else:
+            yield StateFinding.of("unknown-key", f"{path} is not a key of this format", path)
     # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.
     stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
     for path in checkpoint.refused:
