@@ -19,16 +19,16 @@ from agent_process import PATIENCE, running_agent
 from browser_pages import DESKTOP, PHONE, Opened, OpenPage
 from hostile_names import HOSTILE
 from node_tree import MIB, NodeTree
+from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.connections import Connections
+from numaudit.daemon.web.pages import LINKS, AgentSite, Health
+from numaudit.daemon.web.server import Server
+from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.report.values import ContainerReport
 from numaudit.views.page.notes import when
-from numaudit.web.auth import AccessRules
-from numaudit.web.connections import Connections
-from numaudit.web.pages import LINKS, AgentSite, Health
-from numaudit.web.server import Server
-from numaudit.web.tick_document import TickDocuments
 from reports import LIVE, STARTED, container, report
 
 JUDGED = "Judged"

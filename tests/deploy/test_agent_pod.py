@@ -14,9 +14,9 @@ from certificates import Authority
 from manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, container, daemonset, of_kind, pod
 from numaudit import __version__
 from numaudit.cli.service.settings_options import check_settings
+from numaudit.daemon.web.pages import AgentSite
+from numaudit.daemon.web.rules import read_rules
 from numaudit.kubelet.sources import client
-from numaudit.web.pages import AgentSite
-from numaudit.web.rules import read_rules
 
 Environment = pytest.MonkeyPatch
 NO_ESCALATION = {

@@ -159,9 +159,7 @@ def test_a_push_that_hangs_delays_neither_ticks_nor_the_end(tree: NodeTree, tmp_
 
 
 def test_an_agent_that_cannot_end_cleanly_in_time_leaves_anyway(tree: NodeTree, tmp_path: Path) -> None:
-    hang = (
-        "import time; from numaudit.web.server import Server; Server.stop = lambda self, seconds: time.sleep(10**6); "
-    )
+    hang = "import time; from numaudit.daemon.web import server; server.Server.stop = lambda *_: time.sleep(10**6); "
     log = tmp_path / "log"
     with log.open("wb") as stderr:
         program = [*NUMAUDIT[:2], hang + NUMAUDIT[2], "agent", "--root", str(tree.root), "--listen", "127.0.0.1:0"]

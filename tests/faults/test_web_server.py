@@ -20,14 +20,14 @@ import pytest
 
 from agent_process import PATIENCE
 from certificates import Authority
+from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.connections import Connections
+from numaudit.daemon.web.conversation import Site
+from numaudit.daemon.web.pages import AgentSite, Health, Request, Response
+from numaudit.daemon.web.server import Server
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.prometheus import MetricPages
-from numaudit.web.auth import AccessRules
-from numaudit.web.connections import Connections
-from numaudit.web.conversation import Site
-from numaudit.web.pages import AgentSite, Health, Request, Response
-from numaudit.web.server import Server
 
 BODY = b"x" * 150_000
 LARGE = bytes(50_000_000)

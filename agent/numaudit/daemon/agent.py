@@ -27,13 +27,13 @@ from numaudit.daemon.ticks.publisher import Publisher
 from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.daemon.ticks.ticker import Newest, Ticker
+from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.connections import Connections
+from numaudit.daemon.web.pages import AgentSite
+from numaudit.daemon.web.server import Server
 from numaudit.engine.engine import Engine
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.exporters.push_counts import PushCounts
-from numaudit.web.auth import AccessRules
-from numaudit.web.connections import Connections
-from numaudit.web.pages import AgentSite
-from numaudit.web.server import Server
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from msgspec import Struct
 from numaudit.config.loading import Loaded
 from numaudit.config.reloading import reloaded
 from numaudit.config.settings import Settings
+from numaudit.daemon.web.auth import AccessRules
 from numaudit.errors import InputError
 from numaudit.kernel.file_state import state_of
-from numaudit.web.auth import AccessRules
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from numaudit.cli.main import call
 from numaudit.config.settings import KEYS
 from numaudit.daemon import logs
+from numaudit.daemon.web.rules import read_rules
 from numaudit.errors import InputError, brief, without_password
-from numaudit.web.rules import read_rules
 
 LETTERS = "QZJX"
 """No message has four of these in a row, whatever stands between them."""

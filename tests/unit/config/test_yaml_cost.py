@@ -21,8 +21,8 @@ from numaudit.config import yaml_document
 from numaudit.config.loading import check
 from numaudit.config.yaml_document import LIMITS
 from numaudit.config.yaml_file import SETTINGS
+from numaudit.daemon.web.rules import read_rules
 from numaudit.errors import InputError
-from numaudit.web.rules import read_rules
 from numaudit.yaml_values import YamlLimits
 
 PIECES = {

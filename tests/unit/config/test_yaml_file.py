@@ -9,8 +9,8 @@ import pytest
 
 from numaudit.config import yaml_file
 from numaudit.config.loading import load
+from numaudit.daemon.web.rules import read_rules
 from numaudit.errors import InputError
-from numaudit.web.rules import read_rules
 
 
 def _bomb() -> str:

@@ -18,12 +18,12 @@ from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.service import Services
 from numaudit.daemon.ticks.health import HealthMonitor
+from numaudit.daemon.web.pages import Request
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.exporters import otlp_push
 from numaudit.kernel.host import Host
-from numaudit.web.pages import Request
 
 
 @dataclass

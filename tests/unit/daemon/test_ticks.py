@@ -16,11 +16,11 @@ from node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
+from numaudit.daemon.web.pages import Request
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import ScrapeForm
 from numaudit.kernel.host import Host
-from numaudit.web.pages import Request
 
 HOSTILE_NAMES = [
     b"x\xff",

@@ -65,7 +65,7 @@ def check_settings(
     Raises InputError for a flag that is no KEY=VALUE, and where nothing is given that could be wrong.
     """
     from numaudit.config.loading import check, load
-    from numaudit.web.rules import read_rules
+    from numaudit.daemon.web.rules import read_rules
 
     sources = _sources(config, listen, interval, assignments, environment)
     problems = check(*sources)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from numaudit.web.pages import Health
+from numaudit.daemon.web.pages import Health
 
 _MOST = 3
 """This many failed ticks in a row, or intervals since the newest snapshot, and the agent is not healthy."""

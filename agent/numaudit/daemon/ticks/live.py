@@ -17,11 +17,11 @@ from numaudit.daemon.reload import Reload
 from numaudit.daemon.ticks.health import HealthMonitor
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.daemon.ticks.ticker import Newest
+from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.connections import Connections
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.facts import Live
 from numaudit.exporters.push_counts import PushCounts
-from numaudit.web.auth import AccessRules
-from numaudit.web.connections import Connections
 
 
 class LiveNumbers(Struct):

@@ -13,11 +13,11 @@ from numaudit.daemon.ticks.nrt import NrtService
 from numaudit.daemon.ticks.publisher import Published, Publisher
 from numaudit.daemon.ticks.push import PushService
 from numaudit.daemon.ticks.schedule import Schedule
+from numaudit.daemon.web.pages import LINKS
+from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.kernel.origin import origin_of
 from numaudit.views.trends import Trends
-from numaudit.web.pages import LINKS
-from numaudit.web.tick_document import TickDocuments
 
 _log = logging.getLogger(__name__)
 

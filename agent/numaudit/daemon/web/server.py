@@ -15,11 +15,11 @@ import time
 from socketserver import TCPServer
 from typing import Any, cast
 
+from numaudit.daemon.web.auth import AccessRules, allows_certificate
+from numaudit.daemon.web.connections import ClientConnection, Connections, Trust
+from numaudit.daemon.web.conversation import Conversation, Site
+from numaudit.daemon.web.rules import Rules
 from numaudit.errors import InputError
-from numaudit.web.auth import AccessRules, allows_certificate
-from numaudit.web.connections import ClientConnection, Connections, Trust
-from numaudit.web.conversation import Conversation, Site
-from numaudit.web.rules import Rules
 
 _BACKLOG = 1024
 _log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from typing import Protocol
 import h11
 from msgspec import Struct, field
 
-from numaudit.web.auth import AccessRules
-from numaudit.web.connections import ClientConnection, Connections, Trust
-from numaudit.web.pages import Request, Response, plain
+from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.connections import ClientConnection, Connections, Trust
+from numaudit.daemon.web.pages import Request, Response, plain
 
 KEEP_ALIVE = 120.0
 """Seconds that a connection may stay open between two requests."""

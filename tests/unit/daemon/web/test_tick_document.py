@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 
-from numaudit.web.tick_document import TickDocument
+from numaudit.daemon.web.tick_document import TickDocument
 
 
 def test_many_readers_at_once_get_one_document_that_is_made_once() -> None:

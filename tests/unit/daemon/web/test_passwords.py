@@ -7,9 +7,9 @@ import threading
 import bcrypt
 import pytest
 
-from numaudit.web import attempts as limits
-from numaudit.web import passwords
-from numaudit.web.attempts import (
+from numaudit.daemon.web import attempts as limits
+from numaudit.daemon.web import passwords
+from numaudit.daemon.web.attempts import (
     ATTEMPTS,
     MOST_ADDRESSES,
     MOST_WAITING,
@@ -18,7 +18,7 @@ from numaudit.web.attempts import (
     PriorityLock,
     network_of,
 )
-from numaudit.web.passwords import PasswordCheck, Passwords
+from numaudit.daemon.web.passwords import PasswordCheck, Passwords
 
 HASH = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4))
 USERS = {"ali": HASH, "twin": HASH}

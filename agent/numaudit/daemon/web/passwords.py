@@ -13,8 +13,8 @@ from enum import Enum, auto
 
 from msgspec import Struct, field
 
-from numaudit.web.attempts import AttemptLimit, PriorityLock
-from numaudit.web.rules import password_checker
+from numaudit.daemon.web.attempts import AttemptLimit, PriorityLock
+from numaudit.daemon.web.rules import password_checker
 
 _REMEMBERED = 1000
 """Verdicts of each kind."""

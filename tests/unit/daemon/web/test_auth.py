@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from certificates import Authority
+from numaudit.daemon.web.auth import AccessRules, allows_certificate
+from numaudit.daemon.web.rules import Rules, read_rules
 from numaudit.errors import InputError
-from numaudit.web.auth import AccessRules, allows_certificate
-from numaudit.web.rules import Rules, read_rules
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from numaudit.daemon.web.attempts import ATTEMPTS
+from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.pages import LINKS, AgentSite, Health, Request, Response
+from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
-from numaudit.web.attempts import ATTEMPTS
-from numaudit.web.auth import AccessRules
-from numaudit.web.pages import LINKS, AgentSite, Health, Request, Response
-from numaudit.web.tick_document import TickDocuments
 from page_text import lines, parse
 from reports import LIVE, STARTED, container, exposition, report
 

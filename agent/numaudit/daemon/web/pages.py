@@ -11,13 +11,13 @@ from http import HTTPStatus
 
 from msgspec import Struct, field
 
+from numaudit.daemon.web.attempts import SECONDS_PER_ATTEMPT
+from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.passwords import PasswordCheck
+from numaudit.daemon.web.tick_document import TickDocument, TickDocuments
 from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import MetricPages, accepts_gzip, negotiate
 from numaudit.views.page.live_page import policy, waiting_page
-from numaudit.web.attempts import SECONDS_PER_ATTEMPT
-from numaudit.web.auth import AccessRules
-from numaudit.web.passwords import PasswordCheck
-from numaudit.web.tick_document import TickDocument, TickDocuments
 
 PLAIN = "text/plain; charset=utf-8"
 _GET = ("GET", "HEAD")

@@ -15,10 +15,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from numaudit.daemon.web.passwords import PasswordCheck, Passwords
+from numaudit.daemon.web.rules import Rules, read_next_rules, read_rules
 from numaudit.errors import InputError
 from numaudit.kernel.file_state import state_of
-from numaudit.web.passwords import PasswordCheck, Passwords
-from numaudit.web.rules import Rules, read_next_rules, read_rules
 
 _log = logging.getLogger(__name__)
 
