@@ -25,10 +25,10 @@ import psutil
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from agent_process import Agent, Door, running_agent
-from certificates import Authority
 from clients import KINDS, attacking
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
+from processes.agent_process import Agent, Door, running_agent
+from processes.certificates import Authority
 
 MOST_SECONDS, MOST_MIB = 1.0, 128.0
 PASSWORD = "open sesame"

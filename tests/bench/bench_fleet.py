@@ -21,12 +21,12 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "support"), str(TESTS / "integration")]
 
 import tools
-from agent_process import eventually
 from databases import Database, prometheus
 from goals import at_most
-from many_nodes import page_of, path_of, served
+from made_up.scenarios import pod
+from monitoring.many_nodes import page_of, path_of, served
 from numaudit.cli.main import call
-from scenarios import pod
+from processes.agent_process import eventually
 from short import pick, repetitions, run
 
 NODES, CONTAINERS = pick((200, 30), short=(5, 3))

@@ -16,7 +16,6 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "support"))
 
 from goals import at_most
-from input_cost import MIB, MOST, Cost, costs
 from numaudit.config.loading import check
 from numaudit.config.yaml_document import LIMITS as DOCUMENT
 from numaudit.config.yaml_file import SETTINGS
@@ -28,6 +27,7 @@ from numaudit.kubelet.parsers.config import parse_configz, parse_file
 from numaudit.kubelet.sources import podresources
 from numaudit.kubelet.sources.client import LARGEST_ANSWER as LARGEST_LIST
 from numaudit.yaml_values import read as read_yaml
+from processes.input_cost import MIB, MOST, Cost, costs
 from short import pick, run
 
 MOST_SECONDS = 2.0

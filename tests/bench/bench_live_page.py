@@ -17,15 +17,15 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from agent_process import running_agent
 from goals import at_most, cost
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
 from numaudit.daemon.web.pages import LINKS
 from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.report.values import Report
+from processes.agent_process import running_agent
 from short import pick, run
 
 CONTAINERS = pick(1000, short=50)

@@ -19,10 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from agent_process import PATIENCE, eventually
 from goals import at_most
-from made_up_probes import Counters, made_up_session
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
+from made_up.probes import Counters, made_up_session
+from monitoring.otlp_receiver import OtlpReceiver
 from numaudit.config.settings import OtlpSettings, Settings
 from numaudit.counted import HintFault
 from numaudit.daemon import memory
@@ -32,7 +32,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
-from otlp_receiver import OtlpReceiver
+from processes.agent_process import PATIENCE, eventually
 from short import pick, run
 
 NODES = 8

@@ -16,11 +16,11 @@ sys.path[:0] = [str(TESTS / "support"), str(TESTS / "integration")]
 
 from playwright.sync_api import Browser
 
-from browser_pages import Opened, chromium, file_address, open_page
 from goals import at_most, at_most_ms
 from numaudit.evaluation.verdicts import REMEDIES, VerdictName
 from numaudit.views.page.report_page import report_page
-from page_reports import many
+from screens.browser_pages import Opened, chromium, file_address, open_page
+from screens.page_reports import many
 from short import pick, run
 
 CONTAINERS = pick(1000, short=20)

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from goals import at_most, cost
-from made_up_plans import faults_and_time
+from made_up.plans import faults_and_time
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf

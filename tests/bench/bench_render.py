@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from goals import at_most
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
 from numaudit.engine.observer import Observer
 from numaudit.exporters.catalogue import labels_of
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick

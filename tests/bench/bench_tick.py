@@ -31,11 +31,11 @@ for folder in ("support", "integration"):
     sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
 
 import tools
-from agent_process import Agent, running_agent
 from databases import free_port, server
 from goals import at_most, at_most_ms, cost
-from made_up_probes import Counters, made_up_session
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
+from made_up.probes import Counters, made_up_session
+from monitoring.otlp_receiver import OtlpReceiver
 from numaudit.config.settings import Settings
 from numaudit.counted import HintFault
 from numaudit.daemon.agent import Agent as HostAgent
@@ -47,7 +47,7 @@ from numaudit.errors import Unavailable
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import PassUse, ScanPass
-from otlp_receiver import OtlpReceiver
+from processes.agent_process import Agent, running_agent
 from short import pick, run
 
 CONTAINERS, FEW = pick((1000, 10), short=(100, 10))

@@ -18,9 +18,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from agent_process import running_agent
 from goals import at_most
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
+from processes.agent_process import running_agent
 from short import pick, run
 
 CONTAINERS = pick(1110, short=50)

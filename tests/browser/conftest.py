@@ -10,10 +10,10 @@ from typing import Unpack
 import pytest
 from playwright.sync_api import Browser
 
-import browser_pages
 import npm_packages
-from browser_pages import Opened, OpenPage, Window
 from numaudit.errors import Unavailable
+from screens import browser_pages
+from screens.browser_pages import Opened, OpenPage, Window
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from browser_pages import OpenPage
+from screens.browser_pages import OpenPage
 
 POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""
 

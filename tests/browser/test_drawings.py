@@ -6,12 +6,12 @@ from itertools import combinations
 
 import pytest
 
-from browser_pages import Opened, OpenPage
 from numaudit.api import document
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.machine.file import topology_file
-from pages import TOP
+from screens.browser_pages import Opened, OpenPage
+from screens.pages import TOP
 
 ALTERNATE = ",".join(map(str, range(0, 512, 2)))
 Box = tuple[float, float, float, float]

@@ -15,10 +15,9 @@ import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from agent_process import PATIENCE, running_agent
-from browser_pages import DESKTOP, PHONE, Opened, OpenPage
-from hostile_names import HOSTILE
-from node_tree import MIB, NodeTree
+from hosts.hostile_names import HOSTILE
+from hosts.node_tree import MIB, NodeTree
+from made_up.reports import LIVE, STARTED, container, report
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.daemon.web.connections import Connections
 from numaudit.daemon.web.pages import LINKS, AgentSite, Health
@@ -29,7 +28,8 @@ from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.report.values import ContainerReport
 from numaudit.views.page.notes import when
-from reports import LIVE, STARTED, container, report
+from processes.agent_process import PATIENCE, running_agent
+from screens.browser_pages import DESKTOP, PHONE, Opened, OpenPage
 
 JUDGED = "Judged"
 GOOD, BAD = Health(True, "ok: 9 ticks"), Health(False, "the newest 3 ticks failed; the log says why")

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Page
 
-from browser_pages import DESKTOP, PHONE, Opened, OpenPage
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.reports import report
 from numaudit.api.redact import redact
 from numaudit.api.selection import narrow
 from numaudit.cli.observe.report_work import observe_whole
@@ -20,8 +20,8 @@ from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.views.page.report_page import report_page
-from page_reports import hostile, many
-from reports import report
+from screens.browser_pages import DESKTOP, PHONE, Opened, OpenPage
+from screens.page_reports import hostile, many
 
 TREES = (
     "cgroup-v1", "eight-nodes", "huge-pages", "kubernetes-four-nodes", "memory-only-node", "misaligned-node",

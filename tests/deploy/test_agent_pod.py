@@ -9,14 +9,25 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from api_topologies import RESOURCE
-from certificates import Authority
-from manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, container, daemonset, of_kind, pod
+from clusters.api_topologies import RESOURCE
+from clusters.manifests import (
+    COMPONENTS,
+    DEPLOY,
+    EXAMPLES,
+    Manifest,
+    build,
+    build_folder,
+    container,
+    daemonset,
+    of_kind,
+    pod,
+)
 from numaudit import __version__
 from numaudit.cli.service.settings_options import check_settings
 from numaudit.daemon.web.pages import AgentSite
 from numaudit.daemon.web.rules import read_rules
 from numaudit.kubelet.sources import client
+from processes.certificates import Authority
 
 Environment = pytest.MonkeyPatch
 NO_ESCALATION = {

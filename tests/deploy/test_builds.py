@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import checkov_venv
-from manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, of_kind, pod
+from clusters.manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, of_kind, pod
 from numaudit.config.settings import Settings
 from numaudit.exporters.catalogue import METRICS, labels_of
 

@@ -15,11 +15,11 @@ import pytest
 import yaml
 
 import generate_chart
+from clusters.manifests import Manifest, build, container, of_kind, pod
+from clusters.value_trees import merged
 from generate_chart import CHART, COMPONENTS, builder, camel_case
-from manifests import Manifest, build, container, of_kind, pod
 from numaudit import __version__
 from required import tool
-from value_trees import merged
 
 RIGHTS = {"pages", "passive", "privileged"}
 ADDED = {"nrt-own"}

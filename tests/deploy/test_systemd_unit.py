@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from manifests import DEPLOY
+from clusters.manifests import DEPLOY
 
 UNIT = DEPLOY / "systemd/numaudit.service"
 MOST_EXPOSED = 3.0

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import PATIENCE
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
+from processes.agent_process import PATIENCE
 
 NewGroup = Callable[[str], Path]
 RunIn = Callable[[Path, Sequence[str]], subprocess.Popen[str]]

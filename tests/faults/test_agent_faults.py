@@ -14,10 +14,10 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk.resources import Resource
 
-from agent_process import NUMAUDIT, PATIENCE, Agent, eventually, running_agent
-from kubelet_http import replies, serving
-from kubelet_steps import Step
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
+from kubelets.http import replies, serving
+from kubelets.steps import Step
+from monitoring.otlp_receiver import Answer, OtlpReceiver
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent as HostAgent
 from numaudit.daemon.logs import RateLimit
@@ -28,7 +28,7 @@ from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources import polled
 from numaudit.probes.kinds import KINDS
-from otlp_receiver import Answer, OtlpReceiver
+from processes.agent_process import NUMAUDIT, PATIENCE, Agent, eventually, running_agent
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts and cgroups need root")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import COMPILING, NUMAUDIT, PATIENCE, Agent, eventually, port_of, running_agent
+from processes.agent_process import COMPILING, NUMAUDIT, PATIENCE, Agent, eventually, port_of, running_agent
 
 pytestmark = pytest.mark.root
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import eventually, running_agent
-from config_map import ConfigMap
-from node_tree import MIB, NodeTree
+from clusters.config_map import ConfigMap
+from hosts.node_tree import MIB, NodeTree
+from processes.agent_process import eventually, running_agent
 
 
 @pytest.fixture

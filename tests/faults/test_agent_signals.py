@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import NUMAUDIT, PATIENCE, eventually, running_agent
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
+from processes.agent_process import NUMAUDIT, PATIENCE, eventually, running_agent
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
 FIRST_PROCESS = ("unshare", "--pid", "--fork", "--mount-proc")

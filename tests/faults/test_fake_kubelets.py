@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from agent_process import NUMAUDIT, PATIENCE
-from kubelet_http import replies, serving
+from kubelets.http import replies, serving
+from processes.agent_process import NUMAUDIT, PATIENCE
 
 pytestmark = pytest.mark.root
 PLAIN = "{kubelet}"

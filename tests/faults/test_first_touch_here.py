@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import PATIENCE
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event
 from numaudit.probes import first_touch
 from numaudit.probes.first_touch import FirstTouchProbe
 from numaudit.probes.reasons import ProbeRefusal, Reason
+from processes.agent_process import PATIENCE
 
 pytestmark = pytest.mark.root
 

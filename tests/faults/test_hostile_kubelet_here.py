@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import eventually, running_agent
-from hostile_http import FILLING, KEEPING, MIB, hostile
+from processes.agent_process import eventually, running_agent
+from processes.hostile_http import FILLING, KEEPING, MIB, hostile
 
 MOST_GROWTH = 48 * MIB
 """What the agent gains anyhow in its first ticks is less than half of it; a bomb is 64 MiB and more."""

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import eventually
 from numaudit.kernel.host import Host
 from numaudit.probes import cgroup_switches, cpu_time
 from numaudit.probes.cgroup_switches import Hook
@@ -21,6 +20,7 @@ from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
+from processes.agent_process import eventually
 
 pytestmark = pytest.mark.root
 

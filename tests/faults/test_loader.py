@@ -17,8 +17,7 @@ import psutil
 import pytest
 
 import numaudit
-from agent_process import COMPILING, PATIENCE
-from bpf_programs import program_ids
+from confinement.bpf_programs import program_ids
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import ProgramType
@@ -29,6 +28,7 @@ from numaudit.probes.loading.loader import Answer, BpfProgram, LoadedProbe, Prob
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
+from processes.agent_process import COMPILING, PATIENCE
 
 pytestmark = pytest.mark.root
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import NUMAUDIT, PATIENCE, Agent, eventually, running_agent
-from certificates import Authority
-from node_tree import NodeTree
-from otlp_receiver import Answer, OtlpReceiver
+from hosts.node_tree import NodeTree
+from monitoring.otlp_receiver import Answer, OtlpReceiver
+from processes.agent_process import NUMAUDIT, PATIENCE, Agent, eventually, running_agent
+from processes.certificates import Authority
 
 MIB = 1 << 20
 MOST_GROWTH = 32 * MIB

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from agent_process import PATIENCE
-from made_up_cores import NO_SUCH_PMU, cpuinfo, host_of
+from hosts.cores import NO_SUCH_PMU, cpuinfo, host_of
 from numaudit.doctor.pmu import check_pmu, count_a_load
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
@@ -23,6 +22,7 @@ from numaudit.pmu.choose import CannotCount, CorePmu, Cores, Plan, plans
 from numaudit.pmu.families import Encoding
 from numaudit.pmu.identity import CpuIdentity
 from numaudit.probes.counters.plan_events import PlanEvents
+from processes.agent_process import PATIENCE
 
 pytestmark = pytest.mark.root
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up_plans import ALIGNMENT_FAULTS, PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
+from made_up.plans import ALIGNMENT_FAULTS, PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
 from numaudit.pmu.choose import Plan

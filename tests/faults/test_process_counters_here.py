@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from made_up_plans import ALIGNMENT_FAULTS, PAGE_FAULTS, faults_and_time, plan_of
+from made_up.plans import ALIGNMENT_FAULTS, PAGE_FAULTS, faults_and_time, plan_of
 from numaudit.containers.inventory import Inventory
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import Agent, eventually, running_agent
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
+from processes.agent_process import Agent, eventually, running_agent
 
 pytestmark = pytest.mark.root
 

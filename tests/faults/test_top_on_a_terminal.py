@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tmux import PATIENCE, Terminal, terminal
+from screens.tmux import PATIENCE, Terminal, terminal
 
 COMMAND = f"{sys.executable} -c 'from numaudit.cli.start import run; run()' top"
 WORST = ">default/gu-init-numanode/app"

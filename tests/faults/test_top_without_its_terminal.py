@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tmux import PATIENCE
+from screens.tmux import PATIENCE
 
 PROGRAM = "from numaudit.cli.start import run; run()"
 IMPATIENT = f"import numaudit.views.top.terminal as terminal; terminal._PATIENCE = 0.5; {PROGRAM}"

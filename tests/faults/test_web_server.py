@@ -18,8 +18,6 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from agent_process import PATIENCE
-from certificates import Authority
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.daemon.web.connections import Connections
 from numaudit.daemon.web.conversation import Site
@@ -28,6 +26,8 @@ from numaudit.daemon.web.server import Server
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.prometheus import MetricPages
+from processes.agent_process import PATIENCE
+from processes.certificates import Authority
 
 BODY = b"x" * 150_000
 LARGE = bytes(50_000_000)

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from agent_process import PATIENCE, eventually
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.host import Host
+from processes.agent_process import PATIENCE, eventually
 
 MIB = 1 << 20
 ANON, SHARED = 64 * MIB, 16 * MIB

@@ -19,8 +19,8 @@ HERE = Path(__file__).resolve().parent
 for folder in ("support", "integration", "vm"):
     sys.path.insert(0, str(HERE.parent / folder))
 
-import image  # noqa: E402
 from capability_table import write  # noqa: E402
+from confinement import image  # noqa: E402
 from debian import CHECKOUT  # noqa: E402
 from guest import Guest, Job, run  # noqa: E402
 from kernels import HOST_KERNELS, find  # noqa: E402

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import image
-from confined_node import NodeHere, node_here
+from confinement import image
+from confinement.node import NodeHere, node_here
 from numaudit.errors import Unavailable
 
-pytest.register_assert_rewrite("confined_tests")
+pytest.register_assert_rewrite("confinement.tests")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-import image
+from confinement import image
 from numaudit.errors import NumauditError, Unavailable
 
 _CAPABILITIES = ("CAP_BPF", "CAP_PERFMON")

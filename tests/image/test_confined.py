@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from confined import SECCOMP_BEFORE_CAP_BPF, running
-from confined_node import PROFILES, NodeHere
-from confined_tests import (  # noqa: F401 (collected here)
+from confinement.agent import SECCOMP_BEFORE_CAP_BPF, running
+from confinement.node import PROFILES, NodeHere
+from confinement.tests import (  # noqa: F401 (collected here)
     may,
     neighbour,
     test_a_kill_leaves_nothing_either,

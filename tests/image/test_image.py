@@ -18,8 +18,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import image
 import numaudit
+from confinement import image
 from fixture_trees import unpack
 
 pytestmark = pytest.mark.usefixtures("root")

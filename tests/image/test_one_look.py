@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-import image
-from confined import this_node
+from confinement import image
+from confinement.agent import this_node
 from fixture_trees import unpack
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_process import PATIENCE
-from recorded_scrapes import Recording
+from monitoring.recorded_scrapes import Recording
+from processes.agent_process import PATIENCE
 from required import tool
 
 Labels = frozenset[tuple[str, str]]

@@ -14,14 +14,14 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS.parent), str(TESTS / "support")]
 
-import recorded_scrapes  # noqa: E402
-from agent_process import eventually, running_agent  # noqa: E402
 from databases import fill, prometheus  # noqa: E402
 from fixture_trees import FIXTURES  # noqa: E402
-from grafana import Chosen, Window, answers, dashboards  # noqa: E402
-from pictures import picture  # noqa: E402
-from recorded_scrapes import Recording, recording, samples  # noqa: E402
-from refusals import hold_back, refuse  # noqa: E402
+from monitoring import recorded_scrapes  # noqa: E402
+from monitoring.grafana import Chosen, Window, answers, dashboards  # noqa: E402
+from monitoring.pictures import picture  # noqa: E402
+from monitoring.recorded_scrapes import Recording, recording, samples  # noqa: E402
+from monitoring.refusals import hold_back, refuse  # noqa: E402
+from processes.agent_process import eventually, running_agent  # noqa: E402
 from required import tool  # noqa: E402
 
 TREES = {"worker-1": "kubernetes-four-nodes", "worker-2": "misaligned-node"}

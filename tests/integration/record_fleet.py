@@ -16,13 +16,13 @@ sys.path[:0] = [str(TESTS / "support")]
 # ruff: noqa: E402
 
 import tools
-from agent_process import eventually, running_agent
 from databases import prometheus, victoria_metrics
 from fixture_trees import FIXTURES
-from fleet_nodes import recordable
+from monitoring.fleet_nodes import recordable
 from numaudit.fleet import queries
 from numaudit.fleet.answers import read_vector
 from numaudit.fleet.scope import Scope
+from processes.agent_process import eventually, running_agent
 
 TOP = 10
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-import alert_cases
-from agent_process import eventually, running_agent
 from databases import prometheus
+from monitoring import alert_cases
+from processes.agent_process import eventually, running_agent
 from required import tool
 
 PROMTOOLS: dict[str, Callable[[], Path]] = {

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-import alert_cases
-from agent_process import PATIENCE, eventually
 from databases import alertmanager_program, free_port, server
+from monitoring import alert_cases
+from processes.agent_process import PATIENCE, eventually
 from required import tool
 
 EXAMPLE = alert_cases.RULES.with_name("alertmanager.yaml")

@@ -17,8 +17,8 @@ import jsonschema
 import pytest
 import yaml
 
-from agent_process import Agent, eventually, running_agent
 from databases import Database, alertmanager_program, free_port, server, when_ready
+from processes.agent_process import Agent, eventually, running_agent
 from required import tool
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy/compose"

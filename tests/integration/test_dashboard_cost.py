@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_process import eventually
 from databases import Database, prometheus
-from grafana import Window, answers, choices, dashboards
-from many_nodes import page_of, path_of, served
+from monitoring.grafana import Window, answers, choices, dashboards
+from monitoring.many_nodes import page_of, path_of, served
+from processes.agent_process import eventually
 from required import tool
 
 NODES, CONTAINERS = 200, 60

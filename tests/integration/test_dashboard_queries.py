@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-import recorded_scrapes
 import tools
-from agent_process import eventually, running_agent
 from databases import Database, fill, prometheus
-from grafana import Window, answers, choices, dashboards, panels
-from pictures import picture
-from refusals import REFUSED, hold_back, refuse
+from monitoring import recorded_scrapes
+from monitoring.grafana import Window, answers, choices, dashboards, panels
+from monitoring.pictures import picture
+from monitoring.refusals import REFUSED, hold_back, refuse
+from processes.agent_process import eventually, running_agent
 from required import tool
 
 SERVERS = [name for name in tools.TOOLS if name.startswith("prometheus")]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import npm_packages
-from grafana import dashboards, panels
+from monitoring.grafana import dashboards, panels
 from numaudit.errors import Unavailable
 
 Json = dict[str, Any]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import tools
-from agent_process import eventually, running_agent
 from databases import prometheus
-from documented_queries import documented_queries
+from monitoring.documented_queries import documented_queries
+from processes.agent_process import eventually, running_agent
 from required import tool
 
 QUERIES = documented_queries()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from api_server import ApiServer, Cluster, Json, Page, Ran, serving, until
+from clusters.api_server import ApiServer, Cluster, Json, Page, Ran, serving, until
 from numaudit.cli.main import call
 from required import tool
 

@@ -13,14 +13,14 @@ import jsonschema
 import pytest
 import yaml
 
-from agent_process import Agent, eventually, running_agent
 from databases import Database, prometheus, victoria_metrics
+from documentation.schemas import schema
 from fleet_trees import copied, truth
+from made_up.scenarios import pod
 from numaudit.cli.main import call
 from numaudit.evaluation.verdicts import MISALIGNED
+from processes.agent_process import Agent, eventually, running_agent
 from required import tool
-from scenarios import pod
-from schemas import schema
 
 SERVERS = ("prometheus", "victoria-metrics")
 ONCE = ("--interval", "1h")

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-import api_server
 import tools
-from api_server import ApiServer, Cluster, Page, Ran, Right, hanging, until
+from clusters import api_server
+from clusters.api_server import ApiServer, Cluster, Page, Ran, Right, hanging, until
+from documentation.schemas import validate
 from numaudit.cli.cluster import plugin
 from numaudit.cli.main import call
 from numaudit.errors import Unavailable
-from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_process import eventually, running_agent
 from databases import Database, victoria_metrics
+from processes.agent_process import eventually, running_agent
 from required import tool
 
 

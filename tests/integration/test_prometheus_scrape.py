@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import tools
-from agent_process import Agent, eventually, running_agent
 from databases import Database, prometheus
+from processes.agent_process import Agent, eventually, running_agent
 from required import tool
 
 SERVERS = [name for name in tools.TOOLS if name.startswith("prometheus")]

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-import alert_cases
-from agent_process import Agent, eventually, running_agent
 from databases import Database, prometheus
+from made_up.scenarios import pod
+from monitoring import alert_cases
 from numaudit.cli.main import call
+from processes.agent_process import Agent, eventually, running_agent
 from required import tool
-from scenarios import pod
 
 TAKEN = ("pods.json", "podresources-list.pb", "podresources-allocatable.pb", "kubelet.log")
 SOURCES = ("pods", "podresources", "kubelet-log", "memory-checkpoint")

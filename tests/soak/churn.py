@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from agent_process import Agent
-from node_tree import NodeTree, Pod
+from hosts.node_tree import NodeTree, Pod
+from processes.agent_process import Agent
 
 PAGE = 4096
 OTHER_JUDGED = 3 * PAGE

@@ -20,9 +20,9 @@ import psutil
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "support")]
 
-from agent_process import Agent, eventually, running_agent
-from node_tree import MIB, NodeTree
-from otlp_receiver import OtlpReceiver
+from hosts.node_tree import MIB, NodeTree
+from monitoring.otlp_receiver import OtlpReceiver
+from processes.agent_process import Agent, eventually, running_agent
 
 GROWTH_MIB = 2.0
 """What the memory's median of the outage's last third may be above that of its first third."""

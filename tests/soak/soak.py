@@ -21,10 +21,10 @@ import psutil
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from agent_process import Agent, running_agent
 from churn import Churn
-from node_tree import MIB, NodeTree
-from otlp_receiver import OtlpReceiver
+from hosts.node_tree import MIB, NodeTree
+from monitoring.otlp_receiver import OtlpReceiver
+from processes.agent_process import Agent, running_agent
 
 INTERVAL = 1.0
 GROWTH_MIB, GROWTH_SHARE = 2.0, 0.05

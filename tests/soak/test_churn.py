@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_process import eventually, running_agent
 from churn import Churn
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
+from processes.agent_process import eventually, running_agent
 
 
 def test_every_container_that_lived_two_ticks_is_seen_and_none_under_a_wrong_name(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_process import running_agent
-from node_tree import NodeTree
-from otlp_receiver import OtlpReceiver
+from hosts.node_tree import NodeTree
+from monitoring.otlp_receiver import OtlpReceiver
 from outage import Outage
+from processes.agent_process import running_agent
 
 
 def test_a_receiver_that_was_away_gets_what_is_served_when_it_is_back(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import json_lines
-import manifests
-from confined import CHECKOUT, Pod
-from confined_node import NodeHere, node_here
-from tries import BARE, ROOT, USER
+from clusters import manifests
+from confinement.agent import CHECKOUT, Pod
+from confinement.node import NodeHere, node_here
+from confinement.tries import BARE, ROOT, USER
+from documentation import json_lines
 
 GOLDEN = CHECKOUT / "tests/golden"
 PRIVILEGED = "privileged"

@@ -16,12 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from host_files import write_tree
-from made_up_changes import CAPTURED, CHANGES
-from made_up_hosts import HOSTS
+from hosts.changed import CAPTURED, CHANGES
+from hosts.host_files import write_tree
+from hosts.made_up import HOSTS
 
 _SOURCE = Path(__file__).resolve().parents[1] / "fixtures"
-_WRITERS = ("fixture_trees.py", "host_files.py", "made_up_changes.py", "made_up_hosts.py")
+_WRITERS = ("fixture_trees.py", "hosts/host_files.py", "hosts/changed.py", "hosts/made_up.py")
 _CACHE = (_SOURCE.parents[1] / ".cache/fixtures").resolve()
 _SUFFIX = ".tar.xz"
 _PACKED_AT = 1_700_000_000
@@ -82,7 +82,7 @@ def _write_all(target: Path) -> None:
 
 def _digest() -> str:
     files = [path for path in _SOURCE.rglob("*") if path.is_file()]
-    files += [Path(__file__).resolve().with_name(name) for name in _WRITERS]
+    files += [Path(__file__).resolve().parent / name for name in _WRITERS]
     tests = _SOURCE.parent
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()} {file.relative_to(tests)}\n" for file in sorted(files)]
     return hashlib.sha256("".join(sums).encode()).hexdigest()[:16]

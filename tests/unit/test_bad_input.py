@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from hosts.tree_copies import lent
 from numaudit.cli.main import call
 from numaudit.kernel import host
 from numaudit.kernel.host import Host
 from numaudit.kernel.open_file_cache import OpenFileCache
-from tree_copies import lent
 
 DPDK = "/docker/" + "d1" * 32
 FILES = (

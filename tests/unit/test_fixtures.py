@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import fixture_trees
-from agent_process import PATIENCE
+from processes.agent_process import PATIENCE
 
 SOURCE = Path(__file__).parents[1] / "fixtures"
 PACKED = sorted(path.name.removesuffix(".tar.xz") for path in SOURCE.glob("*.tar.xz"))

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-import json_lines
-import page_text
-import schemas
-from documents import without_times
+from documentation import json_lines, schemas
+from documentation.documents import without_times
 from fixture_trees import FIXTURES
+from made_up.scenarios import pod
 from numaudit.cli.main import call
-from pages import TOP
-from scenarios import pod
-from top_screen import PATIENCE, captured, screen
+from screens import page_text
+from screens.pages import TOP
+from screens.top_screen import PATIENCE, captured, screen
 
 SCHEMAS = schemas.files()
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))

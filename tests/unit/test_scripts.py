@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import PATIENCE
+from processes.agent_process import PATIENCE
 
 TOP = Path(__file__).parents[2]
 TOOLS = ("apt-get", "dpkg-query", "make")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import tree_copies
-from tree_copies import lent
+from hosts import tree_copies
+from hosts.tree_copies import lent
 
 
 def _tree(folder: Path) -> dict[str, tuple[int, str | bytes | None]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
 from by_hand import run_inside
-from kept_truth import Records, keep
+from documentation.kept_truth import Records, keep
 from kernels import HOST_KERNELS, find
 
 SECONDS_OF_ROUND = 3600

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import schemas
+from documentation import schemas
 from numaudit.api.kinds import KINDS
 
 FILES = schemas.files()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from api_server import ApiServer as Server
-from api_server import Cluster, Right, serving
-from api_topologies import RESOURCE, Topologies
+from clusters.api_server import ApiServer as Server
+from clusters.api_server import Cluster, Right, serving
+from clusters.api_topologies import RESOURCE, Topologies
 
 collect_ignore_glob = [] if find_spec("lightkube") else ["test_*.py"]
 """The client's library is an extra; `make check` installs it."""

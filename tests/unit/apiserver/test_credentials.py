@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from api_server import ApiServer as Server
-from api_server import Right
-from api_topologies import RESOURCE
-from certificates import Authority
+from clusters.api_server import ApiServer as Server
+from clusters.api_server import Right
+from clusters.api_topologies import RESOURCE
+from clusters.topologies import discover
 from numaudit.apiserver.client import ApiServer
 from numaudit.apiserver.credentials import find_config
 from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.errors import InputError
-from topologies import discover
+from processes.certificates import Authority
 
 RIGHTS = (Right("get", RESOURCE), Right("patch", RESOURCE))
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from api_server import ApiServer as Server
-from api_server import Fault, closed_port
+from clusters.api_server import ApiServer as Server
+from clusters.api_server import Fault, closed_port
+from clusters.topologies import NFD, discover, whole
 from fixture_trees import FIXTURES
+from hosts.tree_copies import lent
 from numaudit.cli.main import call
 from numaudit.cli.observe import nrt_work
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from topologies import NFD, discover, whole
-from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 Apply = Callable[..., tuple[int, str, str]]

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent_process import eventually, running_agent
-from api_server import ApiServer as Server
+from clusters.api_server import ApiServer as Server
+from clusters.topologies import discover, whole
 from numaudit.apiserver.client import ApiServer
 from numaudit.apiserver.counts import PublishCounts
 from numaudit.apiserver.credentials import find_config
@@ -27,7 +27,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from topologies import discover, whole
+from processes.agent_process import eventually, running_agent
 
 
 def test_a_tick_of_a_node_becomes_annotations_of_its_object(server: Server, fixtures: Path, tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api_server import ApiServer as Server
-from api_server import Fault, Right, until
-from api_topologies import RESOURCE
+from clusters.api_server import ApiServer as Server
+from clusters.api_server import Fault, Right, until
+from clusters.api_topologies import RESOURCE
+from clusters.topologies import NFD, discover, whole
 from numaudit.apiserver.client import ApiServer
 from numaudit.apiserver.counts import PublishCounts
 from numaudit.apiserver.credentials import find_config
@@ -24,7 +25,6 @@ from numaudit.apiserver.publisher import NrtPublisher
 from numaudit.apiserver.publishing import Wanted
 from numaudit.errors import Unavailable
 from numaudit.net.retry_after import LONGEST_WAIT
-from topologies import NFD, discover, whole
 
 INTERVAL = 60.0
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from api_server import ApiServer as Server
-from api_server import Fault, Right, closed_port
-from api_topologies import MOST_ANNOTATION_BYTES, RESOURCE
-from certificates import Authority
+from clusters.api_server import ApiServer as Server
+from clusters.api_server import Fault, Right, closed_port
+from clusters.api_topologies import MOST_ANNOTATION_BYTES, RESOURCE
+from clusters.topologies import NFD, discover, whole
 from numaudit.apiserver.client import ApiServer
 from numaudit.apiserver.credentials import find_config
 from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.apiserver.publishing import MANAGER, MANAGER_OF_ZONES, Round, Wanted, node_of, publish
 from numaudit.net.retry_after import LONGEST_WAIT
-from topologies import NFD, discover, whole
+from processes.certificates import Authority
 
 OURS = {"numaudit.io/groups": '{"version":1}', "numaudit.io/kubelet": '{"version":1,"policy":"Static"}'}
 

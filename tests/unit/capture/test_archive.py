@@ -27,14 +27,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_process import PATIENCE
-from documents import without_times
+from documentation.documents import without_times
 from numaudit.capture import archive, temporary
 from numaudit.capture.archive import unpacked
 from numaudit.capture.tree import capture
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
+from processes.agent_process import PATIENCE
 
 CapturedHost = Callable[[str], Host]
 Entry = tuple[str, bytes | str]

@@ -18,8 +18,7 @@ from typing import IO, Any, NoReturn
 
 import pytest
 
-from agent_process import PATIENCE
-from documents import without_times
+from documentation.documents import without_times
 from fixture_trees import FIXTURES
 from numaudit.capture import tree
 from numaudit.capture.archive import unpacked
@@ -30,6 +29,7 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.kernel import host as kernel_host
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import NOTE
+from processes.agent_process import PATIENCE
 
 CapturedHost = Callable[[str], Host]
 HOSTS = sorted(sys.parent.name for sys in FIXTURES.glob("*/sys"))

@@ -10,10 +10,10 @@ from pathlib import Path
 import click
 import pytest
 
-import command_tree
-from agent_process import PATIENCE
+from documentation import command_tree
 from numaudit.cli.main import VERBS, call
 from numaudit.config.settings import KEYS
+from processes.agent_process import PATIENCE
 
 VALUES = (
     "",

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from documentation.schemas import validate
+from made_up.reports import container, report
 from numaudit.cli.main import call
-from reports import container, report
-from schemas import validate
 
 
 @pytest.fixture(autouse=True)

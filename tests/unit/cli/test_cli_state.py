@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pytest
 
-from agent_process import PATIENCE, eventually
+from documentation.schemas import validate
 from fixture_trees import FIXTURES
 from numaudit import __version__
 from numaudit.checkpoints.formats import claims as claim_checkpoint
@@ -31,7 +31,7 @@ from numaudit.checkpoints.start.findings import MEANINGS
 from numaudit.cli.main import call
 from numaudit.containermanager.cpu.state import CPUState
 from numaudit.topology.nodeset import CpuSet
-from schemas import validate
+from processes.agent_process import PATIENCE, eventually
 
 TESTS = Path(__file__).parents[2]
 NODE = FIXTURES / "kubernetes-four-nodes"

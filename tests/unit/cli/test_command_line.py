@@ -13,12 +13,12 @@ from pathlib import Path
 import click
 import pytest
 
-import command_tree
-from agent_process import PATIENCE
+from documentation import command_tree
 from numaudit import __version__
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
+from processes.agent_process import PATIENCE
 
 COMMAND = (sys.executable, "-c", "from numaudit.cli.main import run; run()")
 LARGE = ("report", "-o", "json")

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
 from numaudit.api.ordering import KEYS
 from numaudit.cli.main import main
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.evaluation.verdicts import REMEDIES
-from pages import TOP
+from screens.pages import TOP
 
 SHARE = TOP / "share"
 BASH = SHARE / "bash-completion/completions/numaudit"

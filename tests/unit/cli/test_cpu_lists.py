@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fixture_trees import FIXTURES
+from hosts.tree_copies import lent
 from numaudit.cli.main import call
 from numaudit.errors import InputError
 from numaudit.scenario.document import Document
 from numaudit.scenario.machine import read_machine
-from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 NODE = FIXTURES / "misaligned-node"

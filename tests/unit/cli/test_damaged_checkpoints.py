@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
-from command_tree import commands
-from damaged_files import DAMAGES, KINDS, files_of
+from documentation.command_tree import commands
+from kubelets.damaged_files import DAMAGES, KINDS, files_of
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.cli.exits import EXIT_INTERNAL
 from numaudit.cli.main import call

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from documentation.schemas import validate
 from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.cli.main import call
 from numaudit.pmu.calibration import Calibration, Figure, Fingerprint, PairSpeed
 from numaudit.snapshot import Check
 from numaudit.value import Timestamp
-from schemas import validate
 
 _WORKS = Check("residency", "ok", "memory.numa_stat shows bytes by node", None)
 _LACKS = Check("access pmu", "missing", "no PMU", "use a machine with one")

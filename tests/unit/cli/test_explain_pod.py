@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from documentation.schemas import validate
 from numaudit.cli.main import call
 from numaudit.kernel.host import Host
-from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 SECTIONS = [

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from fixture_trees import FIXTURES
-from kubelet_steps import LOGS, RUNS
-from node_of_step import running_node_of
+from kubelets.node_of_step import running_node_of
+from kubelets.recorded import LoggedAdmission, LoggedMerge, events_in
+from kubelets.steps import LOGS, RUNS
 from numaudit.cli.main import call
-from recorded_kubelet import LoggedAdmission, LoggedMerge, events_in
 
 Capture = pytest.CaptureFixture[str]
 Json = dict[str, Any]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hosts.tree_copies import lent
 from numaudit.cli.main import call
-from printed import table_of
-from tree_copies import lent
+from screens.printed import table_of
 
 Capture = pytest.CaptureFixture[str]
 POD = "default/gu-two-numanode"

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fleet_nodes import Answered, recorded
-from kubelet_http import serving
+from kubelets.http import serving
+from monitoring.fleet_nodes import Answered, recorded
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.main import call
 from numaudit.fleet.scope import Scope
-from pages import TOP
+from screens.pages import TOP
 
 COLUMNS, LINES = 80, 24
 MISALIGNED, EIGHT_NODES = "misaligned-node", "eight-nodes"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from documentation.schemas import validate
+from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.cli.main import call
 from numaudit.scenario.document import Document
 from numaudit.scenario.manifests import read_manifests
-from scenarios import Plain, machine, play, pod, scenario
-from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 POD = pod("a", "1Gi")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster_history import HISTORY, TREE, pod_of, pods
+from documentation.schemas import validate
+from kubelets.cluster_history import HISTORY, TREE, pod_of, pods
+from made_up.scenarios import pod
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.cli.main import call
-from scenarios import pod
-from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 _SENTENCE = "deleting pods would not let it in"

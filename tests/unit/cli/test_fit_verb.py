@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from documentation.schemas import validate
+from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.cli.main import call
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.kernel.host import Host
@@ -19,8 +21,6 @@ from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import NodeState, admit, remove
-from scenarios import Plain, machine, play, pod, scenario
-from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 

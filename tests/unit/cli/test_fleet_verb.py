@@ -11,15 +11,15 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
-from fleet_nodes import Answered, page, recorded, samples, vector
-from kubelet_http import replies, serving
+from documentation.schemas import validate
+from kubelets.http import replies, serving
+from made_up.reports import NOW
+from made_up.scenarios import machine, play, pod, scenario
+from monitoring.fleet_nodes import Answered, page, recorded, samples, vector
 from numaudit.cli.main import call
 from numaudit.fleet import queries
 from numaudit.fleet.answers import Sample
 from numaudit.fleet.scope import Scope
-from reports import NOW
-from scenarios import machine, play, pod, scenario
-from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 NOWHERE = "http://127.0.0.1:1"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from hosts.tree_copies import lent
 from numaudit.cli.main import call
-from tree_copies import lent
 
 MARKUP = ("[red]x[/red] [link=file:///etc]y[/link]", "[/]", "x" * 4096)
 NAMES = [name for name in (*HOSTILE, *MARKUP) if "\udcff" not in name]

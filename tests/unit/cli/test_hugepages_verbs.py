@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from documentation.schemas import validate
+from hosts.tree_copies import lent
+from made_up.scenarios import pod
 from numaudit.cli.main import call
-from scenarios import pod
-from schemas import validate
-from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 MIB = 1 << 20

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from documentation.schemas import validate
 from numaudit.cli.main import call
 from numaudit.cli.service import installed_unit
-from pages import TOP
-from schemas import validate
+from screens.pages import TOP
 
 Capture = pytest.CaptureFixture[str]
 SHIPPED = TOP / "deploy/systemd/numaudit.service"

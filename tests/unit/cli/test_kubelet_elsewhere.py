@@ -17,10 +17,10 @@ from typing import NoReturn
 import pytest
 import yaml
 
-from certificates import Authority
 from fixture_trees import FIXTURES
-from kubelet_http import Answer, replies, serving
-from made_up_probes import made_up_session
+from hosts.tree_copies import lent
+from kubelets.http import Answer, replies, serving
+from made_up.probes import made_up_session
 from numaudit.cli.main import VERBS, call
 from numaudit.cli.manager import run_work
 from numaudit.cli.observe import top
@@ -30,7 +30,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
 from numaudit.views.top import app
 from numaudit.views.top.news import Feed, News, TickBegan, TickFigures
-from tree_copies import lent
+from processes.certificates import Authority
 
 Capture = pytest.CaptureFixture[str]
 PATIENCE = 60.0

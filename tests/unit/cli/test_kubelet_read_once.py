@@ -13,8 +13,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from kubelet_reads import CountedKubelet, counted_kubelet
-from made_up_probes import made_up_session
+from kubelets.counted_reads import CountedKubelet, counted_kubelet
+from made_up.probes import made_up_session
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
 from numaudit.cli.main import call

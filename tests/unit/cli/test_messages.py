@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_process import PATIENCE
 from numaudit.cli.main import call
 from numaudit.cli.messages import Messages
+from processes.agent_process import PATIENCE
 
 RED = "\x1b[31m"
 CLEAR = "\x9b2J"

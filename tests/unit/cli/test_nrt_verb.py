@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from clusters.placement_consumer import read_placement
 from fixture_trees import FIXTURES
+from hosts.tree_copies import lent
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
 from numaudit.cli.exits import EXIT_INTERRUPTED
@@ -27,8 +29,6 @@ from numaudit.kubelet.proto.podresources_pb2 import (
     TopologyInfo,
 )
 from numaudit.nrt.topology import NodeTopology
-from placement_consumer import read_placement
-from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 NODE = FIXTURES / "misaligned-node"

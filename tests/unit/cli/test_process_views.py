@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from made_up.reports import report
 from numaudit.api.selection import narrow
 from numaudit.cli.main import call
 from numaudit.cli.observe.report_work import observe_whole
@@ -21,7 +22,6 @@ from numaudit.snapshot import ContainerId
 from numaudit.views.page.own_page import own_section
 from numaudit.views.page.report_page import report_page
 from numaudit.views.terminal.one_container import print_process_table
-from reports import report
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import PATIENCE
 from numaudit.api.ordering import KEYS
 from numaudit.cli.main import VERBS
 from numaudit.cli.sort_keys import SORT_KEYS
 from numaudit.probes.kinds import KINDS
+from processes.agent_process import PATIENCE
 
 LIBRARIES = {
     "asyncio", "bcc", "google", "grpc", "h11", "http.client", "httpx2", "lightkube", "msgspec", "opentelemetry",

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 from msgspec.structs import replace
 
+from made_up.reports import container, report
 from numaudit.api.ordering import KEYS, in_order_of
 from numaudit.api.selection import first, narrow
 from numaudit.cli.main import call
@@ -19,8 +20,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.report.values import ContainerReport
-from printed import table_of
-from reports import container, report
+from screens.printed import table_of
 
 Capture = pytest.CaptureFixture[str]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from documentation.schemas import validate
+from made_up.scenarios import Plain, machine, pod, scenario
 from numaudit.cli.main import call
 from numaudit.config import yaml_document
-from scenarios import Plain, machine, pod, scenario
-from schemas import validate
 
 Capture = pytest.CaptureFixture[str]
 NODES = machine("11Gi", "11Gi", "11Gi")

@@ -14,6 +14,7 @@ from msgspec import structs
 from msgspec.structs import replace
 from rich.console import Console
 
+from documentation.schemas import validate
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import find
@@ -25,7 +26,6 @@ from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.terminal.forecast_tables import print_forecast
-from schemas import validate
 
 GONE = PodForecast("1", "prod", "db", "refused", NodeSet.of(0), None, CpuSet.of(1), None, "SMTAlignmentError", "SMT")
 

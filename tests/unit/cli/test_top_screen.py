@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from textual.events import Key
 
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.reports import container, report
 from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.views.top.keys import KEYS
 from numaudit.views.top.news import TickBegan, TickFigures
-from reports import container, report
-from top_screen import Screen, Told, captured, screen
+from screens.top_screen import Screen, Told, captured, screen
 
 ROWS = "10 containers; 8 sandboxes, 8 pods, 4 other cgroups"
 DRIFTED, CPU_REMOTE = "default/gu-init-numanode/app", "default/gu-small-numanode/app"

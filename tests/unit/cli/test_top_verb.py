@@ -13,13 +13,13 @@ from typing import NoReturn
 
 import pytest
 
+from hosts.tree_copies import lent
 from numaudit.cli.main import call
 from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from top_screen import Screen, captured, screen
-from tree_copies import lent
+from screens.top_screen import Screen, captured, screen
 
 Capture = pytest.CaptureFixture[str]
 LONG = 3600.0

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from agent_process import PATIENCE
 from fixture_trees import FIXTURES
+from hosts.tree_copies import lent
 from numaudit.cli import main
 from numaudit.kernel.host import Host
-from tree_copies import lent
+from processes.agent_process import PATIENCE
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 

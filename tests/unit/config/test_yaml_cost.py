@@ -13,8 +13,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_process import PATIENCE
-from input_cost import MOST, costs
 from numaudit import yaml_values
 from numaudit.cli.main import call
 from numaudit.config import yaml_document
@@ -24,6 +22,8 @@ from numaudit.config.yaml_file import SETTINGS
 from numaudit.daemon.web.rules import read_rules
 from numaudit.errors import InputError
 from numaudit.yaml_values import YamlLimits
+from processes.agent_process import PATIENCE
+from processes.input_cost import MOST, costs
 
 PIECES = {
     "short values": "a,",

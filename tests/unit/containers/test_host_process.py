@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up_processes import KUBELET, ROOT_MOUNT, STATUS, process, running_host
+from hosts.processes import KUBELET, ROOT_MOUNT, STATUS, process, running_host
 from numaudit.containers.host_process import why_not_the_hosts
 from numaudit.kernel import files
 from numaudit.kernel.host import Host

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import field
 
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
 from numaudit.containers import cgroup_path
 from numaudit.containers.cgroup_path import Lineage
 from numaudit.containers.inventory import Census, Inventory, divide

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from kubelet_http import replies, serving
+from kubelets.http import replies, serving
 from numaudit.daemon.ticks.features import Features
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host, KubeletConnection

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from made_up_probes import made_up_session
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
+from made_up.probes import made_up_session
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import LONGEST_PAUSE, Loading
 from numaudit.daemon.ticks.features import Features

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from config_map import ConfigMap
+from clusters.config_map import ConfigMap
 from numaudit.config.loading import load
 from numaudit.daemon.reload import Reload
 from numaudit.errors import InputError

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_process import eventually
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
 from numaudit.config.settings import OtlpSettings, Settings
 from numaudit.daemon import service
 from numaudit.daemon.agent import Agent
@@ -24,6 +23,7 @@ from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.exporters import otlp_push
 from numaudit.kernel.host import Host
+from processes.agent_process import eventually
 
 
 @dataclass

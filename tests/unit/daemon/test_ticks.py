@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit

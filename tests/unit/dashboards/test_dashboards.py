@@ -15,11 +15,11 @@ import yaml
 
 from dashboards.model import WIDTH, Dashboard
 from dashboards.pages import PAGES, file_name
-from grafana import dashboards, file_text, filled, links, panels, placeholders, variables
+from monitoring.grafana import dashboards, file_text, filled, links, panels, placeholders, variables
 from numaudit.evaluation.findings import RULES
 from numaudit.exporters.catalogue import METRICS, labels_of
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from pages import anchors
+from screens.pages import anchors
 
 Json = dict[str, Any]
 

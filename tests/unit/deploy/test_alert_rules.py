@@ -13,16 +13,16 @@ import promql_parser as promql
 import pytest
 import yaml
 
-import alert_cases
 import generate_rules
-from marked_places import fill
+from documentation.marked_places import fill
+from documentation.plain_words import banned_words
+from monitoring import alert_cases
 from numaudit.evaluation.findings import RULES as FINDINGS
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS
 from numaudit.evaluation.verdicts import VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.probes.migrations import REASONS
-from plain_words import banned_words
 
 MatchesGolden = Callable[[str, str], None]
 TOP = Path(__file__).parents[3]

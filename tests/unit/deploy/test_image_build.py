@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_process import PATIENCE
+from processes.agent_process import PATIENCE
 
 BUILD = Path(__file__).parents[3] / "deploy/image/build.sh"
 SNAPSHOT = BUILD.with_name("snapshot.sh")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from pages import TOP
+from screens.pages import TOP
 
 PLATFORMS = {("windows", "386"), ("windows", "amd64"), ("windows", "arm64"), ("linux", "386"), ("linux", "amd64"),
     ("linux", "arm"), ("linux", "arm64"), ("linux", "ppc64le"), ("darwin", "386"), ("darwin", "amd64"),

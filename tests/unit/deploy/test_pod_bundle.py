@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from confined import CAPABILITIES, SECCOMP, SECCOMP_BEFORE_CAP_BPF, SECCOMP_NOW
-from pod_bundle import Image, Node, NotUnderstood, oci_config, volumes_of
-from seccomp_profile import seccomp_for
+from clusters.pod_bundle import Image, Node, NotUnderstood, oci_config, volumes_of
+from clusters.seccomp_profile import seccomp_for
+from confinement.agent import CAPABILITIES, SECCOMP, SECCOMP_BEFORE_CAP_BPF, SECCOMP_NOW
 
 Json = dict[str, Any]
 TEMPLATE: Json = {

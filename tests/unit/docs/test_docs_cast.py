@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-import cast
-from pages import TOP
+from screens import cast
+from screens.pages import TOP
 
 FILE = "docs/pictures/numaudit.cast"
 

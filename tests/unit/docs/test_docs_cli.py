@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 import pytest
 
-from command_tree import commands, described_options, examples, exit_codes, usage
+from documentation.command_tree import commands, described_options, examples, exit_codes, usage
 from numaudit.cli.main import VERBS
 
 MatchesGolden = Callable[[str, str], None]

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from command_tree import commands
+from documentation.command_tree import commands
 from numaudit.cli.cluster.plugin import plugin
 from numaudit.cli.main import main
 from numaudit.errors import InputError
 from numaudit.ranks.table import LAUNCHERS
-from pages import TOP, code_of, each_page
+from screens.pages import TOP, code_of, each_page
 
 FOREIGN_FLAGS = {"--root-dir", "--reserved-memory", "--enable-feature", "--system-site-packages"} | {
     word for row in LAUNCHERS for word in row.reads if word.startswith("-")

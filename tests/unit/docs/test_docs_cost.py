@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 import pytest
 
-import cost_page
 import recorded_costs
+from documentation import cost_page
+from documentation.marked_places import fill
 from goals import Per
-from marked_places import fill
 from numaudit.probes.kinds import KINDS
-from pages import TOP
 from recorded_costs import Cost
+from screens.pages import TOP
 
 MatchesGolden = Callable[[str, str], None]
 PAGE = "docs/cost.md"

@@ -8,16 +8,16 @@ from textwrap import fill as wrapped
 
 import pytest
 
-import alert_cases
-from alert_cases import Case
+from documentation.marked_places import fill
 from fixture_trees import FIXTURES
-from marked_places import fill
+from monitoring import alert_cases
+from monitoring.alert_cases import Case
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.exposition import evaluate_containers
 from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host
-from pages import TOP
+from screens.pages import TOP
 
 MatchesGolden = Callable[[str, str], None]
 Labels = Mapping[str, str]

@@ -13,7 +13,7 @@ from numaudit.config.settings import KEYS
 from numaudit.doctor.sources import SOURCE_CHECKS
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.exporters.catalogue import LABELS
-from pages import TOP
+from screens.pages import TOP
 
 OF_PYTHON = {"memorymanager.md"}
 """The page about the library, whose names are Python's."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pages import TOP, anchors, code_of, each_page
+from screens.pages import TOP, anchors, code_of, each_page
 
 
 @each_page

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 import click
 import pytest
 
-from command_tree import commands, described_options, examples, exit_codes, usage
+from documentation.command_tree import commands, described_options, examples, exit_codes, usage
 from numaudit.cli.cluster.options import OPTIONS
 from numaudit.cli.cluster.plugin import plugin
 from numaudit.cli.cluster.verbs import EXAMPLES, command_of
 from numaudit.cli.main import VERBS
-from pages import TOP
+from screens.pages import TOP
 
 MatchesGolden = Callable[[str, str], None]
 PAGES = {"-".join(("numaudit", *path)): (path, command) for path, command in commands()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from marked_places import fill
+from documentation.marked_places import fill
 from numaudit.doctor.sources import SOURCE_CHECKS
 from numaudit.pmu.families import EventSet, families
 from numaudit.pmu.machine_kind import VIRTUAL_KINDS

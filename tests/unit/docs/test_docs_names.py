@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from documented_queries import documented_queries, queries_of
+from monitoring.documented_queries import documented_queries, queries_of
 from numaudit.config.settings import KEYS
 from numaudit.evaluation.causes.causes import CauseName
 from numaudit.evaluation.findings import RULES
@@ -19,7 +19,7 @@ from numaudit.evaluation.verdicts import VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 from numaudit.exporters.metric import PREFIX
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from pages import TOP, code_of, each_page
+from screens.pages import TOP, code_of, each_page
 
 QUERIES = documented_queries()
 FOREIGN_LABELS = {"cluster", "instance", "job", "node"}

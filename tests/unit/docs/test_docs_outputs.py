@@ -8,9 +8,9 @@ from typing import TextIO
 
 import pytest
 
-import shown_outputs
+from documentation import shown_outputs
 from numaudit.cli.main import call
-from pages import TOP
+from screens.pages import TOP
 
 MatchesGolden = Callable[[str, str], None]
 

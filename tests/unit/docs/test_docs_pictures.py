@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-import doc_pictures
+from screens import doc_pictures
 
 MatchesGolden = Callable[[str, str], None]
 MOST_BYTES = 150_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pages import TOP
-from plain_words import banned_words
+from documentation.plain_words import banned_words
+from screens.pages import TOP
 
 PROSE = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
 MOST_WORDS = 42_250

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from marked_places import fill
+from documentation.marked_places import fill
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, RankCause
 from numaudit.ranks.launcher import Launcher
 from numaudit.ranks.table import LAUNCHERS

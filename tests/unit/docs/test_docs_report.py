@@ -6,7 +6,7 @@ import re
 
 from numaudit.report.columns import ViewName, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS
-from pages import TOP
+from screens.pages import TOP
 
 VIEWS: tuple[ViewName, ...] = ("table", "top")
 PAGE = (TOP / "docs/report.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from numaudit.nrt.annotations import KEYS, MOST_BYTES, PREFIX
-from pages import TOP
+from screens.pages import TOP
 
 PAGE = (TOP / "docs/integrations/schedulers.md").read_text(encoding="utf-8")
 

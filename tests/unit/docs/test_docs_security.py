@@ -11,7 +11,7 @@ from pathlib import Path
 
 import capability_table
 from capability_table import CLAIMS, NOTHING, PRIVILEGED, ROWS, Table
-from marked_places import fill
+from documentation.marked_places import fill
 
 MatchesGolden = Callable[[str, str], None]
 TOP = Path(__file__).parents[3]

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
-import kept_truth
-import truth_page
 import truth_records
-from marked_places import fill
-from pages import TOP
+from documentation import kept_truth, truth_page
+from documentation.marked_places import fill
+from screens.pages import TOP
 from truth_records import Comparison
 
 MatchesGolden = Callable[[str, str], None]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pages import TOP
-from plain_words import banned_words_of_code
+from documentation.plain_words import banned_words_of_code
+from screens.pages import TOP
 
 PACKAGE = TOP / "agent/numaudit"
 PROGRAMS = sorted(

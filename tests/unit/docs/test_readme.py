@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from marked_places import fill
+from documentation.marked_places import fill
 from numaudit.cli.main import VERBS, call
 
 MatchesGolden = Callable[[str, str], None]

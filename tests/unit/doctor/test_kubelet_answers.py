@@ -13,9 +13,10 @@ from pathlib import Path
 import grpc
 import pytest
 
-from cluster_history import TREE
-from kubelet_http import replies, serving
-from made_up_probes import made_up_session
+from hosts.tree_copies import lent
+from kubelets.cluster_history import TREE
+from kubelets.http import replies, serving
+from made_up.probes import made_up_session
 from numaudit.cli.main import call
 from numaudit.doctor import checks
 from numaudit.doctor.kubelet_answers import NAMES, answer_checks
@@ -23,7 +24,6 @@ from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
-from tree_copies import lent
 
 Capture = pytest.CaptureFixture[str]
 FILES = {"/pods": "pods.json", "/configz": "configz.json", "/metrics": "kubelet-metrics.txt"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up_cores import cpuinfo, host_of
+from hosts.cores import cpuinfo, host_of
 from numaudit.doctor.pmu import check_pmu
 from numaudit.pmu.choose import CannotCount
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cycles import no_kept_errors
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.engine.collectors.base import CollectorRun, SkippedItems
 from numaudit.engine.collectors.containers.allowed import AllowedNodes
@@ -24,6 +23,7 @@ from numaudit.kernel.host import Host, explain, read_bytes, read_text
 from numaudit.report.build import build
 from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Mappings, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from processes.cycles import no_kept_errors
 
 CapturedHost = Callable[[str], Host]
 MIB = 1 << 20

@@ -8,6 +8,7 @@ from time import monotonic
 import pytest
 from msgspec.structs import replace
 
+from hosts.sysfs_tree import SysfsTree
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers import declared
 from numaudit.kernel.devices.descriptors import HeldDevices
@@ -18,7 +19,6 @@ from numaudit.ranks.declaration import Placeable
 from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Container, ContainerId
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from sysfs_tree import SysfsTree
 
 HERE = Placeable(NodeSet.of(0, 1), CpuSet.parse("0-7"), {0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")})
 JOB = Container(ContainerId(1), "/job", "group")

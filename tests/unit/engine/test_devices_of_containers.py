@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
+from hosts.sysfs_tree import SysfsTree
 from numaudit.config.settings import Settings
 from numaudit.container_devices import ContainerDevice, ContainerDevices, Interrupts, UnreadDevices
 from numaudit.daemon.agent import Agent
@@ -24,7 +25,6 @@ from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
 from numaudit.ranks.told import HeldDevice
 from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
-from sysfs_tree import SysfsTree
 
 GPU, NIC = "0000:3b:00.0", "0000:af:02.1"
 OWN, HOSTS = 4026532000, 4026531840

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from made_up.ticks import tick_of
 from numaudit.containers.inventory import Census
 from numaudit.counted import HintFault, Migrated, MigratedPages, TaskMove
 from numaudit.engine.collectors.base import SkippedItems
@@ -27,7 +28,6 @@ from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from ticks import tick_of
 
 WEB, DATABASE = 4711, (7 << 32) + 12
 TWO_NODES = Machine((Node(0, CpuSet.parse("0")), Node(1, CpuSet.parse("1"))))

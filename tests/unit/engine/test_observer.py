@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from cycles import no_kept_errors
-from made_up_probes import made_up_session
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
+from made_up.probes import made_up_session
 from numaudit.engine.collectors import numa_balancing
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import ProbeReadings
 from numaudit.report.build import build
 from numaudit.topology.nodeset import CpuSet
+from processes.cycles import no_kept_errors
 
 
 def test_huge_pages_that_are_reserved_after_the_first_tick_are_seen(fixtures: Path, tmp_path: Path) -> None:

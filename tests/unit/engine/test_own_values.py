@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from made_up.reports import container, report, tick
+from made_up.ticks import readings_of
 from numaudit.counted import ProbeAccount
 from numaudit.engine.collectors.probes.probe_accounts import accounts
 from numaudit.engine.observer import Observer
@@ -21,8 +23,6 @@ from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.first_touch import FirstTouches
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.report.build import build
-from reports import container, report, tick
-from ticks import readings_of
 
 CapturedHost = Callable[[str], Host]
 

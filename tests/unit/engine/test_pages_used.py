@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from made_up_probes import made_up_session
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
+from made_up.probes import made_up_session
 from numaudit.counted import HintFault
 from numaudit.engine.collectors.probes import pages_used
 from numaudit.engine.observer import Observer

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from made_up_plans import faults_and_time
+from made_up.plans import faults_and_time
+from made_up.ticks import tick_of
 from numaudit.api import document
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.probes.penalty import read_penalty
@@ -18,7 +19,6 @@ from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.value import Origin, Timestamp
-from ticks import tick_of
 
 TWO = Machine(tuple(Node(node, CpuSet.of(node), distances={0: 10, 1: 21}) for node in range(2)))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Resident, Snapshot

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from node_tree import MIB, NodeTree
+from hosts.node_tree import MIB, NodeTree
 from numaudit.containermanager.memory.state import Block
 from numaudit.engine.collectors.base import SkippedItems, TickInputs
 from numaudit.engine.collectors.containers import residency

@@ -7,12 +7,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_up.scan_model import PAGE, Process
 from numaudit.counted import SeenRemote
 from numaudit.engine.collectors.probes.pages_used import limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.kernel.process_status import ProcessMemory
 from numaudit.snapshot import Resident
-from scan_model import PAGE, Process
 
 GROUP = 7
 

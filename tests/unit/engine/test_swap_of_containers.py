@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
 from numaudit.engine.collectors import swap
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host

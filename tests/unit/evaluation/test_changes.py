@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
-from examples import times
+from documentation.examples import times
 from numaudit.containermanager.memory.state import Block
 from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, Sampled, SeenRemote
 from numaudit.evaluation.alignment import Judgements, judge

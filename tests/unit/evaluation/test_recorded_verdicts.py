@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_steps import LOGS, STEPS, Step
+from kubelets.recorded import LoggedAdmission, LoggedMerge, read_events, read_machine
+from kubelets.steps import LOGS, STEPS, Step
 from numaudit.checkpoints.formats.memory import parse
 from numaudit.cli.observe.report_work import observe
 from numaudit.engine.collectors.containers.intent import IntentCollector
@@ -24,7 +25,6 @@ from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.nodeset import NodeSet
-from recorded_kubelet import LoggedAdmission, LoggedMerge, read_events, read_machine
 
 SINGLE = "standalone-single-numa-node"
 NUMA_REJECTIONS = {

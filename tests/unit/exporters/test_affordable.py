@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from made_up_probes import made_up_session
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
+from made_up.probes import made_up_session
+from made_up.reports import container, report
 from numaudit.config.settings import MetricsSettings, Settings
 from numaudit.counted import HintFault
 from numaudit.daemon.agent import Agent
@@ -24,7 +25,6 @@ from numaudit.exporters.series import ContainerName
 from numaudit.kernel.host import Host
 from numaudit.report.values import Intended
 from numaudit.topology.nodeset import NodeSet
-from reports import container, report
 
 WITH_PROMISES = ("kubernetes-four-nodes", "misaligned-node")
 

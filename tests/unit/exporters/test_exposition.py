@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from prometheus_client import ProcessCollector
 
+from made_up.reports import container, exposition, report
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers
@@ -12,7 +13,6 @@ from numaudit.exporters.limit import Omitted, SeriesLimit
 from numaudit.exporters.series import Series, SeriesTracker
 from numaudit.report.values import NodeBytes
 from numaudit.snapshot import Container
-from reports import container, exposition, report
 
 
 def _series(*containers: Container) -> list[Series]:

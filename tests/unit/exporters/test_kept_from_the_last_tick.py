@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from made_up.reports import LIVE, STARTED, container, report, tick
 from numaudit.container_devices import ContainerDevice, ContainerDevices
 from numaudit.evaluation.access import Access, Measured, RemoteUse, UsedRemotely
 from numaudit.evaluation.hint_outcomes import HintOutcome
@@ -38,7 +39,6 @@ from numaudit.report.processes.values import RanksReport
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, PromiseOfSource, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp
-from reports import LIVE, STARTED, container, report, tick
 
 PAGES = UsedRemotely(40, (RemoteUse(0, 1, 40),), 100, 0)
 CLAIM = PromiseOfSource("dra", "ns/claim", "dra.memory", NodeSet.of(0), {"memory": 9}, None, None, (), None)

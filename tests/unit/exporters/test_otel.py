@@ -11,11 +11,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from made_up.reports import LIVE, NOW, STARTED, container, exposition, report
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.otel import MOST_POINTS, SCHEMA, PushPart, attributes, instance_id, points, requests, resource
 from numaudit.exporters.prometheus import end_of, render
-from reports import LIVE, NOW, STARTED, container, exposition, report
 
 Point = tuple[str, frozenset[tuple[str, object]], float, float | None]
 SENDER = Resource({"service.name": "numaudit"})

@@ -13,14 +13,14 @@ import pytest
 from google.rpc.status_pb2 import Status
 from opentelemetry.sdk.resources import Resource
 
-from agent_process import PATIENCE
+from made_up.reports import LIVE, NOW, STARTED, container, exposition, report
+from monitoring.otlp_receiver import Answer, OtlpReceiver
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.otel import PushPart, requests
 from numaudit.exporters.otel import points as to_send
 from numaudit.exporters.otlp_delivery import Delivery, Receiver
 from numaudit.exporters.otlp_push import OtlpPusher
-from otlp_receiver import Answer, OtlpReceiver
-from reports import LIVE, NOW, STARTED, container, exposition, report
+from processes.agent_process import PATIENCE
 
 SENDER = Resource({})
 TEXT = (("Content-Type", "text/plain"),)

@@ -18,11 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from made_up.reports import LIVE, STARTED, container, exposition, report
 from numaudit.exporters.blocks import SeriesBlock
 from numaudit.exporters.catalogue import CONTAINER_METRICS, labels_of
 from numaudit.exporters.exposition import Exposition, MetricFamily, evaluate_live
 from numaudit.exporters.prometheus import Format, MetricPages, Rendered, ScrapeForm, end_of, negotiate, render
-from reports import LIVE, STARTED, container, exposition, report
 
 TWO = report(container(1), container(2, pod=None))
 

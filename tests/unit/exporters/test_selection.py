@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from made_up.reports import container, report
 from numaudit.config.settings import KEYS, Settings
 from numaudit.exporters.selection import Selection, parse, show
-from reports import container, report
 
 PROD, TEST, UNIT = container(1), container(2, namespace="test"), container(3, pod=None)
 SANDBOX = replace(container(4), kind="sandbox", name=None)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from made_up.reports import container, report
 from numaudit.exporters.metric import Metric
 from numaudit.exporters.series import ENDED_FOR_TICKS, Series, SeriesTracker, key_of
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Container
-from reports import container, report
 
 KEY = ("prod", "db-0", "db")
 

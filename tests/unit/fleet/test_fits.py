@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from fleet_nodes import Answering, answering, page, samples
+from made_up.scenarios import Plain, play, pod, scenario
+from monitoring.fleet_nodes import Answering, answering, page, samples
 from numaudit.api.fleet_document import FleetForecast
 from numaudit.containermanager.cpu.room import cpu_room
 from numaudit.errors import Unavailable
@@ -24,7 +25,6 @@ from numaudit.intent.node import NodeRoom
 from numaudit.memorymanager.api import NodeState, admit, read_pod, reconcile
 from numaudit.scenario.simulation import ScenarioRun
 from numaudit.topology.quantity import Quantity
-from scenarios import Plain, play, pod, scenario
 
 GIB = 1 << 30
 _POLICIES = ("none", "best-effort", "restricted", "single-numa-node")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fleet_nodes import Answering, answering, page_of_tree, samples
-from kubelet_trees import Json, kubelets, random_pod, write
+from kubelets.random_trees import Json, kubelets, random_pod, write
+from monitoring.fleet_nodes import Answering, answering, page_of_tree, samples
 from numaudit.errors import InputError, Unavailable
 from numaudit.fleet.fits import Question
 from numaudit.fleet.forecast import ask_maps, forecast

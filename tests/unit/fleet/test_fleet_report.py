@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet_nodes import Answering, recorded
+from documentation.schemas import validate
+from monitoring.fleet_nodes import Answering, recorded
 from numaudit.api.document import API_VERSION, encode
 from numaudit.api.fleet_document import FleetReport
 from numaudit.errors import Unavailable
@@ -23,7 +24,6 @@ from numaudit.kubectl.everywhere import NodeReply, Replies
 from numaudit.kubectl.merged import merge
 from numaudit.value import Origin
 from numaudit.views.terminal import fleet_tables, terminal
-from schemas import validate
 
 TOP = 10
 _SCOPE = Scope()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from input_cost import MIB, MOST, costs
 from numaudit.fleet.answers import LARGEST_SAMPLE, read_vector
+from processes.input_cost import MIB, MOST, costs
 
 SIZE = 8 * MIB
 

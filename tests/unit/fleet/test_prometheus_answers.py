@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleet_nodes import vector
+from monitoring.fleet_nodes import vector
 from numaudit.errors import Unavailable
 from numaudit.fleet.answers import read_scalar, read_vector
 

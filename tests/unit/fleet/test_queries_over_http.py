@@ -16,16 +16,16 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from certificates import Authority
-from fleet_nodes import vector
-from hostile_http import FILLING, KEEPING, MIB, hostile
-from kubelet_http import serving
+from kubelets.http import serving
+from monitoring.fleet_nodes import vector
 from numaudit.errors import InputError, Unavailable
 from numaudit.fleet import answers
 from numaudit.fleet import prometheus as module
 from numaudit.fleet.answers import Reply, read_vector
 from numaudit.fleet.http_config import HttpConfig, read_http_config
 from numaudit.fleet.prometheus import connected
+from processes.certificates import Authority
+from processes.hostile_http import FILLING, KEEPING, MIB, hostile
 
 TIME = 2.0
 """Seconds, of which a busy machine may take some."""

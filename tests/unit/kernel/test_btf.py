@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from made_btf import Made
+from hosts.made_btf import Made
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import btf

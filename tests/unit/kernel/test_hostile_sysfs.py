@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
+from hosts.tree_copies import lent
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import tiers
@@ -20,7 +21,6 @@ from numaudit.kernel.node import read_counters, read_huge_page_pools, read_machi
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.topology.nodeset import NodeSet
-from tree_copies import lent
 
 MIB = 1 << 20
 _NODE = "sys/devices/system/node/node1"

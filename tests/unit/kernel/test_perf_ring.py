@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_up.ticks import tick_of
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.probes.first_touch import FirstTouchCollector
 from numaudit.errors import ParseError
@@ -28,7 +29,6 @@ from numaudit.probes import first_touch
 from numaudit.probes.first_touch import FirstTouches
 from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
-from ticks import tick_of
 
 WEB = 4711
 RING = 4096

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from input_cost import MIB, costs
 from numaudit.errors import InputError, Unavailable
 from numaudit.kubectl import answers
 from numaudit.kubectl.answers import MOST_NAMES
@@ -22,6 +21,7 @@ from numaudit.kubectl.everywhere import NodeReply, Replies
 from numaudit.kubectl.merged import merge
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb, ask
+from processes.input_cost import MIB, costs
 
 HEAD: dict[str, Any] = {"apiVersion": "numaudit/v1", "kind": "Report"}
 DRIFTED = {"name": "drifted"}

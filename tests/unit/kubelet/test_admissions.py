@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kubelet_steps import RUNS
+from kubelets.steps import RUNS
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.intent.hints import HintRecord
 from numaudit.kubelet.parsers import admissions

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from input_cost import MIB, costs
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
 from numaudit.kubelet.dra.cdi import LARGEST_SPEC, CdiDevice, parse, without_secrets
 from numaudit.kubelet.dra.drivers import DRIVERS, Promised, promised
 from numaudit.kubelet.sources import cdi_files
 from numaudit.kubelet.sources.cdi_files import CdiFiles, CdiSpecs
+from processes.input_cost import MIB, costs
 
 UID = "7d1f0c52-5b8e-4f0a-9a53-2f6f3b0f0a11"
 NAME = f"dra.k8s.io/cpu=claim-{UID}"

@@ -8,7 +8,7 @@ from time import time
 
 import pytest
 
-from kubelet_steps import Step
+from kubelets.steps import Step
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CPU, MEMORY, write
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse

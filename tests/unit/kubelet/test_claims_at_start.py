@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from node_of_step import node_of
+from kubelets.node_of_step import node_of
+from kubelets.recorded import read_machine
+from made_up.reports import tick
 from numaudit.capture.tree import capture
 from numaudit.cli.main import call
 from numaudit.engine.collectors.containers.intent import IntentCollector
@@ -17,12 +19,10 @@ from numaudit.intent.sources import CheckpointHealth
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.snapshot import Snapshot
-from recorded_kubelet import read_machine
-from reports import tick
 
 RUN = "standalone-single-numa-node"
 CLAIMS = "dra_manager_state"
-MADE = Path(__file__).parents[2] / "support/dra" / CLAIMS
+MADE = Path(__file__).parents[2] / "support/kubelets/dra" / CLAIMS
 CORRUPTED = (
     "failed to create claimInfo cache: error calling GetOrCreate() on checkpoint state: failed to get checkpoint "
     "dra_manager_state: checkpoint is corrupted"

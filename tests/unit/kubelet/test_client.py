@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_http import replies, serving
-from kubelet_steps import Step
+from kubelets.http import replies, serving
+from kubelets.steps import Step
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources.client import Endpoint, LiveKubelet, RecordedKubelet, find_endpoint, given_endpoint

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import made_claims as made
 from fixture_trees import FIXTURES
-from made_claims import BEST_EFFORT, BURSTABLE, CPU_UID, GUARANTEED, MEMORY_UID
+from hosts.tree_copies import lent
+from kubelets import made_claims as made
+from kubelets.made_claims import BEST_EFFORT, BURSTABLE, CPU_UID, GUARANTEED, MEMORY_UID
 from numaudit.capture.tree import capture
 from numaudit.checkpoints.formats.claims import Claim, ClaimDevice
 from numaudit.cli.main import call
@@ -26,7 +27,6 @@ from numaudit.kubelet.sources.podresources import ListAnswer, decode
 from numaudit.report.cells import why
 from numaudit.report.values import ContainerReport, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from tree_copies import lent
 
 RECORDED = bytes.fromhex(
     "0a630a0170120764656661756c741a550a036170702a4e1207637075732d31301a0764656661756c74223a0a180a166472612e6b38732e696f"

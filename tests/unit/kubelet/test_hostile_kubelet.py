@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from hostile_http import FILLING, KEEPING, MIB, HostileServer, Peer, hostile, redirecting
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources.client import Endpoint, LiveKubelet
 from numaudit.kubelet.sources.podresources import Client
+from processes.hostile_http import FILLING, KEEPING, MIB, HostileServer, Peer, hostile, redirecting
 
 DEADLINE = 0.5
 LATE = 10.0

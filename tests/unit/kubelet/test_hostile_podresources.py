@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from input_cost import MIB, MOST, costs
 from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.proto import podresources_pb2 as pb
 from numaudit.kubelet.sources.podresources import (
@@ -19,6 +18,7 @@ from numaudit.kubelet.sources.podresources import (
     decode,
     decode_allocatable,
 )
+from processes.input_cost import MIB, MOST, costs
 
 SMALL = 32 * MIB
 _HALF = LARGEST_POD // 2 - 100

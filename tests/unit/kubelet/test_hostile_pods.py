@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from input_cost import MIB, costs
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kubelet.parsers.pods import (
     LARGEST_POD,
@@ -19,6 +18,7 @@ from numaudit.kubelet.parsers.pods import (
     PodReader,
 )
 from numaudit.kubelet.parsers.pods_without_secrets import without_secrets
+from processes.input_cost import MIB, costs
 
 SIZE = 4 * MIB
 SMALL = 32 * MIB

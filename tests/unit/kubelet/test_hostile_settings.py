@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from input_cost import MOST, costs
 from numaudit.errors import ParseError
 from numaudit.kubelet.parsers.config import LIMITS, parse_configz, parse_file
+from processes.input_cost import MOST, costs
 
 PIECES = {"short values": "a,", "lists": "[],", "mappings": "{},", "numbers": "1.5,", "texts": '"ab",'}
 

@@ -12,8 +12,10 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from kubelet_json_log import as_json
-from kubelet_steps import STEPS, Step
+from kubelets.json_log import as_json
+from kubelets.recorded import read_machine
+from kubelets.steps import STEPS, Step
+from made_up.reports import exposition
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.containermanager.memory.state import Block
@@ -31,8 +33,6 @@ from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.report.build import build
 from numaudit.snapshot import Container, Snapshot
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from recorded_kubelet import read_machine
-from reports import exposition
 
 SINGLE = "standalone-single-numa-node"
 

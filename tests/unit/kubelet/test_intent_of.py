@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_steps import STEPS, Step
+from kubelets.steps import STEPS, Step
 from numaudit.kubelet.intent.intent_of import Steps, intent_of
 from numaudit.kubelet.sources.poller import KubeletPoller
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_steps import RUNS
+from kubelets.steps import RUNS
 from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host

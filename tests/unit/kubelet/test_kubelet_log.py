@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kubelet_json_log import as_json
-from kubelet_steps import RUNS
+from kubelets.json_log import as_json
+from kubelets.steps import RUNS
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import ParseError
 from numaudit.kubelet.parsers import log

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from input_cost import MIB, MOST, costs
-from kubelet_steps import Step
+from kubelets.steps import Step
 from numaudit.intent.kubelet import KubeletSeries
 from numaudit.kubelet.parsers.metrics import LONGEST_LINE, KubeletMetrics
 from numaudit.kubelet.parsers.metrics import parse as parse_bytes
+from processes.input_cost import MIB, MOST, costs
 
 NAME = "kubelet_admission_rejections_total"
 LARGEST = 16 * MIB

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from damaged_files import DAMAGES, KINDS, files_of
+from kubelets.damaged_files import DAMAGES, KINDS, files_of
+from kubelets.restarted_node import log_after, node_before, reboot
 from numaudit.api.state_document import StateVerification, verifications
 from numaudit.checkpoints.formats.file import DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.start.outlook import worst
@@ -25,7 +26,6 @@ from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.report.build import build
 from numaudit.report.values import Report
-from restarted_node import log_after, node_before, reboot
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from hostile_http import KEEPING, hostile
-from kubelet_http import replies, serving
-from kubelet_steps import Step
+from kubelets.http import replies, serving
+from kubelets.steps import Step
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources import poller
 from numaudit.kubelet.sources.client import LiveKubelet
 from numaudit.kubelet.sources.poller import KubeletPoller
+from processes.hostile_http import KEEPING, hostile
 
 PODS = Step("standalone-single-numa-node/1-running").read("pods.json")
 LATE = 10.0

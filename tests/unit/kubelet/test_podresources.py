@@ -19,14 +19,14 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_steps import STEPS, Step
+from kubelets.podresources_server import serving
+from kubelets.steps import STEPS, Step
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent.promise import Promise, PromisedDevices
 from numaudit.kubelet.proto import podresources_pb2 as pb
 from numaudit.kubelet.sources.podresources import Client, ListAnswer, PodResources, decode, decode_allocatable
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from podresources_server import serving
 
 AGENT = Path(__file__).parents[3] / "agent"
 PROTO = "numaudit/kubelet/proto/podresources.proto"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubelet_steps import STEPS, Step
+from kubelets.steps import STEPS, Step
 from numaudit.containermanager.predicates import amounts, node_requests
 from numaudit.errors import ParseError
 from numaudit.intent.pods import PodFacts

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kubelet_http import replies, serving
-from made_up_processes import KUBELET, STATUS, process, running_host
+from hosts.processes import KUBELET, STATUS, process, running_host
+from kubelets.http import replies, serving
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources import presence, recording

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from kubelet_steps import RUNS, Step
+from kubelets.steps import RUNS, Step
 from numaudit.capture.tree import capture
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.errors import ParseError

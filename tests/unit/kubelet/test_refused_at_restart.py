@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster_history import HISTORY, TREE
+from kubelets.cluster_history import HISTORY, TREE
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.evaluation.hint_outcomes import outcomes
 from numaudit.intent.kubelet import KubeletSeries

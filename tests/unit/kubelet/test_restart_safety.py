@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kubelet_steps import RUNS, STEPS, Step
-from node_of_step import node_of
+from kubelets.node_of_step import node_of
+from kubelets.recorded import read_machine
+from kubelets.steps import RUNS, STEPS, Step
+from made_up.reports import tick
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.outlook import examine
@@ -29,8 +31,6 @@ from numaudit.kubelet.sources import machine_watch
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.report.build import build
 from numaudit.snapshot import Snapshot
-from recorded_kubelet import read_machine
-from reports import tick
 
 SINGLE = "standalone-single-numa-node"
 ERRORS = "standalone-restart-errors"

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from node_of_step import node_of
+from hosts.tree_copies import lent
+from kubelets.node_of_step import node_of
 from numaudit.cli.main import call
 from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.engine.collectors.containers.intent import IntentCollector
@@ -20,7 +21,6 @@ from numaudit.kubelet.host_files import examine_files
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.snapshot import Check
-from tree_copies import lent
 
 SINGLE = "standalone-single-numa-node/1-running"
 POD_LEVEL = "standalone-pod-level-resources/1"

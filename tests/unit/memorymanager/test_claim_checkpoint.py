@@ -27,7 +27,7 @@ UID = "7d1f0c52-5b8e-4f0a-9a53-2f6f3b0f0a11"
 POD = "139cdb46-f989-4f17-9561-ca10cfb509a6"
 DEVICE = ClaimDevice("node-a", "cpudevnuma001", None, ("cpus",), (f"dra.k8s.io/cpu=claim-{UID}",))
 CLAIM = Claim(UID, "cpus-10", "default", (POD,), {"dra.cpu": (DEVICE,)})
-ONE = (Path(__file__).parents[2] / "support/dra/dra_manager_state").read_bytes()
+ONE = (Path(__file__).parents[2] / "support/kubelets/dra/dra_manager_state").read_bytes()
 EMPTY = (
     b'{"Data":"{\\"kind\\":\\"DRACheckpoint\\",\\"apiVersion\\":\\"checkpoint.dra.kubelet.k8s.io/v1\\",'
     b'\\"ClaimInfoStateList\\":null}","Checksum":4010664294}'

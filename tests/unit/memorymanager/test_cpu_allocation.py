@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines
+from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines
 from numaudit.containermanager.cpu.allocation import RefusedWithState, allocate, allocate_pod, remove, remove_stale
 from numaudit.containermanager.cpu.allocation import cpus_of as cpus_to_run_on
 from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular, regular_machines, topologies
+from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular, regular_machines, topologies
 from numaudit.containermanager.cpu.assignment import Accumulator, take_packed
 from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology, Group
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpu_machines import EIGHT_CORES, cpus_of, regular, regular_machines
+from kubelets.cpu_machines import EIGHT_CORES, cpus_of, regular, regular_machines
 from numaudit.containermanager.cpu.assignment import Accumulator, take_packed
 from numaudit.containermanager.cpu.distribution import take_distributed
 from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology, Group

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines, topologies
+from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines, topologies
 from numaudit.containermanager.cpu.hints import (
     CPUContainer,
     CPUPod,

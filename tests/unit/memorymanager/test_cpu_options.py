@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpu_machines import GUEST, regular
+from kubelets.cpu_machines import GUEST, regular
 from numaudit.containermanager.cpu.options import CPUOptions, check_cpu_options, parse_cpu_options
 from numaudit.containermanager.topologymanager.policy import OptionGates
 from numaudit.errors import InputError

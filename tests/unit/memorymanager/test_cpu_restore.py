@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from cpu_machines import regular
+from kubelets.cpu_machines import regular
 from numaudit.containermanager.cpu.allocation import RefusedWithState, allocate_pod
 from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy, hints_for_pod
 from numaudit.containermanager.cpu.state import CPUState

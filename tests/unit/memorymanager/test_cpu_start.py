@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular
+from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.start import create_cpu_manager, start

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from examples import times
+from documentation.examples import times
+from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.api import explanation_document, simulation_document
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
@@ -23,7 +24,6 @@ from numaudit.scenario.fate import Fate
 from numaudit.scenario.make_room import make_room
 from numaudit.scenario.orders import find_orders
 from numaudit.views.terminal import explanation_tables, simulation_tables
-from scenarios import Plain, machine, play, pod, scenario
 
 THREE = machine("11Gi", "11Gi", "11Gi")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from node_tree import MIB, NodeTree, Pod
+from hosts.node_tree import MIB, NodeTree, Pod
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.cli.observe.report_work import observe

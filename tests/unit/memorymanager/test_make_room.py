@@ -7,13 +7,13 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.scenario.make_room import MOST_TRIES, MakeRoom, make_room
-from scenarios import Plain, machine, play, pod, scenario
 
 ONE_NODE = {"topologyManagerPolicy": "single-numa-node"}
 PINNED = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}

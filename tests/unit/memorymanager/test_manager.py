@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from memory_pods import bare, container, pod
+from kubelets.pods import bare, container, pod
+from kubelets.recorded import read_machine
 from numaudit.containermanager.device.hints import Device, DeviceState
 from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.static_policy import (
@@ -27,7 +28,6 @@ from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, s
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_refusal
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from recorded_kubelet import read_machine
 
 GI = 2**30
 NO_LOCALITY = "Resources cannot be allocated with Topology locality"

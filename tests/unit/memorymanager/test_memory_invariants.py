@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from memory_pods import container, pod
+from kubelets.pods import container, pod
 from numaudit.containermanager.memory.candidates import calculate_hints, find_best_hint, judge_candidates
 from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.machine_state import default_machine_state

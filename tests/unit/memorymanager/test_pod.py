@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from memory_pods import bare, container, pod, quantities
+from kubelets.pods import bare, container, pod, quantities
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from cluster_history import Attempt, attempts, configuration
+from kubelets.cluster_history import Attempt, attempts, configuration
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.predicates import Capacity, amounts, node_requests, shortage

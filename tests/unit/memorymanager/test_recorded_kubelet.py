@@ -7,17 +7,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 from msgspec.structs import replace
 
-from numaudit.checkpoints.formats import memory as memory_checkpoint
-from numaudit.checkpoints.formats import seal
-from numaudit.checkpoints.formats.cpu import CpuCheckpoint
-from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.containermanager.memory.state import MemoryState
-from numaudit.containermanager.pod.spec import Pod, qos
-from numaudit.memorymanager.admission import NodeState, admit, reconcile, remove
-from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
-from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
-from numaudit.memorymanager.outcome import AdmissionOutcome
-from recorded_kubelet import (
+from kubelets.recorded import (
     RUNS,
     LoggedAdmission,
     LoggedRelease,
@@ -29,6 +19,16 @@ from recorded_kubelet import (
     read_machine,
     read_pods,
 )
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.checkpoints.formats import seal
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.memory import MemoryCheckpoint
+from numaudit.containermanager.memory.state import MemoryState
+from numaudit.containermanager.pod.spec import Pod, qos
+from numaudit.memorymanager.admission import NodeState, admit, reconcile, remove
+from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
+from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
+from numaudit.memorymanager.outcome import AdmissionOutcome
 
 SINGLE = "standalone-single-numa-node"
 STEPS: dict[str, dict[str, str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memory_pods import container, pod
+from kubelets.pods import container, pod
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Container, Pod
 from numaudit.containermanager.topologymanager.admission_error import AdmissionError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_pods import quantities
+from kubelets.pods import quantities
 from numaudit.containermanager.memory.reserved import (
     MemoryReservation,
     convert_reserved,

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from numaudit.api.simulation_document import simulation
-from numaudit.checkpoints.formats import memory as memory_checkpoint
-from numaudit.errors import InputError
-from numaudit.scenario import files
-from numaudit.scenario.explanation import accounts_of
-from numaudit.scenario.fate import Fate
-from numaudit.scenario.simulation import ScenarioRun
-from recorded_kubelet import (
+from kubelets.recorded import (
     RUNS,
     LoggedAdmission,
     LoggedRelease,
@@ -25,7 +18,14 @@ from recorded_kubelet import (
     read_machine,
     read_pods,
 )
-from scenarios import Plain, machine, play, pod, scenario
+from made_up.scenarios import Plain, machine, play, pod, scenario
+from numaudit.api.simulation_document import simulation
+from numaudit.checkpoints.formats import memory as memory_checkpoint
+from numaudit.errors import InputError
+from numaudit.scenario import files
+from numaudit.scenario.explanation import accounts_of
+from numaudit.scenario.fate import Fate
+from numaudit.scenario.simulation import ScenarioRun
 
 RECORDED = {
     "standalone-single-numa-node": {"default/gu-toobig-numanode": "1-running", "": "3-removed-gu-two"},

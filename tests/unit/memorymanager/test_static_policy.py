@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from memory_pods import bare, container, pod
+from kubelets.pods import bare, container, pod
 from numaudit.containermanager.memory.candidates import Shortage, calculate_hints, find_best_hint, judge_candidates
 from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.machine_state import default_machine_state

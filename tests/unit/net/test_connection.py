@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from hostile_http import Peer, hostile
 from numaudit.net.connection import Connection, HttpAnswer, NotUnderstood, TooLarge
 from numaudit.net.target import target_of
+from processes.hostile_http import Peer, hostile
 
 MOST = 1000
 PATIENCE = 30.0

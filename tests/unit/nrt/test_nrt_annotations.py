@@ -10,6 +10,8 @@ from typing import Any, TypeVar, cast
 import pytest
 from msgspec.structs import replace
 
+from kubelets.random_nodes import random_kubelet, random_state
+from made_up.scenarios import machine, play, pod, scenario
 from numaudit.errors import ParseError
 from numaudit.memorymanager.admission import NodeState
 from numaudit.nrt.annotations import LEFT_OUT, MOST_BYTES, PREFIX, annotations_of, left_out, read_part, size_of
@@ -18,8 +20,6 @@ from numaudit.nrt.resource_topology import node_resource_topology
 from numaudit.nrt.topology import CpuPart, GroupPart, MeasuredPart, MemoryPart, NodeTopology
 from numaudit.scenario.simulation import ScenarioRun
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from random_nodes import random_kubelet, random_state
-from scenarios import machine, play, pod, scenario
 
 GIB = 1 << 30
 V = TypeVar("V")

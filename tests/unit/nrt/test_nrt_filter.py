@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nrt_filter import would_admit
+from clusters.nrt_filter import would_admit
+from kubelets.random_nodes import Plain, random_kubelet, random_pod, random_state
+from made_up.scenarios import machine, play, pod, scenario
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
 from numaudit.errors import InputError
@@ -20,8 +22,6 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.nrt.annotations import PREFIX, annotations_of
 from numaudit.nrt.describe import topology_of
-from random_nodes import Plain, random_kubelet, random_pod, random_state
-from scenarios import machine, play, pod, scenario
 
 ROUNDS = int(os.environ.get("FILTER_ROUNDS", "400"))
 """10,000 take some minutes: FILTER_ROUNDS=10000 pytest -s tests/unit/nrt/test_nrt_filter.py"""

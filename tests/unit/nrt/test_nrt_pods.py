@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from clusters.placement_consumer import ALPHABET, Name, decoded, hash_of, nodes_of, read_placement
+from kubelets.random_nodes import random_kubelet, random_pod, random_state
+from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.containermanager.memory.machine_state import charge
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.pod.manifest import read_pod
@@ -26,9 +29,6 @@ from numaudit.nrt.placement import leb89, placement
 from numaudit.nrt.resource_topology import node_resource_topology
 from numaudit.nrt.topology import PodPart
 from numaudit.topology.nodeset import NodeSet
-from placement_consumer import ALPHABET, Name, decoded, hash_of, nodes_of, read_placement
-from random_nodes import random_kubelet, random_pod, random_state
-from scenarios import Plain, machine, play, pod, scenario
 
 M = 2**64 - 1
 P1, P2, P3, P4, P5 = (

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from made_up_plans import PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
+from made_up.plans import PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
 from numaudit.kernel.tracing.bpf_map import MapEntries
 from numaudit.probes.counters.accesses import AccessSums
 from numaudit.probes.pmu import decode

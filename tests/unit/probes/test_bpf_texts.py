@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import numaudit
-from made_up_plans import faults_and_time
+from made_up.plans import faults_and_time
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
 from numaudit.probes import pmu

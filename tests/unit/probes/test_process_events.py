@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up_plans import PAGE_FAULTS, TASK_CLOCK, faults_and_time
+from made_up.plans import PAGE_FAULTS, TASK_CLOCK, faults_and_time
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event, syscall

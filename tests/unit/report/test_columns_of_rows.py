@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from made_up.reports import report
 from numaudit.report.columns import COLUMNS, ViewName, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
-from reports import report
 
 
 @pytest.mark.parametrize("view", ["table", "top", "page"])

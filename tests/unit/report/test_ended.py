@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from made_up_probes import Counters, made_up_session
-from node_tree import NodeTree
+from hosts.node_tree import NodeTree
+from made_up.probes import Counters, made_up_session
+from made_up.reports import MACHINE, container
 from numaudit.config.settings import Settings
 from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, Sampled, TaskMove
 from numaudit.daemon.agent import Agent
@@ -22,7 +23,6 @@ from numaudit.report.counters import COUNTERS, NodeSeconds
 from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Balancing, Container, Snapshot
-from reports import MACHINE, container
 
 MIB = 1 << 20
 

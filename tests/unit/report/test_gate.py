@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from accesses import counted, expected, first_uses, sampled, with_accesses
+from made_up.accesses import counted, expected, first_uses, sampled, with_accesses
 from numaudit.cli.main import call
 from numaudit.cli.manager.junit import encode
 from numaudit.engine.observer import Observer

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from made_up.reports import exposition
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import render
@@ -17,7 +18,6 @@ from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import Report
-from reports import exposition
 
 POD = "gu-small-numanode"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from made_up.reports import container, report
 from numaudit.cli.main import call
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankProblem, RankVerdict
@@ -20,7 +21,6 @@ from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, ran
 from numaudit.report.processes.values import ProcessesReport
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp
-from reports import container, report
 
 GPU = HeldDevice("gpu", "0000:3b:00.0", 1)
 TOLD = Declaration("vllm", "_VLLM_INTERNAL_NUMACTL_ARGS", "environment", "bind", NodeSet.of(1), CpuSet.parse("4-7"))

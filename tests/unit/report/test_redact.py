@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from documents import without_times
+from documentation.documents import without_times
+from documentation.schemas import schema
 from fixture_trees import FIXTURES
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.reports import container, report
 from numaudit.api.document import encode
 from numaudit.api.redact import NAMES, PATHS, TEXTS, redact
 from numaudit.cli.main import call
@@ -24,8 +26,6 @@ from numaudit.report.mappings import MappingsReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ProcessMapping, SharedMemory
 from numaudit.value import Origin
-from reports import container, report
-from schemas import schema
 
 KEY = b"0" * 32
 HIDDEN = re.compile(r"x-[0-9a-f]{10}")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from documentation.schemas import schema, validator
 from fixture_trees import FIXTURES
 from numaudit.api.document import API_VERSION, encode
 from numaudit.api.kinds import KINDS
@@ -21,7 +22,6 @@ from numaudit.kernel.host import Host
 from numaudit.snapshot import Check
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Origin, Timestamp
-from schemas import schema, validator
 
 CapturedHost = Callable[[str], Host]
 ORIGIN = Origin("node-1", Timestamp(1_700_000_200.25))

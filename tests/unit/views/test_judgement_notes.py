@@ -21,7 +21,7 @@ from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Mappings, R
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.terminal.report_tables import print_report
-from printed import table_of
+from screens.printed import table_of
 
 MIB = 1 << 20
 MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
+from made_up.reports import container, report
 from numaudit.api.state_document import verification
 from numaudit.checkpoints.formats.file import MEMORY
 from numaudit.checkpoints.start.outlook import KubeletAtStart
@@ -35,7 +36,6 @@ from numaudit.views.terminal import terminal
 from numaudit.views.terminal.doctor_table import print_doctor
 from numaudit.views.terminal.report_tables import print_report
 from numaudit.views.terminal.state_tables import print_verification
-from reports import container, report
 
 MIB = 1 << 20
 

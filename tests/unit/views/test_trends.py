@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from accesses import counted
+from made_up.accesses import counted
+from made_up.reports import container, report
 from numaudit.evaluation.access import measured
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.trends import KEPT, MOST, Trends
-from page_reports import many
-from reports import container, report
+from screens.page_reports import many
 
 MOST_BYTES = 700
 """For each container, its entry in the table included."""

@@ -16,9 +16,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent_process import Agent, running_agent
 from container import container
 from numaudit.kernel.host import Host
+from processes.agent_process import Agent, running_agent
 from test_verdicts import Patient, patients, write_promises
 
 AMPLE, SCANTY = 50, 0.01

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent_process import Agent, running_agent
+from processes.agent_process import Agent, running_agent
 from soak import Sizes, grows, sizes_of
 from workload import CGROUPS, Cgroup, remove_cgroup
 

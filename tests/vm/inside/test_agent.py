@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import COMPILING, NUMAUDIT, Agent, running_agent
 from container import Container, container
+from processes.agent_process import COMPILING, NUMAUDIT, Agent, running_agent
 from workload import MIB, eventually
 
 UID = "7b1f3c52-52a1-4be0-9d0c-6c7e1c1f9a01"

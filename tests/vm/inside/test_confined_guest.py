@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from confined import CHECKOUT, run_inside
-from confined_node import LOADED_WITHIN, NodeHere, node_here
-from confined_tests import (  # noqa: F401 (collected here)
+from confinement.agent import CHECKOUT, run_inside
+from confinement.node import LOADED_WITHIN, NodeHere, node_here
+from confinement.tests import (  # noqa: F401 (collected here)
     may,
     neighbour,
     test_a_kill_leaves_nothing_either,

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from made_up_plans import ALIGNMENT_FAULTS, DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
+from made_up.plans import ALIGNMENT_FAULTS, DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
 from numaudit.counted import Cost, Locality
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer

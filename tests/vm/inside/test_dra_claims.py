@@ -13,8 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-import made_claims as made
 from container import Container, container
+from kubelets import made_claims as made
+from kubelets.podresources_server import serving
 from numaudit.checkpoints.formats.claims import Claim
 from numaudit.checkpoints.formats.file import MEMORY
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -23,7 +24,6 @@ from numaudit.containermanager.memory.state import MemoryState
 from numaudit.kernel.host import Host
 from numaudit.kubelet.proto import podresources_pb2 as pb
 from numaudit.kubelet.sources import podresources, state_files
-from podresources_server import serving
 
 pytestmark = pytest.mark.one_kernel
 

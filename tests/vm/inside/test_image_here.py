@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import image
 import numaudit
-from agent_process import eventually
-from confined import CHECKOUT
+from confinement import image
+from confinement.agent import CHECKOUT
+from processes.agent_process import eventually
 
 pytestmark = [pytest.mark.arm64, pytest.mark.one_kernel]
 

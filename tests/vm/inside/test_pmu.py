@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from made_up_plans import CYCLES, INSTRUCTIONS, LAST_LEVEL_MISSES, REMOTE_ACCESSES, cycles_and_instructions, plan_of
+from made_up.plans import CYCLES, INSTRUCTIONS, LAST_LEVEL_MISSES, REMOTE_ACCESSES, cycles_and_instructions, plan_of
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event

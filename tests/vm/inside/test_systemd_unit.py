@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_process import PATIENCE, eventually
 from launched import called, cpus_of, policies_of, ranks, tried_with
+from processes.agent_process import PATIENCE, eventually
 from workload import Cgroup
 
 pytestmark = pytest.mark.one_kernel

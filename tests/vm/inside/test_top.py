@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_process import NUMAUDIT
-from tmux import terminal
+from processes.agent_process import NUMAUDIT
+from screens.tmux import terminal
 from workload import MIB, Worker, cgroup, worker
 
 pytestmark = pytest.mark.one_kernel

@@ -13,10 +13,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from certificates import Authority
 from numaudit.daemon.web.auth import AccessRules, allows_certificate
 from numaudit.daemon.web.rules import Rules, read_rules
 from numaudit.errors import InputError
+from processes.certificates import Authority
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 
+from made_up.reports import LIVE, STARTED, container, exposition, report
 from numaudit.daemon.web.attempts import ATTEMPTS
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.daemon.web.pages import LINKS, AgentSite, Health, Request, Response
@@ -20,8 +21,7 @@ from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
-from page_text import lines, parse
-from reports import LIVE, STARTED, container, exposition, report
+from screens.page_text import lines, parse
 
 GOOD, BAD = Health(True, "ok"), Health(False, "the newest tick began 99 s ago")
 

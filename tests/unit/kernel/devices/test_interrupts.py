@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hosts.sysfs_tree import SysfsTree
 from numaudit.container_devices import Interrupts
 from numaudit.kernel.devices.interrupts import InterruptReader, parse
 from numaudit.kernel.host import Host
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from sysfs_tree import SysfsTree
 
 NIC = "0000:31:00.0"
 MACHINE = Machine((Node(0, CpuSet.parse("0")), Node(1, CpuSet.parse("1"))))

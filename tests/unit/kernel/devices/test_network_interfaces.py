@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cycles import no_kept_errors
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
 from numaudit.kernel.devices.network import Interface, as_text, interfaces, namespace, parse, parse_links
 from numaudit.kernel.host import Host
+from processes.cycles import no_kept_errors
 
 NIC = Interface("net1", "pci", "0000:3b:02.1")
 

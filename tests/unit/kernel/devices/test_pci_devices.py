@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hosts.sysfs_tree import SysfsTree
 from numaudit.kernel.devices import descriptors
 from numaudit.kernel.devices.descriptors import captured_numbers, captured_target, open_files
 from numaudit.kernel.devices.pci import FileNumbers, PciDevices
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import syscall
 from numaudit.ranks.told import HeldDevice
-from sysfs_tree import SysfsTree
 
 GPU, VF, DISK, ROOT_PORT = "0000:3b:00.0", "0000:af:02.1", "0000:d8:00.0", "0000:d7:00.0"
 

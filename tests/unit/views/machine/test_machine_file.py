@@ -8,7 +8,8 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.reports import MACHINE, container, report
 from numaudit.api import document
 from numaudit.api.document import Topology, TopologyNode
 from numaudit.evaluation.verdicts import Verdict
@@ -18,7 +19,6 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed
 from numaudit.views.machine.card import WIDE, Card, card_high, cpu_grid, drawn_card
 from numaudit.views.machine.file import topology_file
-from reports import MACHINE, container, report
 
 ROOM = WIDE - 28
 """Pixels of a bar."""

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import msgspec
 
+from made_up.reports import container, report
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.drawings.lanes import lanes
-from reports import container, report
 
 PROMISE_OF_1 = Intended(NodeSet.parse("1"), None, CpuSet(), NodeSet(), None)
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.reports import container, report
 from numaudit.report.values import Report
 from numaudit.views.page.live_page import live_page, policy, waiting_page
 from numaudit.views.page.report_page import report_page
-from page_text import lines, parse
-from reports import container, report
+from screens.page_text import lines, parse
 
 LINKS = {"/metrics": "numbers", "/-/healthy": "is it well?"}
 

@@ -10,7 +10,8 @@ from xml.etree.ElementTree import Element
 import pytest
 from msgspec.structs import replace
 
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.reports import container, report
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.counters import NodeSeconds
 from numaudit.report.kubelet import KubeletReport
@@ -23,9 +24,8 @@ from numaudit.views.page.drawings.heat import heat_map
 from numaudit.views.page.drawings.node_map import MappedNode, node_map, places
 from numaudit.views.page.markup import join
 from numaudit.views.page.nodes import nodes_part
-from page_reports import hostile, many
-from page_text import parse, text_of
-from reports import container, report
+from screens.page_reports import hostile, many
+from screens.page_text import parse, text_of
 
 GIB = 1 << 30
 KUBELET = KubeletReport("v1.36.0", "Static", "static", "single-numa-node", "container", None, None, None)

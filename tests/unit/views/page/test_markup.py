@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
 from numaudit.views.page.markup import element, join, short
 
 

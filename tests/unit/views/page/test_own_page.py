@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.reports import container, report
 from numaudit.report.counters import NodeSeconds
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -15,9 +16,8 @@ from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.drawings.flow import flow
 from numaudit.views.page.own_page import MOST, own_section
 from numaudit.views.page.report_page import report_page
-from page_reports import hostile, many
-from page_text import lines, parse
-from reports import container, report
+from screens.page_reports import hostile, many
+from screens.page_text import lines, parse
 
 PROMISE_OF_1 = Intended(NodeSet.of(1), {"memory": 1 << 30}, CpuSet.of(4), NodeSet.of(1), None)
 

@@ -11,8 +11,9 @@ from xml.etree.ElementTree import Element
 import pytest
 from msgspec.structs import replace
 
-from accesses import counted, expected, first_uses, sampled, with_accesses
-from hostile_names import HOSTILE
+from hosts.hostile_names import HOSTILE
+from made_up.accesses import counted, expected, first_uses, sampled, with_accesses
+from made_up.reports import container, report
 from numaudit.api.selection import first
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
@@ -32,9 +33,8 @@ from numaudit.report.values import Intended, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.report_page import report_page
 from numaudit.views.page.tables import table
-from page_reports import hostile, many
-from page_text import SVG, lines, parse, text_of
-from reports import container, report
+from screens.page_reports import hostile, many
+from screens.page_text import SVG, lines, parse, text_of
 
 MOST_BYTES = 3 * 1024 * 1024
 """Of the page of 1,000 containers."""

@@ -11,8 +11,8 @@ from numaudit.views.page.drawings.sparkline import sparkline
 from numaudit.views.page.live_page import live_container_page, live_page
 from numaudit.views.page.report_page import report_page
 from numaudit.views.trends import KEPT, Trends
-from page_reports import many
-from page_text import parse
+from screens.page_reports import many
+from screens.page_text import parse
 
 
 def _drawn(*values: int | None, most: int | None = None) -> tuple[str, str]:

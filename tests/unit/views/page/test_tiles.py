@@ -14,7 +14,7 @@ from numaudit.kernel.host import Host
 from numaudit.report.kubelet import RestartReport
 from numaudit.report.values import Report
 from numaudit.views.page.report_page import report_page
-from page_text import parse, text_of
+from screens.page_text import parse, text_of
 
 
 @pytest.fixture(scope="module")

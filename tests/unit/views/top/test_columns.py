@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from accesses import counted, expected, first_uses, sampled, with_accesses
+from made_up.accesses import counted, expected, first_uses, sampled, with_accesses
+from made_up.reports import container, report
 from numaudit.api.ordering import ordered
 from numaudit.api.selection import with_words
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
@@ -18,7 +19,6 @@ from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.top.columns import Grid, container_columns, container_grid, node_grid
 from numaudit.views.top.news import key_of
-from reports import container, report
 
 GIB = 1 << 30
 COLUMNS = (

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from made_up.reports import container, report
 from numaudit.report.values import Unknown
 from numaudit.views.top import head
 from numaudit.views.top.table import RowChoice
-from reports import container, report
 
 
 def _status(**changes: object) -> head.Status:
