@@ -11,7 +11,6 @@ from typing import Self
 from msgspec import Struct
 
 from numaudit import __version__
-from numaudit.apiserver.counts import PublishCounts
 from numaudit.config.settings import Settings
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import Loading
@@ -34,6 +33,7 @@ from numaudit.daemon.web.server import Server
 from numaudit.engine.engine import Engine
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.exporters.push_counts import PushCounts
+from numaudit.nrt.apiserver.counts import PublishCounts
 
 _log = logging.getLogger(__name__)
 

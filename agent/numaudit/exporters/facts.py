@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
 from numaudit.intent.node import NodeRoom
+from numaudit.nrt.apiserver.counts import NrtCounts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
 
@@ -62,16 +63,6 @@ class OtlpCounts(Struct, frozen=True):
     """delivered, rejected, failed -> data points."""
     last_success: float | None = None
     """Time when every point was delivered last, in seconds since the epoch; None = not yet."""
-
-
-class NrtCounts(Struct, frozen=True):
-    """Result of publishing the node's NodeResourceTopology."""
-
-    writes: int
-    failures: Mapping[str, int]
-    """Reason -> rounds that failed."""
-    last_success: float | None = None
-    """Time when the object last had all that it should, in seconds since the epoch; None = not yet."""
 
 
 class Live(Struct, frozen=True):

@@ -84,8 +84,8 @@ def test_an_agent_has_nothing_in_memory_that_only_a_verb_needs() -> None:
         "opentelemetry",
         "lightkube",
         "httpx2",
-        "numaudit.apiserver.client",
-        "numaudit.apiserver.failures",
+        "numaudit.nrt.apiserver.client",
+        "numaudit.nrt.apiserver.failures",
         "numaudit.scenario",
         "numaudit.api.kinds",
     }

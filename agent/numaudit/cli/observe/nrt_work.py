@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 import yaml
 
-from numaudit.apiserver import check_installed
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_INTERRUPTED
 from numaudit.cli.messages import reader_has_gone
@@ -26,6 +25,7 @@ from numaudit.kernel.origin import name_of_mounted, origin_of
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.starting import AskedKubelet
+from numaudit.nrt.apiserver import check_installed
 from numaudit.nrt.resource_topology import Plain, node_resource_topology
 from numaudit.nrt.topology import NodeTopology
 
@@ -71,7 +71,7 @@ def _apply(host: Host, watch: float | None, kubeconfig: Path | None, context: st
     if watch is not None:
         raise InputError("--apply writes once: leave out --watch, or have the agent write what changes (nrt.publish)")
     check_installed("--apply")
-    from numaudit.apiserver import client, credentials, publishing
+    from numaudit.nrt.apiserver import client, credentials, publishing
 
     name = publishing.node_of(node_name_of(host))
     server = client.ApiServer(credentials.find_config(kubeconfig, context), _SECONDS)

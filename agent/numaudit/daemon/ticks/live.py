@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import psutil
 from msgspec import Struct, field
 
-from numaudit.apiserver.counts import PublishCounts
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.reload import Reload
 from numaudit.daemon.ticks.health import HealthMonitor
@@ -22,6 +21,7 @@ from numaudit.daemon.web.connections import Connections
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.facts import Live
 from numaudit.exporters.push_counts import PushCounts
+from numaudit.nrt.apiserver.counts import PublishCounts
 
 
 class LiveNumbers(Struct):

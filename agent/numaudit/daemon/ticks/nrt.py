@@ -6,16 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from numaudit.apiserver import check_installed
-from numaudit.apiserver.counts import PublishCounts
 from numaudit.config.settings import NrtSettings
 from numaudit.errors import InputError
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import name_of_mounted, origin_of
+from numaudit.nrt.apiserver import check_installed
+from numaudit.nrt.apiserver.counts import PublishCounts
 
 if TYPE_CHECKING:
-    from numaudit.apiserver.publisher import NrtPublisher
     from numaudit.daemon.ticks.ticker import Newest
+    from numaudit.nrt.apiserver.publisher import NrtPublisher
 
 _STOP = 1.0
 """Seconds that a request under way has when the agent ends."""
@@ -65,8 +65,8 @@ def _build(
     if not host.is_live:
         raise InputError("nrt.publish: a captured host is no node of a cluster; leave out --root, or set it to none")
     check_installed("nrt.publish")
-    from numaudit.apiserver import client, credentials, failures, pace, publisher, publishing  # noqa: PLC0415 (6 MiB)
     from numaudit.daemon.ticks.nrt_values import described  # noqa: PLC0415
+    from numaudit.nrt.apiserver import client, credentials, failures, publisher, publishing  # noqa: PLC0415 (6 MiB)
 
     counts.failures.update(dict.fromkeys(failures.Reason, 0))
 
@@ -77,4 +77,4 @@ def _build(
         return publishing.node_of(origin_of(host).host or name_of_mounted(host))
 
     describe = partial(described, newest, is_current, host, own=settings.publish == "own")
-    return publisher.NrtPublisher(connect, node, describe, counts, pace.Pace(settings.interval))
+    return publisher.NrtPublisher(connect, node, describe, counts, publisher.Pace(settings.interval))

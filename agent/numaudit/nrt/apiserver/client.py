@@ -19,8 +19,8 @@ from lightkube.core.exceptions import ConfigError
 from lightkube.generic_resource import create_global_resource
 from msgspec import Struct, field
 
-from numaudit.apiserver.failures import ApiFailure, Reason, refused
 from numaudit.errors import printable, without_password
+from numaudit.nrt.apiserver.failures import ApiFailure, Reason, refused
 
 KIND = "NodeResourceTopology"
 API_VERSION = "topology.node.k8s.io/v1alpha2"

@@ -13,11 +13,11 @@ from clusters.api_server import ApiServer as Server
 from clusters.api_server import Fault, Right, closed_port
 from clusters.api_topologies import MOST_ANNOTATION_BYTES, RESOURCE
 from clusters.topologies import NFD, discover, whole
-from numaudit.apiserver.client import ApiServer
-from numaudit.apiserver.credentials import find_config
-from numaudit.apiserver.failures import ApiFailure, Reason
-from numaudit.apiserver.publishing import MANAGER, MANAGER_OF_ZONES, Round, Wanted, node_of, publish
 from numaudit.net.retry_after import LONGEST_WAIT
+from numaudit.nrt.apiserver.client import ApiServer
+from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.failures import ApiFailure, Reason
+from numaudit.nrt.apiserver.publishing import MANAGER, MANAGER_OF_ZONES, Round, Wanted, node_of, publish
 from processes.certificates import Authority
 
 OURS = {"numaudit.io/groups": '{"version":1}', "numaudit.io/kubelet": '{"version":1,"policy":"Static"}'}

@@ -141,7 +141,7 @@ def test_options_that_do_not_fit_are_refused(options: list[str], words: str, app
 
 
 def test_without_its_library_it_says_what_to_install(apply: Apply, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numaudit.apiserver.find_spec", lambda _: None)
+    monkeypatch.setattr("numaudit.nrt.apiserver.find_spec", lambda _: None)
     code, _, err = apply()
     assert code == 2
     assert "--apply needs the Python package lightkube: pip install 'numaudit[publish]'" in err

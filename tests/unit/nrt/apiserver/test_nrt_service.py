@@ -12,11 +12,6 @@ import pytest
 
 from clusters.api_server import ApiServer as Server
 from clusters.topologies import discover, whole
-from numaudit.apiserver.client import ApiServer
-from numaudit.apiserver.counts import PublishCounts
-from numaudit.apiserver.credentials import find_config
-from numaudit.apiserver.failures import Reason
-from numaudit.apiserver.publishing import publish
 from numaudit.config.settings import NrtSettings, Settings
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
@@ -27,6 +22,11 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
+from numaudit.nrt.apiserver.client import ApiServer
+from numaudit.nrt.apiserver.counts import PublishCounts
+from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.failures import Reason
+from numaudit.nrt.apiserver.publishing import publish
 from processes.agent_process import eventually, running_agent
 
 
@@ -68,7 +68,7 @@ def test_a_captured_host_is_not_published(fixtures: Path) -> None:
 
 
 def test_without_lightkube_the_agent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numaudit.apiserver.find_spec", lambda _: None)
+    monkeypatch.setattr("numaudit.nrt.apiserver.find_spec", lambda _: None)
     settings = Settings(listen=("127.0.0.1", 0), nrt=NrtSettings(publish="annotations"))
     with pytest.raises(InputError, match=r"pip install 'numaudit\[publish\]'"):
         Agent.of(settings, Engine(Observer.of(Host())), RateLimit())

@@ -17,14 +17,13 @@ from clusters.api_server import ApiServer as Server
 from clusters.api_server import Fault, Right, until
 from clusters.api_topologies import RESOURCE
 from clusters.topologies import NFD, discover, whole
-from numaudit.apiserver.client import ApiServer
-from numaudit.apiserver.counts import PublishCounts
-from numaudit.apiserver.credentials import find_config
-from numaudit.apiserver.pace import LEAST, LONGEST, Pace
-from numaudit.apiserver.publisher import NrtPublisher
-from numaudit.apiserver.publishing import Wanted
 from numaudit.errors import Unavailable
 from numaudit.net.retry_after import LONGEST_WAIT
+from numaudit.nrt.apiserver.client import ApiServer
+from numaudit.nrt.apiserver.counts import PublishCounts
+from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.publisher import LEAST, LONGEST, NrtPublisher, Pace
+from numaudit.nrt.apiserver.publishing import Wanted
 
 INTERVAL = 60.0
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from numaudit.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
-from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.errors import cut, printable, to_keep
 from numaudit.nrt.annotations import PREFIX, annotations_of
+from numaudit.nrt.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
+from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 from numaudit.nrt.resource_topology import node_resource_topology
 from numaudit.nrt.topology import NodeTopology
 

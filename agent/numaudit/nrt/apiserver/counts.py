@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field
 
-from numaudit.exporters.facts import NrtCounts
+
+class NrtCounts(Struct, frozen=True):
+    """Result of publishing the node's NodeResourceTopology."""
+
+    writes: int
+    failures: Mapping[str, int]
+    """Reason -> rounds that failed."""
+    last_success: float | None = None
+    """Time when the object last had all that it should, in seconds since the epoch; None = not yet."""
 
 
 class PublishCounts(Struct):

@@ -14,10 +14,10 @@ from clusters.api_server import ApiServer as Server
 from clusters.api_server import Right
 from clusters.api_topologies import RESOURCE
 from clusters.topologies import discover
-from numaudit.apiserver.client import ApiServer
-from numaudit.apiserver.credentials import find_config
-from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.errors import InputError
+from numaudit.nrt.apiserver.client import ApiServer
+from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 from processes.certificates import Authority
 
 RIGHTS = (Right("get", RESOURCE), Right("patch", RESOURCE))

@@ -14,8 +14,8 @@ from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, Kub
 from lightkube.config.models import Cluster, User
 from lightkube.core.exceptions import ConfigError
 
-from numaudit.apiserver.failures import ApiFailure, Reason
 from numaudit.errors import InputError, brief, nearest, printable
+from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 
 
 def find_config(kubeconfig: Path | None, context: str | None, account: str = SERVICE_ACCOUNT) -> SingleConfig:
