@@ -19,8 +19,6 @@ from goals import at_most
 from numaudit.config.loading import check
 from numaudit.config.yaml_document import LIMITS as DOCUMENT
 from numaudit.config.yaml_file import SETTINGS
-from numaudit.fleet.answers import read_vector
-from numaudit.fleet.prometheus import LARGEST_ANSWER as LARGEST_OF_PROMETHEUS
 from numaudit.kubelet.parsers import metrics, pods
 from numaudit.kubelet.parsers.config import LIMITS as CONFIGURATION
 from numaudit.kubelet.parsers.config import parse_configz, parse_file
@@ -94,7 +92,6 @@ _LIST = '{"kind":"PodList","items":['
 _POD = '{"metadata":{"uid":"u%d","name":"n","namespace":"x"},"spec":{"containers":['
 _RESOURCES = '"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1Gi"}}'
 _CONTAINERS = ",".join([f'{{"name":"c{number}",{_RESOURCES}}}' for number in range(4)])
-_VECTOR = '{"status":"success","data":{"resultType":"vector","result":['
 _SERIES = "kubelet_admission_rejections_total"
 _ONE_POD = podresources.LARGEST_POD - 100
 
@@ -180,21 +177,6 @@ INPUTS = (
             "containers": encoded_pods(b"\x1a\0" * (_ONE_POD // 2)),
             "CPUs": encoded_pods(b"\x20\1" * (_ONE_POD // 2)),
             "unknown fields": encoded_pods(b"\x30\1" * (_ONE_POD // 2)),
-        },
-    ),
-    Input(
-        "fleet",
-        read_vector,
-        LARGEST_OF_PROMETHEUS,
-        {
-            "one label": numbered('{"metric":{"a":"%d"},"value":[0,"1"]}', _VECTOR, "]}}", 499_990),
-            "four labels": numbered(
-                '{"metric":{"instance":"%d","namespace":"prod","pod":"db-0","container":"db"},"value":[0,"1"]}',
-                _VECTOR,
-                "]}}",
-                499_990,
-            ),
-            "no series": filled("1,", _VECTOR, "1]}}"),
         },
     ),
 )

@@ -19,7 +19,7 @@ from short import repetitions, run
 
 NUMAUDIT = str(Path(sys.executable).with_name("numaudit"))
 COMPLETION = {"_NUMAUDIT_COMPLETE": "bash_complete", "COMP_WORDS": "numaudit report --fail-o", "COMP_CWORD": "2"}
-VERBS = ("report", "top", "state", "explain", "simulate", "doctor", "run", "assert", "agent", "fleet", "config")
+VERBS = ("report", "top", "state", "explain", "simulate", "doctor", "run", "assert", "agent", "config")
 HELP, VERB, REPORT = 50.0, 150.0, 200.0
 """Goals, in milliseconds."""
 SHORT = {HELP: 90.0, VERB: 140.0, REPORT: 550.0}

@@ -55,7 +55,6 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "the hash takes",
     ),
     "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "only .* takes", "join:"),
-    "fleet": ("report", "fits", "refused"),
     "input": (
         "scenario, .*",
         "settings, .*",
@@ -64,7 +63,6 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "/metrics, .*",
         "/pods, .*",
         "PodResources, .*",
-        "fleet, .*",
     ),
     "intent": (
         "first tick, .*it",

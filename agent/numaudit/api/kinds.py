@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from numaudit.api import explanation_document, simulation_document, state_document
 from numaudit.api.assertion_document import Assertion
+from numaudit.api.cluster_document import ClusterReport, NodeAnswerList
 from numaudit.api.doctor_document import Doctor
 from numaudit.api.document import Capture, Config, ConfigCheck, Metrics, Topology
-from numaudit.api.fleet_document import ClusterReport, FleetForecast, FleetReport, NodeAnswerList
 from numaudit.api.placement_document import PlacementList
 from numaudit.api.selftest_document import SelfTest
 from numaudit.memorymanager.forecast import Forecast
@@ -31,8 +31,6 @@ KINDS: dict[str, type] = {
     "ExplanationList": explanation_document.ExplanationList,
     "PlacementList": PlacementList,
     "Simulation": simulation_document.Simulation,
-    "FleetReport": FleetReport,
-    "FleetForecast": FleetForecast,
     "ClusterReport": ClusterReport,
     "NodeAnswerList": NodeAnswerList,
     "Metrics": Metrics,

@@ -114,7 +114,6 @@ VERBS = {
     "calibrate": Verb("observe", "Measure memory latency and bandwidth between each pair of nodes."),
     "capture": Verb("observe", "Save /proc, /sys, cgroup and kubelet state of this host for offline analysis."),
     "agent": Verb("service", "Observe this host all the time, for Prometheus and OpenTelemetry."),
-    "fleet": Verb("service", "Show a cluster's worst containers, and where a pod would fit."),
     "metrics": Verb("service", "List the agent's metrics."),
     "config": Verb("service", "Show and check the agent's settings."),
     "completion": Verb("service", "Print the completion script of a shell."),

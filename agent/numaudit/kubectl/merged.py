@@ -7,27 +7,26 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from numaudit.api.fleet_document import (
+from numaudit.api.cluster_document import (
+    ClusterAgents,
+    ClusterContainer,
+    ClusterNode,
+    ClusterRefusal,
     ClusterReport,
-    FleetAgents,
-    FleetContainer,
-    FleetNode,
-    FleetRefusal,
-    FleetWorkload,
+    ClusterRoom,
+    ClusterWorkload,
 )
 from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.fleet.report import how_bad, largest_rooms
-from numaudit.fleet.sentences import SEVERITY, blind_spots, several_versions, summary
 from numaudit.kubectl import answers
 from numaudit.kubectl.answers import Checkpoint, Container, Measured, Rejection, Report, brief_path
 from numaudit.kubectl.everywhere import NodeReply, Replies, without_body
+from numaudit.kubectl.sentences import SEVERITY, blind_spots, several_versions, summary
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import plural
 from numaudit.value import Timestamp
 
 _HOUR = 3600.0
-_MOST_NAMES = 50
 
 
 def merge(
@@ -40,8 +39,8 @@ def merge(
     of_pod: tuple[str, str | None] | None = None,
 ) -> ClusterReport:
     """`of_pod`: only containers of this pod of the namespace, and the container if one is named."""
-    nodes: list[FleetNode] = []
-    worst: list[FleetContainer] = []
+    nodes: list[ClusterNode] = []
+    worst: list[ClusterContainer] = []
     refused: list[Rejection] = []
 
     def is_asked(one: Container) -> bool:
@@ -62,19 +61,18 @@ def merge(
         refused += fresh
         nodes.append(_node(reply, report, is_asked, len(fresh)))
         worst += [_worst(reply.node, one) for one in report.containers if is_asked(one) and _name_of(one) in MISALIGNED]
-    nodes.sort(key=how_bad)
+    nodes.sort(key=_how_bad)
     verdicts = _sum(one.verdicts for one in nodes)
     findings = _sum(one.findings for one in nodes)
-    rooms = largest_rooms(nodes)
+    rooms = _largest_rooms(nodes)
     states = Counter(one.state for one in nodes)
     versions = Counter(one.version or "" for one in nodes if one.state == "reporting")
-    agents = FleetAgents(
+    agents = ClusterAgents(
         reporting=states["reporting"],
         stale=states["stale"],
         down=states["down"],
-        gone=0,
-        versions=dict(sorted(versions.items())),
         none=states["none"],
+        versions=dict(sorted(versions.items())),
     )
     misplaced = sum(one.misplaced_bytes for one in nodes)
     by_reason = Counter((one.reason or "", one.outcome) for one in refused)
@@ -90,7 +88,6 @@ def merge(
             len(refused),
             rooms,
             unsafe=sum(one.restart_unsafe for one in nodes),
-            refused_are_counted=False,
         ),
         agents=agents,
         verdicts=dict(sorted(verdicts.items(), key=lambda item: SEVERITY.get(item[0], len(SEVERITY)))),
@@ -98,9 +95,11 @@ def merge(
         misplaced_bytes=misplaced,
         worst=sorted(worst, key=_rank)[:top],
         nodes=nodes,
-        refusals=[FleetRefusal(*key, pods) for key, pods in sorted(by_reason.items(), key=lambda it: (-it[1], it[0]))],
+        refusals=[
+            ClusterRefusal(*key, pods) for key, pods in sorted(by_reason.items(), key=lambda it: (-it[1], it[0]))
+        ],
         refused_workloads=[
-            FleetWorkload(*key, pods) for key, pods in sorted(workloads.items(), key=lambda it: (-it[1], it[0]))[:top]
+            ClusterWorkload(*key, pods) for key, pods in sorted(workloads.items(), key=lambda it: (-it[1], it[0]))[:top]
         ],
         allocatable_bytes=sum(one.allocatable_bytes or 0 for one in nodes),
         free_bytes=sum(one.free_bytes or 0 for one in nodes),
@@ -109,14 +108,14 @@ def merge(
         notices=[
             *replies.notices,
             *several_versions(agents),
-            *blind_spots(by_name, _MOST_NAMES),
+            *blind_spots(by_name),
         ],
         context=context,
     )
 
 
-def _silent(reply: NodeReply) -> FleetNode:
-    return FleetNode(
+def _silent(reply: NodeReply) -> ClusterNode:
+    return ClusterNode(
         node=reply.node,
         instance="" if reply.agent is None else reply.agent.name,
         state=reply.state,
@@ -136,7 +135,7 @@ def _silent(reply: NodeReply) -> FleetNode:
     )
 
 
-def _node(reply: NodeReply, report: Report, is_asked: Callable[[Container], bool], refused: int) -> FleetNode:
+def _node(reply: NodeReply, report: Report, is_asked: Callable[[Container], bool], refused: int) -> ClusterNode:
     own = [one for one in report.containers if is_asked(one)]
     unsafe = [one for one in report.checkpoints if one.starts_now not in ("yes", "unknown")]
     room = report.memory_manager
@@ -160,7 +159,7 @@ def _node(reply: NodeReply, report: Report, is_asked: Callable[[Container], bool
 
 
 def _problems(report: Report, unsafe: Sequence[Checkpoint]) -> list[str]:
-    """The gravest first, in the words of `numaudit fleet`."""
+    """The gravest first."""
     found = [f"the kubelet may not start again with {brief_path(one.file)}" for one in unsafe]
     found += [f"{brief_path(one.file)} is not valid" for one in report.checkpoints if one.valid is False]
     for one in report.restarts:
@@ -181,10 +180,10 @@ def _within_an_hour(one: Rejection, report: Report) -> bool:
         return False
 
 
-def _worst(node: str, one: Container) -> FleetContainer:
+def _worst(node: str, one: Container) -> ClusterContainer:
     nodes = one.intended.memory_nodes if one.intended is not None else None
     counted = one.measured if one.measured is not None and one.measured.of == "accesses" else Measured()
-    return FleetContainer(
+    return ClusterContainer(
         node,
         one.namespace or "",
         one.pod or "",
@@ -204,7 +203,7 @@ def _name_of(one: Container) -> str:
     return "" if one.verdict is None else one.verdict.name
 
 
-def _rank(one: FleetContainer) -> tuple[int, int, str, str, str, str]:
+def _rank(one: ClusterContainer) -> tuple[int, int, str, str, str, str]:
     """The worst verdict first, and of each the most misplaced bytes."""
     severity = SEVERITY.get(one.verdict, len(SEVERITY))
     return severity, -one.misplaced_bytes, one.node, one.namespace, one.pod, one.container
@@ -215,3 +214,29 @@ def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:
     for one in counts:
         found.update(one)
     return found
+
+
+def _how_bad(node: ClusterNode) -> tuple[bool, int, bool, bool, int, int, bool, int, str]:
+    """A misaligned container may wait; a kubelet that does not start again takes the whole node with it."""
+    warnings = sum(count for name, count in node.findings.items() if gravity(name) == 1)
+    return (
+        not node.restart_unsafe,
+        -sum(count for name, count in node.findings.items() if gravity(name) == 0),
+        node.state == "reporting",
+        not node.misaligned,
+        -node.misplaced_bytes,
+        -node.misaligned,
+        not node.silent_sources,
+        -node.refused_pods - len(node.problems) - node.verdicts.get("unknown", 0) - warnings,
+        node.node,
+    )
+
+
+def _largest_rooms(nodes: Iterable[ClusterNode]) -> list[ClusterRoom]:
+    """The node with the most room, by the number of NUMA nodes."""
+    best: dict[int, ClusterRoom] = {}
+    for node in sorted(nodes, key=lambda one: one.node):
+        for width, size in node.admissible_bytes.items():
+            if size and (width not in best or size > best[width].bytes):
+                best[width] = ClusterRoom(width, size, node.node)
+    return [best[width] for width in sorted(best)]

@@ -215,8 +215,7 @@ class Connection(http.client.HTTPConnection):
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._to.tls is None:
             return plain
-        name = self._to.server_name or self._to.host
-        secured = self._to.tls.wrap_socket(plain, server_hostname=name, do_handshake_on_connect=False)
+        secured = self._to.tls.wrap_socket(plain, server_hostname=self._to.host, do_handshake_on_connect=False)
         try:
             self.watch(secured)
             secured.do_handshake()

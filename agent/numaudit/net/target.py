@@ -28,8 +28,6 @@ class Target:
     path: str
     headers: Mapping[str, str] = field(repr=False)
     tls: ssl.SSLContext | None
-    server_name: str | None = None
-    """That the server's certificate must have; None = the host."""
 
     def __str__(self) -> str:
         """Without user, password and query, which may be secret."""

@@ -137,7 +137,6 @@ def test_a_machine_with_strange_numbers_in_json_is_refused(capsys: pytest.Captur
         ("report", "--root", "pipe"),
         ("simulate", "pipe"),
         ("config", "show", "--config", "pipe"),
-        ("fleet", "--prometheus", "http://h", "--http.config.file", "pipe"),
         ("assert", "--junit", "pipe", "--max-spilled", "5Mi", "--", "true"),
     ],
 )
@@ -183,7 +182,7 @@ def _no_more(limit: str, most: int) -> str:
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_limit_of_open_files_that_ends_a_verb_is_named_as_the_users(verb: str) -> None:
     words = {"explain": ("explain", "a"), "state": ("state", "show"), "simulate": ("simulate", "/dev/null"),
-        "fleet": ("fleet", "--prometheus", "http://localhost:1"), "config": ("config", "show"),
+        "config": ("config", "show"),
         "assert": ("assert", "--max-spilled", "5Mi", "--", "true"), "capture": ("capture", "-"),
         "run": ("run", "--memory", "1Mi", "--", "true")}  # fmt: skip
     done = _limited(_no_more("RLIMIT_NOFILE", 3), words.get(verb, (verb,)))
@@ -203,7 +202,6 @@ def test_a_limit_behind_a_verbs_own_error_is_named_as_the_users(tmp_path: Path) 
     ("words", "failed"),
     [
         (("agent", "--listen", "127.0.0.1:0"), "the agent's service 'probes' does not start: can't start new thread"),
-        (("fleet", "--prometheus", "http://localhost:1"), "localhost cannot be looked up: can't start new thread"),
         (("calibrate",), "Resource temporarily unavailable"),
     ],
 )

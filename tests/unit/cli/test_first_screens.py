@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kubelets.http import serving
-from monitoring.fleet_nodes import Answered, recorded
 from numaudit.cli.exits import EXIT_FINDINGS
 from numaudit.cli.main import call
-from numaudit.fleet.scope import Scope
 from screens.pages import TOP
 
 COLUMNS, LINES = 80, 24
@@ -84,12 +81,6 @@ def test_the_first_screen_of_fit_is_known(fixtures: Path, matches_golden: Matche
 def test_the_first_screen_of_a_simulation_is_known(matches_golden: MatchesGolden) -> None:
     screen = first_screen("simulate", str(TOP / "docs/examples/walk-through.yaml"))
     matches_golden("tests/golden/first-screens/simulate.txt", screen)
-
-
-def test_the_first_screen_of_a_fleet_is_known(fixtures: Path, matches_golden: MatchesGolden) -> None:
-    with serving(Answered(recorded(fixtures / "fleet/prometheus.json", Scope(), 10))) as url:
-        screen = first_screen("fleet", "--prometheus", url)
-    matches_golden("tests/golden/first-screens/fleet.txt", screen)
 
 
 def test_the_first_screen_of_a_report_has_the_misaligned_containers_and_what_to_do(fixtures: Path) -> None:

@@ -236,7 +236,6 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
 SILENT: dict[str, list[str]] = {
     "topology": ["topology"],
     "simulate": ["simulate", "docs/examples/walk-through.yaml"],
-    "fleet": ["fleet", "--prometheus", "http://127.0.0.1:1"],
     "metrics": ["metrics"],
     "config": ["config", "reference"],
     "completion": ["completion", "bash"],

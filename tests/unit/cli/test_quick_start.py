@@ -21,7 +21,7 @@ LIBRARIES = {
 }  # fmt: skip
 """Those that take long to import."""
 OPTIONS_NEED = {
-    "config", "containermanager.versions", "daemon.signals", "errors", "evaluation.thresholds", "fleet",
+    "config", "containermanager.versions", "daemon.signals", "errors", "evaluation.thresholds",
     "gojson.strconv", "kernel.files", "kernel.host", "topology.quantity",
 }  # fmt: skip
 """What a verb's options may import beside modules of cli/."""

@@ -48,7 +48,6 @@ WAYS = (
     "--listen",
     "--config",
     "--set without =",
-    "--prometheus",
     "--root",
     "NUMAUDIT_CONFIG",
     "word",
@@ -113,8 +112,6 @@ def _command(way: str, key: str, value: str, folder: Path, patch: pytest.MonkeyP
             return [value]
         case "--set without =":
             return ["config", "show", "--set", value.replace("=", "")]
-        case "--prometheus":
-            return ["fleet", "--timeout", "0.1", "--prometheus", value]
         case "word":
             return ["config", "show", value]
         case "--root":

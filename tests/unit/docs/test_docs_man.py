@@ -99,7 +99,7 @@ def plugin_page() -> str:
         _list("OPTIONS", own),
         f".SH EXAMPLES\n.EX\n{shown}.EE\n",
         ".SH EXIT STATUS\n" + _plain(exit_codes(plugin) or "") + "\n",
-        ".SH SEE ALSO\n" + ",\n".join(f".BR {_plain(one)} (1)" for one in ("numaudit", "numaudit-fleet")) + "\n",
+        ".SH SEE ALSO\n" + ",\n".join(f".BR {_plain(one)} (1)" for one in ("numaudit", "numaudit-agent")) + "\n",
     ]
     return "".join(parts)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from numaudit.api.fleet_document import ClusterReport, NodeAnswer, NodeAnswerList
+from numaudit.api.cluster_document import ClusterReport, NodeAnswer, NodeAnswerList
 from numaudit.cli import json_output
 from numaudit.cli.cluster.options import CommandLine
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE
@@ -22,7 +22,7 @@ from numaudit.kubectl.merged import merge
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
 from numaudit.value import Origin, Timestamp
-from numaudit.views.terminal import fleet_tables, terminal
+from numaudit.views.terminal import cluster_tables, terminal
 
 _KINDS = {("doctor",): "Doctor", ("state", "verify"): "StateVerificationList", ("fit",): "Explanation"}
 """Verb -> the document that each node answers with."""
@@ -76,9 +76,9 @@ def print_reports(
     if asked.output == "json":
         json_output.write("ClusterReport", report, Origin(None, report.taken_at))
     elif asked.verb == ("headroom",):
-        fleet_tables.print_headroom(report, terminal.console())
+        cluster_tables.print_headroom(report, terminal.console())
     else:
-        fleet_tables.print_fleet(report, top, terminal.console())
+        cluster_tables.print_report(report, top, terminal.console())
     if not report.agents.reporting:
         return EXIT_CANNOT_ANSWER
     if not report.verdicts and namespace is not None and asked.verb == ("report",):
@@ -113,7 +113,7 @@ def _print_answers(asked: CommandLine, context: str | None, replies: Replies) ->
     if asked.output == "json":
         json_output.write("NodeAnswerList", found, Origin(None, Timestamp(time.time())))
     else:
-        fleet_tables.print_answers(found, terminal.console())
+        cluster_tables.print_answers(found, terminal.console())
     codes = [one.exit_code for one in answers if one.document is not None]
     if not codes:
         return EXIT_CANNOT_ANSWER

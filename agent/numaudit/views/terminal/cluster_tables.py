@@ -9,13 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from numaudit.api.fleet_document import (
-    ClusterFigures,
+from numaudit.api.cluster_document import (
+    ClusterContainer,
+    ClusterNode,
     ClusterReport,
-    FleetContainer,
-    FleetFit,
-    FleetForecast,
-    FleetNode,
     NodeAnswer,
     NodeAnswerList,
     misaligned,
@@ -34,13 +31,11 @@ _STATE_STYLE = {
     "reporting": "",
     "stale": "yellow",
     "down": "red",
-    "gone": "yellow",
     "none": "yellow",
 }
-_FIT_STYLE = {"fits": "green", "short": "red", "near": "yellow", "refused": "red", "unmanaged": "", "unknown": "yellow"}
 
 
-def print_fleet(found: ClusterFigures, top: int, out: Console) -> None:
+def print_report(found: ClusterReport, top: int, out: Console) -> None:
     """One sentence, then the `top` worst nodes and containers, what was refused, and what room is left."""
     _note(found.summary, out)
     nodes = [one for one in found.nodes if _is_worth_a_line(one)]
@@ -75,29 +70,7 @@ def print_fleet(found: ClusterFigures, top: int, out: Console) -> None:
     _notes(found.notices, out)
 
 
-def print_fits(found: FleetForecast, out: Console) -> None:
-    """One sentence, then every node."""
-    _note(found.sentence, out)
-    table = new_table("NODE", "STATE", ">FITS", "NUMA NODES", "OUTCOME", "~WHY")
-    for one in found.nodes:
-        table.add_row(
-            printable(one.node),
-            Text(one.state, _FIT_STYLE[one.state]),
-            _fits(one),
-            "-" if one.memory_nodes is None else str(one.memory_nodes),
-            printable(one.outcome or "-"),
-            printable(one.message or ""),
-        )
-    print_table(table, out)
-    for one in found.nodes:
-        for way in one.admitting_changes:
-            _note(f"{one.node}: {way} would let it in.", out)
-    for text in found.not_considered:
-        _note(f"not considered: {text}", out)
-    _notes(found.notices, out)
-
-
-def _containers(worst: Iterable[FleetContainer]) -> Table:
+def _containers(worst: Iterable[ClusterContainer]) -> Table:
     table = new_table("~CONTAINER", "NODE", "VERDICT", ">MISPLACED", "PROMISED", ">REMOTE", "~FINDINGS")
     for one in worst:
         name = "/".join(filter(None, (one.namespace, one.pod, one.container)))
@@ -114,7 +87,7 @@ def _containers(worst: Iterable[FleetContainer]) -> Table:
     return table
 
 
-def _nodes(nodes: Iterable[FleetNode]) -> Table:
+def _nodes(nodes: Iterable[ClusterNode]) -> Table:
     table = new_table("NODE", "STATE", ">MISALIGNED", ">MISPLACED", "~PROBLEMS")
     for one in nodes:
         state = "unsafe" if one.restart_unsafe else one.state
@@ -129,7 +102,7 @@ def _nodes(nodes: Iterable[FleetNode]) -> Table:
     return table
 
 
-def _problems(node: FleetNode) -> Iterator[str]:
+def _problems(node: ClusterNode) -> Iterator[str]:
     """The gravest first; the states of the agent and of its containers have columns of their own."""
     yield from node.problems
     yield from (f"{name} ({count})" for name, count in _gravest(node.findings))
@@ -150,15 +123,11 @@ def _more(count: int, shown: int, one: str, several: str, out: Console) -> None:
         _note(f"{count} more {one if count == 1 else several}; --top {min(MOST_TOP, shown + count)} shows more", out)
 
 
-def _is_worth_a_line(node: FleetNode) -> bool:
+def _is_worth_a_line(node: ClusterNode) -> bool:
     """Something is wrong there."""
     has_misaligned = any(node.verdicts.get(name) for name in MISALIGNED)
     others = node.refused_pods or node.problems or node.verdicts.get("unknown") or _gravest(node.findings)
     return node.state != "reporting" or has_misaligned or bool(others)
-
-
-def _fits(one: FleetFit) -> str:
-    return "-" if one.fits is None else f"{one.fits}{'+' if one.may_fit_more else ''}"
 
 
 def _notes(texts: Iterable[str], out: Console) -> None:

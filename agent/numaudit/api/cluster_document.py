@@ -1,4 +1,4 @@
-"""A cluster's containers and nodes, and where a pod would be admitted, as documents."""
+"""A cluster's containers and nodes, and its agents' answers, as documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def misaligned(verdicts: Mapping[str, int]) -> int:
     return sum(verdicts.get(name, 0) for name in MISALIGNED)
 
 
-class FleetAgents(Value, frozen=True):
+class ClusterAgents(Value, frozen=True):
     """Number of nodes that report, and the reasons why others do not."""
 
     reporting: int
@@ -26,15 +26,13 @@ class FleetAgents(Value, frozen=True):
     """They answer, but measure nothing any more."""
     down: int
     """They do not answer."""
-    gone: int
-    """They were scraped within the last hour, and are not now."""
+    none: int
+    """No agent runs there; only the API server knows these nodes."""
     versions: dict[str, int]
     """numaudit's version -> nodes."""
-    none: int = 0
-    """No agent runs there; only the API server knows these nodes, so `numaudit fleet` counts none."""
 
 
-class FleetContainer(Value, frozen=True):
+class ClusterContainer(Value, frozen=True):
     """One of the worst containers; null = not known."""
 
     node: str
@@ -62,14 +60,14 @@ class FleetContainer(Value, frozen=True):
     """Names of the findings about it."""
 
 
-class FleetNode(Value, frozen=True):
+class ClusterNode(Value, frozen=True):
     """One Kubernetes node; null = not known."""
 
     node: str
     """Its name."""
     instance: str
-    """Address at which its agent is scraped, or the agent's namespace/pod; empty = it has none."""
-    state: Literal["reporting", "stale", "down", "gone", "none"]
+    """namespace/pod of its agent; empty = it has none."""
+    state: Literal["reporting", "stale", "down", "none"]
     """Does its agent report? none: it has none."""
     version: str | None
     """numaudit's version there."""
@@ -106,7 +104,7 @@ class FleetNode(Value, frozen=True):
         return misaligned(self.verdicts)
 
 
-class FleetRefusal(Value, frozen=True):
+class ClusterRefusal(Value, frozen=True):
     """Pods that kubelets refused within the last hour."""
 
     reason: str
@@ -117,7 +115,7 @@ class FleetRefusal(Value, frozen=True):
     """Number of these pods."""
 
 
-class FleetWorkload(Value, frozen=True):
+class ClusterWorkload(Value, frozen=True):
     """A workload whose pods were refused within the last hour."""
 
     namespace: str
@@ -128,7 +126,7 @@ class FleetWorkload(Value, frozen=True):
     """Number of its refused pods."""
 
 
-class FleetRoom(Value, frozen=True):
+class ClusterRoom(Value, frozen=True):
     """The Kubernetes node that would now admit the largest request for memory on this number of NUMA nodes."""
 
     numa_nodes: int = field(name="nodeCount")
@@ -139,16 +137,16 @@ class FleetRoom(Value, frozen=True):
     """The Kubernetes node where it would be admitted."""
 
 
-class ClusterFigures(Value, frozen=True):
-    """The cluster, whoever was asked."""
+class ClusterReport(Value, frozen=True):
+    """The cluster, by what each agent answered through the API server."""
 
     taken_at: Timestamp
-    """By the clock of the Prometheus, or of the machine that asked the agents."""
+    """By the clock of the machine that asked the agents."""
     namespace: str | None
     """Namespace whose containers are counted; null = all."""
     summary: str
     """One sentence."""
-    agents: FleetAgents
+    agents: ClusterAgents
     """The nodes that report, and those that do not."""
     verdicts: dict[str, int]
     """Verdict -> containers, the worst first."""
@@ -156,14 +154,14 @@ class ClusterFigures(Value, frozen=True):
     """Finding -> containers, the gravest first."""
     misplaced_bytes: int
     """Judged bytes on nodes that were not promised, of all containers."""
-    worst: list[FleetContainer]
+    worst: list[ClusterContainer]
     """The worst containers, the worst first."""
-    nodes: list[FleetNode]
+    nodes: list[ClusterNode]
     """The worst first: kubelets that would not start again, critical findings, agents that do not report, misaligned
     containers by bytes."""
-    refusals: list[FleetRefusal]
+    refusals: list[ClusterRefusal]
     """Refused pods by reason."""
-    refused_workloads: list[FleetWorkload]
+    refused_workloads: list[ClusterWorkload]
     """The workloads whose pods were refused most often."""
     allocatable_bytes: int
     """The sums of the nodes' memory maps, without huge pages."""
@@ -171,21 +169,9 @@ class ClusterFigures(Value, frozen=True):
     """Memory that is not promised."""
     stranded_bytes: int
     """Free, but for no container of one NUMA node."""
-    largest_rooms: list[FleetRoom]
+    largest_rooms: list[ClusterRoom]
     """The Kubernetes nodes with the most room, by the number of NUMA nodes."""
     notices: list[str]
-
-
-class FleetReport(ClusterFigures, frozen=True):
-    """The cluster, by what a Prometheus has of its agents."""
-
-    prometheus: str
-    """Its URL, without secrets."""
-
-
-class ClusterReport(ClusterFigures, frozen=True):
-    """The cluster, by what each agent answered through the API server."""
-
     context: str | None
     """Context of the kubeconfig; null = there is none, as in a pod."""
 
@@ -215,56 +201,3 @@ class NodeAnswerList(Value, frozen=True):
     answers: list[NodeAnswer]
     """By the name of the node."""
     notices: list[str]
-
-
-FitState = Literal["fits", "short", "near", "refused", "unmanaged", "unknown"]
-
-
-class FleetFit(Value, frozen=True):
-    """One node's answer about the pod."""
-
-    node: str
-    """The Kubernetes node."""
-    state: FitState
-    """short: admitted, but the kernel lacks its huge pages; near: refused, but not if it asked for something else;
-    unmanaged: the Memory Manager promises it nothing, so memory does not decide; unknown: too little is known of the
-    node."""
-    fits: int | None
-    """Number of such pods that would be admitted, one after the other; null = not known."""
-    may_fit_more: bool
-    """It was not tried any further."""
-    outcome: str | None
-    """Outcome of the first one's hints, or the reason why it is refused."""
-    memory_nodes: NodeSet | None
-    """The NUMA nodes of the first one's memory; null = of none of its own."""
-    message: str | None
-    """The reason why it is refused, or what is not known."""
-    admitting_changes: list[str] = field(name="waysIn")
-    """Changes that would let it in, on the nodes with the most room."""
-
-
-class FleetForecast(Value, frozen=True):
-    """On which nodes a pod would be admitted now."""
-
-    prometheus: str
-    """Its URL, without secrets."""
-    taken_at: Timestamp
-    """By the clock of the Prometheus."""
-    pod: str
-    """The pod's name."""
-    count: int | None
-    """Number of wanted pods; null = as many as fit."""
-    sentence: str
-    """The answer in one sentence."""
-    fits: int
-    """Number of pods that would be admitted on all nodes together."""
-    nodes: list[FleetFit]
-    """By state, those on which most fit first, and then those with most room."""
-    not_considered: list[str]
-    """Other reasons that may keep the pod out."""
-    notices: list[str]
-
-    @property
-    def is_enough(self) -> bool:
-        """Would as many be admitted as are wanted? Where memory does not decide, it keeps none out."""
-        return self.fits >= (self.count or 1) or any(one.state == "unmanaged" for one in self.nodes)
