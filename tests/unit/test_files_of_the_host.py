@@ -52,12 +52,11 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
         {"os.readlink", "os.scandir"},
         "in a folder that `files` opened; no link is followed",
     ),
-    "kernel/file_state.py": ({"os.stat"}, "settings and keys of the web server and of clients"),
     "kernel/host.py": (
         {".is_dir", ".resolve", "os.path.lexists", "os.path.realpath"},
         "the root itself; the user's pipe",
     ),
-    "kernel/replace_file.py": ({".unlink", "os.open", "os.rename"}, "numaudit's own state on the running host"),
+    "kernel/own_files.py": ({".unlink", "os.open", "os.rename", "os.stat"}, "numaudit's own settings, keys and state"),
     "kubelet/host_files.py": ({".open", ".resolve"}, "the checkpoint that the user names"),
     "net/files.py": ({".open", ".stat"}, "tokens and authorities that the settings name, or the pod's own"),
     "pmu/families.py": ({".read_text"}, "a file of the package"),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from numaudit.kernel import files, threads
+from numaudit.kernel import files, tasks
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.memory import numa_maps
 
@@ -50,7 +50,7 @@ class ThreadFiles(Struct):
         for process in files.glob(self.host.proc, "[0-9]*"):
             try:
                 pid = int(process.name)
-                ids = threads.ids(self.host, pid)
+                ids = tasks.thread_ids(self.host, pid)
             except (OSError, ValueError):  # it has ended, or is a capture's without threads
                 continue
             if len(ids) > 1:

@@ -16,7 +16,7 @@ from numaudit import yaml_values
 from numaudit.config import CONFIG_VARIABLE, yaml_file
 from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError, brief, cut
-from numaudit.kernel.file_state import state_of
+from numaudit.kernel.own_files import state_of
 
 Section = TypeVar("Section")
 FlagSettings = Sequence[tuple[str, str, str]]

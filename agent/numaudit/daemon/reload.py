@@ -15,7 +15,7 @@ from numaudit.config.reloading import reloaded
 from numaudit.config.settings import Settings
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.errors import InputError
-from numaudit.kernel.file_state import state_of
+from numaudit.kernel.own_files import state_of
 
 _log = logging.getLogger(__name__)
 

@@ -9,20 +9,18 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
-from numaudit.kernel.memory import page_size, tiers
-from numaudit.kernel.memory.node_cpus import read_cpus, read_list, read_online
+from numaudit.kernel.memory import physical, tiers
+from numaudit.kernel.memory.node_cpus import online_cpus, online_nodes, read_cpus, read_list
 from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node, only_node_of
-from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemoryTiers
 
-Ids = TypeVar("Ids", bound=IdSet)
 _KIB = 1024
 _HUGE_DIR = re.compile(r"hugepages-([1-9]\d{0,11})kB", re.ASCII)
 _MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
@@ -77,21 +75,8 @@ def read_machine(host: Host) -> Machine:
     nodes = tuple(_read_node(host.nodes / f"node{node}", node, ids, cpus_of[node]) for node in ids)
     node_of = only_node_of(nodes)
     cpus = tuple(_read_cpu(host, cpu, node_of.get(cpu)) for cpu in online or sorted(node_of))
-    possible = _ids(host.nodes / "possible", NodeSet) or ids
-    return Machine(nodes, cpus, possible, page_size.read(host), tiers.read(host))
-
-
-def online_nodes(host: Host) -> NodeSet:
-    """Ids of the nodes that are online; by `online`, else by the folders that exist."""
-    listed = _ids(host.nodes / "online", NodeSet)
-    if listed:
-        return listed
-    return NodeSet.from_ids(_node_folders(host))
-
-
-def online_cpus(host: Host) -> CpuSet | None:
-    """Ids of the CPUs that are online; None = the kernel does not say."""
-    return read_online(host)
+    possible = read_list(host.nodes / "possible", NodeSet) or ids
+    return Machine(nodes, cpus, possible, physical.read_page_size(host), tiers.read(host))
 
 
 def largest_cache(host: Host) -> int | None:
@@ -199,7 +184,7 @@ def _read_huge_pages(folder: Path) -> tuple[HugePages, ...]:
 def _read_cpu(host: Host, cpu: int, node: int | None) -> Cpu:
     folder = host.cpus / f"cpu{cpu}"
     topology = folder / "topology"
-    siblings = next((found for name in _CPU_LIST_FILES if (found := read_list(topology / name))), CpuSet())
+    siblings = next((found for name in _CPU_LIST_FILES if (found := read_list(topology / name, CpuSet))), CpuSet())
     return Cpu(
         id=cpu,
         node=node,
@@ -228,11 +213,6 @@ def _distances(path: Path, online: NodeSet) -> tuple[dict[int, int], str | None]
         return {}, text.strip()[:80]
 
 
-def _node_folders(host: Host) -> list[int]:
-    found = _matching(host.nodes, re.compile(r"node(\d{1,4})", re.ASCII))
-    return sorted(node for _, node in found if node < NodeSet.limit)
-
-
 def _matching(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
     try:
         names = sorted(files.names(folder))
@@ -252,14 +232,6 @@ def _meminfo(folder: Path) -> dict[str, int] | None:
 def _key_values(path: Path) -> dict[str, int] | None:
     text = _text(path)
     return parse_key_values(text) if text else None
-
-
-def _ids(path: Path, kind: type[Ids]) -> Ids | None:
-    text = _text(path)
-    try:
-        return None if text is None else kind.parse(text)
-    except ParseError:
-        return None
 
 
 def _number(path: Path) -> int | None:

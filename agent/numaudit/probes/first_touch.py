@@ -22,8 +22,8 @@ from msgspec import Struct
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
-from numaudit.kernel.memory import memory_blocks
-from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.memory import physical
+from numaudit.kernel.memory.physical import MemoryBlocks
 from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event
 from numaudit.kernel.tracing.perf_ring import Ring
@@ -239,6 +239,6 @@ def _event(period: int) -> Event:
 
 def _read_blocks(host: Host) -> MemoryBlocks:
     try:
-        return memory_blocks.read(host)
+        return physical.read(host)
     except Unavailable as error:
         raise ProbeRefusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error

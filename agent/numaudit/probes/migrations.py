@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from numaudit.counted import TaskMove
 from numaudit.kernel.host import Host
-from numaudit.kernel.node import online_nodes
+from numaudit.kernel.memory.node_cpus import online_nodes
 from numaudit.kernel.tracing import bpf, btf
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu

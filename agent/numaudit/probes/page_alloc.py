@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory import memory_blocks
-from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.memory import physical
+from numaudit.kernel.memory.physical import MemoryBlocks
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.probes.bpf_probe import BpfProbe
@@ -165,7 +165,7 @@ def node_table(blocks: MemoryBlocks, size: int) -> list[int]:
 
 def _read_blocks(host: Host) -> MemoryBlocks:
     try:
-        return memory_blocks.read(host)
+        return physical.read(host)
     except Unavailable as error:
         raise ProbeRefusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from numaudit.kernel import files, process_stat
+from numaudit.kernel import files, tasks
 from numaudit.kernel.host import Host, read_bytes, read_text
 
 CGROUP_PREFIX = "run-"
@@ -95,7 +95,7 @@ def wait_until_empty(host: Host, cgroup: Path) -> None:
         time.sleep(_PAUSE)
 
 
-def _processes(host: Host, cgroup: Path) -> Iterator[process_stat.Process]:
+def _processes(host: Host, cgroup: Path) -> Iterator[tasks.Process]:
     """Those in the cgroup and below it. One that ends meanwhile is left out."""
     pending = [cgroup]
     while pending:
@@ -117,8 +117,8 @@ def _runs(host: Host, pid: int, started: int) -> bool:
     return process.started == started and process.state not in _ENDED
 
 
-def _process(host: Host, pid: int) -> process_stat.Process:
-    return process_stat.parse(pid, read_bytes(host.proc / str(pid) / "stat"))
+def _process(host: Host, pid: int) -> tasks.Process:
+    return tasks.parse_process(pid, read_bytes(host.proc / str(pid) / "stat"))
 
 
 def _boot(host: Host) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from numaudit.capture.thread_files import Kept, Missing, ThreadFiles
 from numaudit.capture.tree import capture
-from numaudit.kernel import threads
+from numaudit.kernel import tasks
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
 
@@ -44,9 +44,9 @@ def host(tmp_path: Path, fixtures: Path) -> Host:
 def test_threads_of_a_capture_are_those_of_the_host(host: Host, tmp_path: Path) -> None:
     capture(host, tmp_path / "captured")
     copy = Host(tmp_path / "captured")
-    ids = threads.ids(host, MANY)
-    assert threads.ids(copy, MANY) == ids == [MANY, MANY + 1, MANY + 5]
-    assert [*threads.read(copy, MANY, ids)] == [*threads.read(host, MANY, ids)]
+    ids = tasks.thread_ids(host, MANY)
+    assert tasks.thread_ids(copy, MANY) == ids == [MANY, MANY + 1, MANY + 5]
+    assert [*tasks.read_threads(copy, MANY, ids)] == [*tasks.read_threads(host, MANY, ids)]
     for one in (host, copy):
         assert [numa_maps.read_policy(one, MANY, thread) for thread in ids] == ["bind:1", "bind:0", "bind:0"]
 

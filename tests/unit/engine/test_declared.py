@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from hosts.sysfs_tree import SysfsTree
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers import declared
+from numaudit.kernel import started_with
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
-from numaudit.kernel.processes import libraries, started_with, words
+from numaudit.kernel.memory import maps
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.ranks.declaration import Placeable
 from numaudit.ranks.told import HeldDevice, ProcessTold
@@ -58,12 +59,12 @@ def test_a_descendant_of_numactl_s_wrapper_was_told_what_that_says(tmp_path: Pat
 
 def test_variables_of_openmp_count_where_its_library_is_mapped_and_runs_threads(tmp_path: Path) -> None:
     library = "7f0000000000-7f0000001000 r-xp 00000000 08:01 12 /usr/lib/libgomp.so.1.0.0\n"
-    for pid, maps, threads in ((10, library, 2), (11, library, 1), (12, "", 2), (13, None, 2)):
+    for pid, mapped, threads in ((10, library, 2), (11, library, 1), (12, "", 2), (13, None, 2)):
         write(tmp_path, pid, "./work", "OMP_PLACES={0},{1}")
         for thread in range(threads):
             (tmp_path / f"proc/{pid}/task/{pid + thread}").mkdir(parents=True)
-        if maps is not None:
-            (tmp_path / f"proc/{pid}/maps").write_text(maps)
+        if mapped is not None:
+            (tmp_path / f"proc/{pid}/maps").write_text(mapped)
     told, skipped = read(tmp_path, dict.fromkeys((10, 11, 12, 13)))
     assert {pid: [str(of.cpus) for of in one.declarations] for pid, one in told.items()} == {
         10: ["0-1"],
@@ -80,7 +81,7 @@ def test_a_variable_whose_runtime_may_not_be_looked_for_is_unknown(
         raise PermissionError(13, "Permission denied", f"/proc/{pid}/maps")
 
     write(tmp_path, 10, "./work", "OMP_PLACES=cores")
-    monkeypatch.setattr(libraries, "read", refuse)
+    monkeypatch.setattr(maps, "read_libraries", refuse)
     (found,) = read(tmp_path, {10: None})[0][10].declarations
     assert not found.has_cpus
     assert "cannot read /proc/10/maps: Permission denied" in (found.unresolved or "")
@@ -96,7 +97,7 @@ def test_a_process_is_known_by_its_file_where_it_wrote_over_its_command_line(tmp
 def test_shared_libraries_are_files_that_are_called_so() -> None:
     text = "1000-2000 r-xp 0 08:01 12     /opt/my env/libomp.so.5 (deleted)\n"
     text += "1000-2000 rw-p 0 00:00 0 \n3000-4000 rw-p 0 00:00 0 [heap]\n"
-    assert libraries.parse(text) == {"libomp.so.5 (deleted)"}
+    assert maps.parse_libraries(text) == {"libomp.so.5 (deleted)"}
 
 
 def test_a_process_outside_the_container_is_no_ancestor(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_an_environment_without_the_rights_has_a_reason(tmp_path: Path, monkeypa
         raise PermissionError(13, "Permission denied", f"/proc/{pid}/environ")
 
     write(tmp_path, 10, "java -XX:+UseNUMA", "")
-    monkeypatch.setattr(words, "environment", refuse)
+    monkeypatch.setattr(started_with, "environment", refuse)
     told, _ = read(tmp_path, {10: None})
     assert told[10].unread is not None
     assert told[10].unread.startswith("cannot read /proc/10/environ: Permission denied")
@@ -138,7 +139,7 @@ def test_a_process_that_has_ended_is_skipped(tmp_path: Path) -> None:
 
 def test_a_long_environment_is_cut_between_two_words(tmp_path: Path) -> None:
     write(tmp_path, 10, "./work", "RANK=1 " + "A" * 300_000 + " LOCAL_RANK=2")
-    assert words.environment(Host(tmp_path), 10) == b"RANK=1"
+    assert started_with.environment(Host(tmp_path), 10) == b"RANK=1"
     assert read(tmp_path, {10: None})[0][10].rank == 1
 
 

@@ -20,7 +20,7 @@ from numaudit.engine.collectors.containers import devices
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import ScrapeForm
-from numaudit.kernel.devices import device_list, network
+from numaudit.kernel.devices import device_cgroup, network
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
 from numaudit.ranks.told import HeldDevice
@@ -196,7 +196,7 @@ def test_a_host_without_pci_has_no_devices(node: Node) -> None:
 
 
 def test_a_list_leads_to_devices_that_are_not_open(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_list, "allowed", lambda host, hierarchies, group, files: files())
+    monkeypatch.setattr(device_cgroup, "allowed", lambda host, hierarchies, group, files: files())
     found = node.of(node.idle)
     assert found is not None
     assert found.items == (ContainerDevice("gpu", GPU, 1, ("device-list",)),)

@@ -9,7 +9,7 @@ from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.engine.collectors.containers.segments import Segments
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
-from numaudit.kernel.memory.shared_maps import SharedMapping
+from numaudit.kernel.memory.maps import SharedMapping
 from numaudit.snapshot import Mappings
 
 PAGE, MIB = 4096, 1 << 20

@@ -16,7 +16,7 @@ from numaudit.engine.collectors.containers.processes import ProcessReader
 from numaudit.engine.observer import Observer
 from numaudit.errors import printable
 from numaudit.kernel import host as host_files
-from numaudit.kernel import threads
+from numaudit.kernel import tasks
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement
@@ -233,7 +233,7 @@ def test_stat_and_status_of_each_thread_are_read_once(tree: Tree, monkeypatch: p
         opened.append(str(path))
         return host_files.read_bytes(path)
 
-    monkeypatch.setattr(threads, "read_bytes", read_bytes)
+    monkeypatch.setattr(tasks, "read_bytes", read_bytes)
     tree.write(7, Process({7: Thread("0-3", 0), 8: Thread("0-3", 0)}))
     assert only(tree.read()).threads == 2
     task = tree.root / "proc/7/task"
@@ -243,7 +243,7 @@ def test_stat_and_status_of_each_thread_are_read_once(tree: Tree, monkeypatch: p
 def test_the_live_process_reads_itself() -> None:
     host = Host()
     assert numa_maps.read_policy(host, os.getpid(), os.getpid()) == "default"
-    assert threads.read_main(host, os.getpid()).placing.cpus == CpuSet.from_ids(os.sched_getaffinity(0))
+    assert tasks.read_main(host, os.getpid()).placing.cpus == CpuSet.from_ids(os.sched_getaffinity(0))
 
 
 def test_a_process_of_which_a_capture_has_only_its_mappings_is_there(tree: Tree) -> None:

@@ -16,9 +16,8 @@ from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
-from numaudit.kernel import files
+from numaudit.kernel import files, started_with
 from numaudit.kernel.host import Host
-from numaudit.kernel.processes import words
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import ContainerId, Snapshot
 
@@ -234,7 +233,7 @@ def test_an_environment_that_may_not_be_read_is_said(watched: Watched, monkeypat
     def refuse(host: Host, pid: int) -> bytes:
         raise PermissionError(13, "Permission denied", f"/proc/{pid}/environ")
 
-    monkeypatch.setattr(words, "environment", refuse)
+    monkeypatch.setattr(started_with, "environment", refuse)
     watched.limit()
     for _ in range(3):  # in every tick, not only in that of the reading
         (source,) = (one for one in watched.tick().report.sources if one.source == "ranks")

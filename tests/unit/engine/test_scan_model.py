@@ -11,7 +11,7 @@ from made_up.scan_model import PAGE, Process
 from numaudit.counted import SeenRemote
 from numaudit.engine.collectors.probes.pages_used import limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
-from numaudit.kernel.process_status import ProcessMemory
+from numaudit.kernel.tasks import ProcessMemory
 from numaudit.snapshot import Resident
 
 GROUP = 7

@@ -10,7 +10,7 @@ from msgspec import structs
 from numaudit.counted import HintFault, SeenRemote
 from numaudit.engine.collectors.probes.pages_used import Then, limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
-from numaudit.kernel.process_status import ProcessMemory
+from numaudit.kernel.tasks import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.snapshot import Resident
 

@@ -12,7 +12,7 @@ from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.room.policies import is_bind, policy_nodes
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory import interleave_weights
+from numaudit.kernel.memory import numa_maps
 from numaudit.report import cells
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Container, ContainerId, Mappings, NodeMemory, ProcessMapping, Resident, Snapshot
@@ -58,13 +58,13 @@ def test_the_policies_with_most_bytes_come_first_and_weighted_interleave_has_its
 
 
 def test_weights_that_no_number_says_are_left_out_and_a_kernel_without_the_policy_has_none(tmp_path: Path) -> None:
-    assert interleave_weights.read(Host(tmp_path)) is None
+    assert numa_maps.read_weights(Host(tmp_path)) is None
     folder = tmp_path / "sys/kernel/mm/mempolicy/weighted_interleave"
     for name, text in (("node0", "3\n"), ("node1", "\n"), ("node2", "-1"), ("node3", "9999"), ("auto", "true\n")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / "node4").mkdir()
-    assert interleave_weights.read(Host(tmp_path)) == {0: 3}
+    assert numa_maps.read_weights(Host(tmp_path)) == {0: 3}
 
 
 def bound(policy: str = "bind:1", kind: str = "anon", *, free: int | None = 0, other: int = GIB) -> Snapshot:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numaudit.engine.collectors.node import to_node_memory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
+from numaudit.kernel.memory.node_cpus import online_nodes
 from numaudit.kernel.node import (
     NodeCounters,
-    online_nodes,
     parse_distances,
     parse_key_values,
     parse_meminfo,

@@ -15,7 +15,7 @@ from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.probes.first_touch import FirstTouchCollector
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.memory.physical import MemoryBlocks
 from numaudit.kernel.tracing.perf_ring import (
     RECORD_LOST,
     RECORD_LOST_SAMPLES,

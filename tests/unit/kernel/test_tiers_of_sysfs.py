@@ -1,8 +1,9 @@
-"""Memory tiers, their switch and the firmware's figures as sysfs shows them, half of it and wrong ones included."""
+"""Memory tiers and the firmware's figures as sysfs shows them, half of it and wrong ones included; and swap."""
 
 from __future__ import annotations
 
 import shutil
+import string
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
-from numaudit.kernel.host import Host
-from numaudit.kernel.memory.tiers import demotion_file, folder, read, read_settings, read_speed
+from numaudit.errors import ParseError
+from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.memory.tiers import (
+    demotion_file,
+    folder,
+    limit_of,
+    parse_limit,
+    parse_swap,
+    read,
+    read_settings,
+    read_speed,
+)
 from numaudit.kernel.node import MachineNow, read_machine
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.tiers import MemorySpeed, MemoryTier, MemoryTiers, TierSettings
@@ -133,3 +144,50 @@ def test_any_tree_of_tiers_is_read_whole_or_not_at_all(
     if found is not None:
         assert [tier.id for tier in found.tiers] == sorted({*lists} & {tier.id for tier in found.tiers})
         assert {tier for tier, nodes in lists.items() if nodes.strip()} == {tier.id for tier in found.tiers}
+
+
+_MEMINFO = "MemTotal:       16 kB\nSwapCached:       1 kB\nSwapTotal:     8192 kB\nSwapFree:      4096 kB\n"
+
+
+def test_swap_is_in_bytes() -> None:
+    assert parse_swap(_MEMINFO) == (8 << 20, 4 << 20)
+
+
+@pytest.mark.parametrize("text", ["", "SwapTotal:     8192 kB\n", "SwapTotal: -1 kB\nSwapFree: 4 kB\n"])
+def test_a_text_without_both_lines_says_nothing(text: str) -> None:
+    assert parse_swap(text) is None
+
+
+def test_a_limit_is_a_number_or_none() -> None:
+    assert parse_limit("max\n") is None
+    assert parse_limit("0\n") == 0
+
+
+@given(st.text(string.printable))
+def test_any_limit_is_a_number_none_or_an_error(text: str) -> None:
+    try:
+        found = parse_limit(text)
+    except ParseError:
+        return
+    assert found is None or found >= 0
+
+
+@given(st.text(st.sampled_from("Swap:TotalFre 0123456789kB\n")))
+def test_any_meminfo_gives_two_amounts_or_nothing(text: str) -> None:
+    found = parse_swap(text)
+    assert found is None or min(found) >= 0
+
+
+def _groups(root: Path, **limits: str) -> Path:
+    for path, limit in limits.items():
+        folder = root / path.replace("__", "/")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "memory.swap.max").write_text(f"{limit}\n")
+    return root
+
+
+def test_the_least_limit_of_a_group_and_those_above_it_holds(tmp_path: Path) -> None:
+    root = str(_groups(tmp_path, a="max", a__b="4096", a__b__c="8192", d="max"))
+    assert limit_of(root, "/a/b/c", read_bytes) == 4096
+    assert limit_of(root, "/d", read_bytes) is None
+    assert limit_of(root, "", read_bytes) is None

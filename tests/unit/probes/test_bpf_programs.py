@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory import memory_blocks
-from numaudit.kernel.memory.memory_blocks import MemoryBlocks
+from numaudit.kernel.memory import physical
+from numaudit.kernel.memory.physical import MemoryBlocks
 from numaudit.kernel.tracing.bpf_map import MapEntries
 from numaudit.probes import cgroup_switches, cpu_time, page_alloc
 from numaudit.probes.cpu_time import CpuTimes
@@ -157,7 +157,7 @@ def _tree(root: Path, **nodes: str) -> Host:
 
 
 def test_memory_blocks_are_read_from_the_nodes_links(tmp_path: Path) -> None:
-    blocks = memory_blocks.read(_tree(tmp_path, node0="0 1 2", node2="2 3 40"))
+    blocks = physical.read(_tree(tmp_path, node0="0 1 2", node2="2 3 40"))
     assert blocks.block_size == 128 * MIB
     assert blocks.count == 41
     assert blocks.nodes_of_block[0] == NodeSet.of(0)
@@ -166,12 +166,12 @@ def test_memory_blocks_are_read_from_the_nodes_links(tmp_path: Path) -> None:
 
 
 def test_the_table_marks_blocks_of_two_nodes_and_of_none(tmp_path: Path) -> None:
-    blocks = memory_blocks.read(_tree(tmp_path, node0="0 1", node1="1 3"))
+    blocks = physical.read(_tree(tmp_path, node0="0 1", node1="1 3"))
     assert page_alloc.node_table(blocks, 6) == [0, 0xFFFE, 0xFFFF, 1, 0xFFFF, 0xFFFF]
 
 
 def test_blocks_beyond_the_table_are_left_out(tmp_path: Path) -> None:
-    blocks = memory_blocks.read(_tree(tmp_path, node0="0 7"))
+    blocks = physical.read(_tree(tmp_path, node0="0 7"))
     assert page_alloc.node_table(blocks, 2) == [0, 0xFFFF]
 
 
@@ -192,15 +192,15 @@ def test_a_kernel_without_memory_blocks_is_a_refusal_that_says_so(tmp_path: Path
 
 def test_nodes_without_any_block_are_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no memory block"):
-        memory_blocks.read(_tree(tmp_path, node0=""))
+        physical.read(_tree(tmp_path, node0=""))
 
 
 @pytest.mark.parametrize("text", ["", "0", "0x8000000", "8000001", "-8", "80 00"])
 def test_another_block_size_is_refused(text: str) -> None:
     with pytest.raises(ParseError, match="power of two"):
-        memory_blocks.parse_block_size(text)
+        physical.parse_block_size(text)
 
 
 def test_a_huge_block_is_two_gigabytes() -> None:
-    assert memory_blocks.parse_block_size("80000000\n") == 2048 * MIB
+    assert physical.parse_block_size("80000000\n") == 2048 * MIB
     assert MemoryBlocks(2048 * MIB, {}).count == 0

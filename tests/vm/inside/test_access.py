@@ -23,7 +23,7 @@ from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
-from numaudit.kernel import process_status
+from numaudit.kernel import tasks
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
 from numaudit.probes.first_touch import FirstTouchProbe
@@ -252,7 +252,7 @@ def test_shared_memory_that_its_owner_moved_home_is_near_however_much_of_others_
             found_another += passes > last
         assert running.bytes_by_node()[0] > 0.99 * 2 * SIZE
         near_at = next(number for number, size in enumerate(said) if size < SIZE)
-        files = process_status.read(Host(), running.pid).file
+        files = tasks.read_memory(Host(), running.pid).file
         assert max(said[near_at:]) < files + SIZE // 8, said
         assert said[-1] < SIZE // 8, said
 

@@ -68,7 +68,7 @@ def command(output: str, target: Path | None, rounds: int, dry_run: bool) -> Non
 def measured(rounds: int = _MOST_ROUNDS) -> tuple[Calibration, bytes]:
     """This machine's figures, and the document that is stored. Raises Unavailable."""
     from numaudit.api import document
-    from numaudit.kernel.origin import origin_of
+    from numaudit.kernel.host import origin_of
     from numaudit.selftest.calibrate import calibrate
 
     found = calibrate(Host(), _progress, rounds)
@@ -82,7 +82,7 @@ def _progress(line: str) -> None:
 
 def store(path: Path, text: bytes) -> None:
     """Raises Unavailable."""
-    from numaudit.kernel.replace_file import replace_file
+    from numaudit.kernel.own_files import replace_file
 
     try:
         if path == Host().calibration:

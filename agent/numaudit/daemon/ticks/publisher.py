@@ -25,7 +25,7 @@ from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import SeriesTracker
 from numaudit.intent.node import NodeRoom
-from numaudit.kernel.process_stat import booted_at
+from numaudit.kernel.tasks import booted_at
 from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import CollectorOutcome

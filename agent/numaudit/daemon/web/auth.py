@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from numaudit.daemon.web.passwords import PasswordCheck, Passwords
 from numaudit.daemon.web.rules import Rules, read_next_rules, read_rules
 from numaudit.errors import InputError
-from numaudit.kernel.file_state import state_of
+from numaudit.kernel.own_files import state_of
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import ParseError
-from numaudit.kernel.memory import swap
+from numaudit.kernel.memory import tiers
 from numaudit.snapshot import ContainerId, Snapshot, Swap
 
 AGAIN_IN_A_TICK = 50
@@ -23,7 +23,7 @@ class SwapCollector(Collector):
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Most Kubernetes nodes have no swap; then no cgroup is asked."""
-        space = swap.read_space(tick.host)
+        space = tiers.read_swap(tick.host)
         if space is None:
             return snapshot
         total, free = space
@@ -40,6 +40,6 @@ class SwapCollector(Collector):
         for id_ in (*(one for one in here if one not in self._limits), *again):
             self._limits.pop(id_, None)
             try:
-                self._limits[id_] = swap.limit_of(str(tick.reader.hierarchies.memory), here[id_], tick.reader.read)
+                self._limits[id_] = tiers.limit_of(str(tick.reader.hierarchies.memory), here[id_], tick.reader.read)
             except (OSError, ParseError) as error:
                 skipped.count(error)

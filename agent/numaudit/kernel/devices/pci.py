@@ -1,20 +1,26 @@
-"""/sys/bus/pci/devices: the PCI devices of the host, their nodes, and the device nodes that lead to them.
+"""/sys/bus/pci/devices: the PCI devices of the host, their nodes, the device nodes that lead to them, and their
+message-signalled interrupts: on which CPUs they run, and how often each has fired since boot.
 
 The deepest PCI address in the path of a device in sysfs is that of its function. NVIDIA's driver has no files in sysfs:
-those are found by `Device Minor` in /proc/driver/nvidia/gpus/ADDRESS/information. Source: sysfs-bus-pci (numa_node).
+those are found by `Device Minor` in /proc/driver/nvidia/gpus/ADDRESS/information. Source: sysfs-bus-pci (numa_node,
+msi_irqs), Documentation/core-api/irq/irq-affinity.rst, Documentation/filesystems/proc.rst (/proc/interrupts).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from numaudit.container_devices import Interrupts
+from numaudit.errors import ParseError
 from numaudit.kernel import files
-from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.ranks.told import DeviceKind, HeldDevice
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet
 
 FileType = Literal["char", "block"]
 MOST_DEVICES = 65536
@@ -187,3 +193,71 @@ def _interfaces(folder: Path) -> Iterator[str]:
     for name in _names(folder):
         if name.startswith("virtio"):
             yield from _names(folder / name / "net")
+
+
+_MOST_INTERRUPTS = 4096
+"""Interrupts of one device."""
+_LARGEST = 64 << 20
+
+
+class InterruptReader:
+    """Those of one tick; /proc/interrupts is read once, and only where a device has some."""
+
+    def __init__(self, host: Host, machine: Machine) -> None:
+        self._host, self._machine = host, machine
+
+    def of(self, address: str) -> Interrupts | None:
+        """By node. None = the device has none, or it is gone."""
+        numbers = self._numbers(address)
+        by_node: dict[int, int] = {}
+        fired: dict[int, int] = {}
+        for number in numbers:
+            cpus = self._cpus(number)
+            nodes = None if cpus is None else self._machine.nodes_of_cpus(cpus)
+            if nodes is None or len(nodes) != 1:  # it may run on several, or that is not known
+                continue
+            (node,) = nodes
+            by_node[node] = by_node.get(node, 0) + 1
+            if self._fired.get(number):
+                fired[node] = fired.get(node, 0) + 1
+        return Interrupts(len(numbers), by_node, fired) if numbers else None
+
+    def _numbers(self, address: str) -> list[int]:
+        try:
+            names = files.names(self._host.sys / "bus/pci/devices" / address / "msi_irqs", _MOST_INTERRUPTS)
+        except OSError:
+            return []
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 10)
+
+    def _cpus(self, number: int) -> CpuSet | None:
+        """The CPUs that really handle it; before Linux 4.15, or where the controller does not say, those that may."""
+        for name in ("effective_affinity_list", "smp_affinity_list"):
+            try:
+                cpus = CpuSet.parse(read_text(self._host.proc / "irq" / str(number) / name))
+            except (OSError, ParseError):
+                continue
+            if cpus:
+                return cpus
+        return None
+
+    @cached_property
+    def _fired(self) -> Mapping[int, int]:
+        try:
+            return parse_interrupts(read_bytes(self._host.proc / "interrupts", _LARGEST))
+        except OSError:
+            return {}
+
+
+def parse_interrupts(text: bytes) -> dict[int, int]:
+    """Number of an interrupt -> how often it has fired since boot, on all CPUs."""
+    lines = text.split(b"\n")
+    cpus = len(lines[0].split())
+    found: dict[int, int] = {}
+    for line in lines[1:]:
+        name, _, rest = line.partition(b":")
+        name = name.strip()
+        if name.isdigit() and len(name) < 10:
+            counts = rest.split(maxsplit=cpus)[:cpus]
+            if len(counts) == cpus and all(map(bytes.isdigit, counts)):
+                found[int(name)] = sum(map(int, counts))
+    return found

@@ -1,4 +1,4 @@
-"""The CPUs of each NUMA node, by the first of sysfs's sources that can be read.
+"""The nodes and CPUs that are online, and the CPUs of each node, by the first of sysfs's sources that can be read.
 
 Source: the kernel's drivers/base/node.c. `cpulist` came with Linux 2.6.26; kernels before 4.15 list offline CPUs there
 too, and 5.15-rc1 ended both files with a NUL byte.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from numaudit.errors import ParseError
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
-from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 
+Ids = TypeVar("Ids", bound=IdSet)
 NodeCpus = Mapping[int, CpuSet | None]
 """Node -> its online CPUs; None = not known."""
 
@@ -39,20 +41,29 @@ def read_cpus(host: Host, nodes: NodeSet, online: CpuSet | None) -> NodeCpus:
     return within if placed != online else {node: cpus or CpuSet() for node, cpus in within.items()}
 
 
-def read_online(host: Host) -> CpuSet | None:
-    """The online CPUs by the list, or, before Linux 2.6.29, by the file of each CPU; None = the kernel does not say."""
-    listed = read_list(host.cpus / "online")
+def online_nodes(host: Host) -> NodeSet:
+    """Ids of the nodes that are online; by `online`, else by the folders that exist."""
+    listed = read_list(host.nodes / "online", NodeSet)
+    return listed or NodeSet.from_ids(_numbers(host.nodes, _NODE, NodeSet.limit))
+
+
+def online_cpus(host: Host) -> CpuSet | None:
+    """Ids of the CPUs that are online, by the list, or, before Linux 2.6.29, by the file of each CPU.
+
+    None = the kernel does not say.
+    """
+    listed = read_list(host.cpus / "online", CpuSet)
     if listed:
         return listed
     states = {cpu: _text(host.cpus / f"cpu{cpu}/online").strip() for cpu in _numbers(host.cpus, _CPU, CpuSet.limit)}
     return CpuSet.from_ids(cpu for cpu, state in states.items() if state != "0") if any(states.values()) else None
 
 
-def read_list(path: Path) -> CpuSet | None:
-    """A list of CPUs; None = missing, cut short to nothing, or of another form."""
+def read_list(path: Path, kind: type[Ids]) -> Ids | None:
+    """A list of ids; None = missing, cut short to nothing, or of another form."""
     text = _text(path)
     try:
-        return CpuSet.parse(text) if text else None
+        return kind.parse(text) if text else None
     except ParseError:
         return None
 
@@ -72,7 +83,7 @@ def parse_map(text: str) -> CpuSet:
 
 
 def _of_node(folder: Path) -> CpuSet | None:
-    listed = read_list(folder / "cpulist")
+    listed = read_list(folder / "cpulist", CpuSet)
     if listed is not None:
         return listed
     try:

@@ -1,6 +1,8 @@
-"""/proc/PID/numa_maps: pages of each mapping by node, and the mapping's memory policy.
+"""/proc/PID/numa_maps: pages of each mapping by node, and the mapping's memory policy; and the weights of the policy
+weighted interleave, which /sys/kernel/mm/mempolicy/weighted_interleave has.
 
-Source: fs/proc/task_mmu.c (show_numa_map), mm/mempolicy.c (mpol_to_str), numa_maps in proc(5).
+Source: fs/proc/task_mmu.c (show_numa_map), mm/mempolicy.c (mpol_to_str), numa_maps in proc(5);
+Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave.
 """
 
 from __future__ import annotations
@@ -197,3 +199,30 @@ def _kind(words: list[str]) -> str:
 def _add(sums: dict[_Key, SumsByNode], key: _Key, node: int, size: int) -> None:
     by_node = sums.setdefault(key, {})
     by_node[node] = by_node.get(node, 0) + size
+
+
+_NODE_FILE = re.compile(r"node(\d{1,4})", re.ASCII)
+
+
+def read_weights(host: Host) -> dict[int, int] | None:
+    """Weight by node, 1 to 255; None = the kernel has no such policy (before Linux 6.9).
+
+    A node whose file is not a number is left out.
+    """
+    folder = host.sys / "kernel/mm/mempolicy/weighted_interleave"
+    try:
+        names = sorted(files.names(folder))
+    except OSError:
+        return None
+    weights: dict[int, int] = {}
+    for name in names:
+        node = _NODE_FILE.fullmatch(name)
+        if node is None:
+            continue
+        try:
+            text = read_text(folder / name).strip()
+        except OSError:
+            continue
+        if text.isascii() and text.isdigit() and len(text) < 4:
+            weights[int(node[1])] = int(text)
+    return weights

@@ -1,13 +1,17 @@
-"""/sys/devices/virtual/memory_tiering, /sys/kernel/mm/numa and a node's access classes: memory tiers and their speed.
+"""Places to which the kernel may move memory: tiers and their speed; swap of the host, and what a cgroup may use of it.
+
+/sys/devices/virtual/memory_tiering, /sys/kernel/mm/numa and a node's access classes have the tiers. They are shown
+since Linux 6.1, and by the firmware's tables since 6.7.
 
 Source: the kernel's mm/memory-tiers.c, drivers/base/node.c, Documentation/admin-guide/mm/numaperf.rst,
-Documentation/ABI/testing/sysfs-kernel-mm-numa. Tiers are shown since Linux 6.1, and by the firmware's tables since 6.7.
+Documentation/ABI/testing/sysfs-kernel-mm-numa; /proc/meminfo; Documentation/admin-guide/cgroup-v2.rst
+(memory.swap.max, which the root cgroup does not have).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from numaudit.errors import ParseError
@@ -111,3 +115,44 @@ def _text(path: Path) -> str:
         return read_text(path).strip()
     except (OSError, ParseError):
         return ""
+
+
+_LINE = re.compile(r"^(SwapTotal|SwapFree):\s+(\d{1,19}) kB$", re.M | re.ASCII)
+_MOST_DIGITS = 20
+
+
+def read_swap(host: Host) -> tuple[int, int] | None:
+    """Bytes of swap on the host, and those that are free; None = /proc/meminfo does not say. Raises OSError."""
+    try:
+        return parse_swap(read_text(host.proc / "meminfo"))
+    except FileNotFoundError:
+        return None
+
+
+def parse_swap(text: str) -> tuple[int, int] | None:
+    """The same of a text."""
+    found = {name: int(kib) << 10 for name, kib in _LINE.findall(text)}
+    return (found["SwapTotal"], found["SwapFree"]) if len(found) == 2 else None
+
+
+def parse_limit(text: str) -> int | None:
+    """Of memory.swap.max: bytes; None = `max`, no limit. Raises ParseError."""
+    value = text.strip()
+    if value == "max":
+        return None
+    if not (value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS):
+        raise ParseError(f"memory.swap.max is {value[:40]!r}, not a number of bytes or max")
+    return int(value)
+
+
+def limit_of(folder: str, path: str, read: Callable[[str], bytes]) -> int | None:
+    """Bytes that a cgroup may have in swap: the least of its own limit and those of the groups above it, None = as many
+    as there are. `folder` is the hierarchy's, `path` the group's. Raises OSError, ParseError.
+    """
+    least: int | None = None
+    while path:
+        text = read(f"{folder}{path}/memory.swap.max").decode("ascii", "replace")
+        limit = parse_limit(text)
+        least = limit if least is None or (limit is not None and limit < least) else least
+        path = path.rpartition("/")[0]
+    return least

@@ -25,7 +25,7 @@ from numaudit.errors import Unavailable
 from numaudit.intent.sources import CheckpointHealth
 from numaudit.kernel import files
 from numaudit.kernel.host import Host
-from numaudit.kernel.node import online_cpus
+from numaudit.kernel.memory.node_cpus import online_cpus
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, Problem, decode
 from numaudit.kubelet.sources import state_files
 

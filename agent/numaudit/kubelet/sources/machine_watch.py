@@ -8,7 +8,8 @@ from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kernel.node import online_cpus, online_nodes, read_counters, read_machine
+from numaudit.kernel.memory.node_cpus import online_cpus, online_nodes
+from numaudit.kernel.node import read_counters, read_machine
 from numaudit.kubelet.sources.memo import Inputs
 from numaudit.topology.machine import Machine
 

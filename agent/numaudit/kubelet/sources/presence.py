@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from numaudit.containers.host_process import why_not_the_hosts
 from numaudit.errors import Absent
-from numaudit.kernel import files, process_stat
+from numaudit.kernel import files, tasks
 from numaudit.kernel.host import Host, may_exist, read_bytes
 from numaudit.topology.sizes import plural
 
@@ -89,7 +89,7 @@ def _is_called_kubelet(host: Host, pid: str) -> bool:
 
 def _started(host: Host, pid: int) -> int | None:
     try:
-        return process_stat.parse(pid, read_bytes(f"{host.proc}/{pid}/stat")).started
+        return tasks.parse_process(pid, read_bytes(f"{host.proc}/{pid}/stat")).started
     except (OSError, ValueError, IndexError):
         return None
 

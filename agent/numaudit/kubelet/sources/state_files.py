@@ -17,7 +17,7 @@ from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kernel.host import Host, read_bytes
-from numaudit.kernel.replace_file import replace_file
+from numaudit.kernel.own_files import replace_file
 
 
 def paths(host: Host) -> Mapping[CheckpointKind, Path]:

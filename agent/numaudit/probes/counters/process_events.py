@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from numaudit.errors import Unavailable
-from numaudit.kernel import threads
+from numaudit.kernel import tasks
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
 from numaudit.kernel.tracing.perf_event import Event
@@ -40,13 +40,13 @@ class ProcessEvents(Struct, frozen=True):
         Raises Unavailable with the reason, and FileNotFoundError when it has ended.
         """
         for _ in range(_TRIES):
-            ids = threads.ids(host, pid)
+            ids = tasks.thread_ids(host, pid)
             if len(ids) > room:
                 text = f"it has {len(ids)} threads, and {room} more can be counted, of {most_threads(plan)} in all"
                 raise Unavailable(text)
             opened = cls(tuple(_open_each(plan, ids)))
             try:
-                if {*threads.ids(host, pid)} <= {*ids}:
+                if {*tasks.thread_ids(host, pid)} <= {*ids}:
                     return opened
             except OSError:
                 opened.close()

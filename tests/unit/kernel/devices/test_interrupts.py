@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hosts.sysfs_tree import SysfsTree
 from numaudit.container_devices import Interrupts
-from numaudit.kernel.devices.interrupts import InterruptReader, parse
+from numaudit.kernel.devices.pci import InterruptReader, parse_interrupts
 from numaudit.kernel.host import Host
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
@@ -28,16 +28,16 @@ ERR:          0
 
 
 def test_counts_of_all_cpus_are_added_up() -> None:
-    assert parse(TEXT) == {4: 2, 37: 0, 38: 17, 39: 700}
+    assert parse_interrupts(TEXT) == {4: 2, 37: 0, 38: 17, 39: 700}
 
 
 def test_a_name_of_digits_is_no_count() -> None:
-    assert parse(b"  CPU0\n 9: 3 7 acpi\n 10: x 1\n 11:\n") == {9: 3}
+    assert parse_interrupts(b"  CPU0\n 9: 3 7 acpi\n 10: x 1\n 11:\n") == {9: 3}
 
 
 @given(st.binary(max_size=200))
 def test_any_file_of_interrupts_is_read(text: bytes) -> None:
-    assert all(count >= 0 for count in parse(b"   CPU0  CPU1\n" + text).values())
+    assert all(count >= 0 for count in parse_interrupts(b"   CPU0  CPU1\n" + text).values())
 
 
 def read(root: Path) -> Interrupts | None:

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import Unavailable, printable
-from numaudit.kernel import threads
+from numaudit.kernel import started_with, tasks
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host, explain
-from numaudit.kernel.processes import libraries, started_with, words
+from numaudit.kernel.memory import maps
 from numaudit.process_placement import ContainerProcesses
 from numaudit.ranks.declaration import CommandLine, Placeable, Runtimes, Told
 from numaudit.ranks.table import RUNTIME_KEYS, declarations, environment_in, given_in, runtimes_in
@@ -132,8 +132,8 @@ class DeclarationReader(Struct):
             return Runtimes(frozenset(), 0)
         if pid not in self._runtimes:
             try:
-                loaded = runtimes_in(libraries.read(self.host, pid))
-                self._runtimes[pid] = Runtimes(loaded, len(threads.ids(self.host, pid)))
+                loaded = runtimes_in(maps.read_libraries(self.host, pid))
+                self._runtimes[pid] = Runtimes(loaded, len(tasks.thread_ids(self.host, pid)))
             except PermissionError as error:
                 self._runtimes[pid] = printable(explain(error))
         return self._runtimes[pid]
@@ -146,7 +146,7 @@ class DeclarationReader(Struct):
 
     def _environment(self, pid: int) -> tuple[Mapping[str, str], str | None]:
         try:
-            return environment_in(words.environment(self.host, pid)), None
+            return environment_in(started_with.environment(self.host, pid)), None
         except (FileNotFoundError, ProcessLookupError):
             if self.host.is_live:
                 raise
@@ -168,5 +168,5 @@ class DeclarationReader(Struct):
 
     def _given_to(self, pid: int) -> CommandLine:
         if pid not in self._given:
-            self._given[pid] = given_in(words.command_line(self.host, pid), words.program(self.host, pid))
+            self._given[pid] = given_in(started_with.command_line(self.host, pid), started_with.program(self.host, pid))
         return self._given[pid]

@@ -20,10 +20,9 @@ from numaudit.errors import ParseError, Unavailable, printable
 from numaudit.intent.node import Intent
 from numaudit.kernel import files
 from numaudit.kernel.cgroup import Hierarchies
-from numaudit.kernel.devices import device_list, network
+from numaudit.kernel.devices import device_cgroup, network
 from numaudit.kernel.devices.descriptors import HeldDevices
-from numaudit.kernel.devices.interrupts import InterruptReader
-from numaudit.kernel.devices.pci import PciDevices
+from numaudit.kernel.devices.pci import InterruptReader, PciDevices
 from numaudit.kernel.host import Host, explain
 from numaudit.ranks.told import HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
@@ -168,7 +167,7 @@ class _Reader:
                     names.append(interface.name)
 
     def _listed(self, group: str, found: _Found) -> None:
-        files = device_list.allowed(self._host, self._hierarchies, group, lambda: self._pci.files)
+        files = device_cgroup.allowed(self._host, self._hierarchies, group, lambda: self._pci.files)
         for file in files or ():
             for device in self._pci.of_file(file):
                 found.add(device, "device-list")

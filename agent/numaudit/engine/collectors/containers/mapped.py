@@ -11,11 +11,11 @@ from msgspec import Struct, field, structs
 
 from numaudit.engine.collectors.containers.segments import Segment, Segments
 from numaudit.errors import ParseError, printable
-from numaudit.kernel import process_stat
+from numaudit.kernel import tasks
 from numaudit.kernel.cgroup import unescape
 from numaudit.kernel.host import Host, read_bytes, read_text
-from numaudit.kernel.memory import numa_maps, page_owner, shared_maps
-from numaudit.kernel.memory.shared_maps import SharedMapping
+from numaudit.kernel.memory import maps, numa_maps, physical
+from numaudit.kernel.memory.maps import SharedMapping
 from numaudit.process_placement import MappedMemory, ProcessMappings
 from numaudit.snapshot import ContainerId, Mappings, ProcessMapping, SharedMemory
 from numaudit.value import Timestamp
@@ -51,10 +51,10 @@ class ProcessWalk(Struct, dict=True):
         """Its name and start, which are None when it has ended."""
         try:
             stat = read_bytes(self.host.proc / str(pid) / "stat")
-            started = process_stat.parse(pid, stat).started
+            started = tasks.parse_process(pid, stat).started
         except (OSError, IndexError, ValueError):
             return MappedProcess(pid, None, None)
-        name = printable(process_stat.name_of(stat).decode("utf-8", "surrogateescape"))
+        name = printable(tasks.name_of(stat).decode("utf-8", "surrogateescape"))
         booted = self._booted_at
         return MappedProcess(
             pid, name, None if booted is None else Timestamp(booted + started / os.sysconf("SC_CLK_TCK"))
@@ -63,12 +63,12 @@ class ProcessWalk(Struct, dict=True):
     @cached_property
     def _booted_at(self) -> float | None:
         """Seconds since the epoch."""
-        return process_stat.booted_at(self.host)
+        return tasks.booted_at(self.host)
 
     def shared(self, pid: int) -> dict[int, SharedMapping] | None:
         """The shared mappings of a process by address; None = not to be read."""
         try:
-            return shared_maps.read(self.host, pid)
+            return maps.read(self.host, pid)
         except (OSError, ParseError):
             return None
 
@@ -76,7 +76,7 @@ class ProcessWalk(Struct, dict=True):
         """Is this the device of a tmpfs? By the mounts of the first process that has a file of it mapped."""
         if device not in self._in_memory:
             try:
-                known = shared_maps.devices_in_memory(read_text(self.host.proc / str(pid) / "mountinfo"))
+                known = maps.devices_in_memory(read_text(self.host.proc / str(pid) / "mountinfo"))
             except OSError:
                 known = frozenset()
             self._in_memory[device] = device in known
@@ -89,7 +89,7 @@ class ProcessWalk(Struct, dict=True):
         if part.size < _WORTH_ASKING:
             return None
         try:
-            found = page_owner.sample(self.host, part.pid, part.address, part.end - part.begin, self.page_size)
+            found = physical.sample_owners(self.host, part.pid, part.address, part.end - part.begin, self.page_size)
         except OSError:
             return None
         owners = {self.owners.get(cgroup) for cgroup in found}

@@ -18,7 +18,7 @@ from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.errors import ParseError, printable
 from numaudit.kernel.cgroup import Cgroup, Reader
 from numaudit.kernel.host import Host, explain
-from numaudit.kernel.memory import interleave_weights, numa_maps
+from numaudit.kernel.memory import numa_maps
 from numaudit.snapshot import BytesByNode, ContainerId, Mappings, NodeMemory, Snapshot
 
 HIDDEN = (
@@ -40,7 +40,7 @@ class NumaMapsCollector(Collector):
             asked = tick.census.groups.keys() if tick.with_processes else judged.keys()
             judged = {id_: judged.get(id_, 0) for id_ in tick.mappings_of & asked}
         order = sorted(judged, key=lambda id_: judged[id_], reverse=True)
-        found, weights = _of(tick).collect(tick.census, order, skipped), interleave_weights.read(tick.host)
+        found, weights = _of(tick).collect(tick.census, order, skipped), numa_maps.read_weights(tick.host)
         return replace(snapshot, numa_maps=found, interleave_weights=weights)
 
 

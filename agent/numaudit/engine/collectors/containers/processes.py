@@ -20,10 +20,10 @@ from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.engine.collectors.containers.thread_groups import ThreadGroups
 from numaudit.errors import ParseError, printable
-from numaudit.kernel import process_stat, threads
+from numaudit.kernel import tasks
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import numa_maps
-from numaudit.kernel.threads import Thread
+from numaudit.kernel.tasks import Thread
 from numaudit.process_placement import ContainerProcesses, ProcessMappings, ProcessPlacement, UnreadPart
 from numaudit.snapshot import Mappings, Snapshot
 from numaudit.topology.machine import Machine
@@ -110,8 +110,8 @@ def _times(host: Host, processes: Sequence[int]) -> dict[ThreadKey, int]:
     found: dict[ThreadKey, int] = {}
     for pid in processes:
         try:
-            for thread in threads.ids(host, pid)[:_MOST_THREADS]:
-                task = threads.read_task(host, pid, thread)
+            for thread in tasks.thread_ids(host, pid)[:_MOST_THREADS]:
+                task = tasks.read_task(host, pid, thread)
                 found[thread, task.started] = task.ticks
         except (OSError, ParseError):  # it has ended, or a thread of it; or it may not be read, as the next tick says
             continue
@@ -134,7 +134,7 @@ class ProcessReader:
     _booted_at: float | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self._booted_at = process_stat.booted_at(self.host)
+        self._booted_at = tasks.booted_at(self.host)
 
     def container(self, pids: Sequence[int], mapped: Mappings | None, budget: float) -> ContainerProcesses:
         """Those that live. A process that ends meanwhile is none of them."""
@@ -163,7 +163,7 @@ class ProcessReader:
     def process(self, pid: int, mapped: Mappings | None) -> ProcessPlacement | None:
         """One process, and its threads until the deadline. Raises OSError, ParseError; None = it has ended."""
         try:
-            main = threads.read_main(self.host, pid)
+            main = tasks.read_main(self.host, pid)
         except FileNotFoundError:
             if self.host.is_live or mapped is None or pid not in mapped.read:
                 raise
@@ -195,7 +195,7 @@ class ProcessReader:
     def _threads(self, pid: int, main: Thread, policy: str | None, groups: ThreadGroups) -> list[UnreadPart]:
         """Adds the threads to the groups; the parts that could not be read."""
         try:
-            ids = threads.ids(self.host, pid)
+            ids = tasks.thread_ids(self.host, pid)
         except FileNotFoundError:
             if self.host.is_live:
                 raise
@@ -208,7 +208,7 @@ class ProcessReader:
                 more > 0
             )
         read = 0
-        others = threads.read(self.host, pid, [one for one in ids[:_MOST_THREADS] if one != pid])
+        others = tasks.read_threads(self.host, pid, [one for one in ids[:_MOST_THREADS] if one != pid])
         for thread in chain((main,), others):
             groups.add(thread, reader.of(thread.id), self._since(thread))
             read += 1

@@ -18,7 +18,7 @@ from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.engine.collectors.containers.processes import ProcessReader
 from numaudit.errors import ParseError, printable
-from numaudit.kernel import process_status, threads
+from numaudit.kernel import tasks
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import explain
 from numaudit.kernel.memory import numa_maps
@@ -149,7 +149,7 @@ class RankPass(Struct):
     def _ask(self, tick: TickInputs, pid: int, budget: WatchBudget) -> None:
         budget.spend()
         try:
-            task = threads.read_main_task(tick.host, pid)
+            task = tasks.read_main_task(tick.host, pid)
             why = self.declared.read(pid)
         except (FileNotFoundError, ProcessLookupError):
             return
@@ -176,7 +176,7 @@ class RankPass(Struct):
                 return False
             had_all_of_it = budget.is_whole
             budget.spend()
-            if threads.read_main_task(reader.host, pid).started != self._started[pid]:
+            if tasks.read_main_task(reader.host, pid).started != self._started[pid]:
                 return True
             placement = reader.process(pid, mapped)
             if budget.is_over and not had_all_of_it:
@@ -198,7 +198,7 @@ class RankPass(Struct):
         """Its memory, or why it is not read. None = later. Raises OSError when it has ended."""
         one = Mapped(walk)
         try:
-            size = sum(process_status.read(walk.host, pid))
+            size = sum(tasks.read_memory(walk.host, pid))
             expected = self.walk_time.of(size)
             if expected > budget.whole:
                 one.unread[pid] = (

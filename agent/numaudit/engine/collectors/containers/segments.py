@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from numaudit.kernel.memory.maps import SharedMapping
 from numaudit.kernel.memory.numa_maps import Mapping
-from numaudit.kernel.memory.shared_maps import SharedMapping
 from numaudit.snapshot import BytesByNode
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from numaudit.errors import printable
-from numaudit.kernel.threads import Thread
+from numaudit.kernel.tasks import Thread
 from numaudit.process_placement import ThreadGroup, TimeSource
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -14,7 +14,7 @@ from numaudit.counted import SeenRemote
 from numaudit.engine.collectors.base import TickInputs
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.errors import ParseError
-from numaudit.kernel import process_status
+from numaudit.kernel import tasks
 from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import Passes
@@ -23,7 +23,7 @@ from numaudit.snapshot import BytesByNode, ContainerId, Resident, Snapshot
 _charged = attrgetter("anon", "file", "shmem", "hugetlb")
 """Memory types that processes can map."""
 _NOTHING: Mapping[int, int] = {}
-_MAPS_NOTHING = process_status.ProcessMemory(0, 0, 0)
+_MAPS_NOTHING = tasks.ProcessMemory(0, 0, 0)
 _ASK_AGAIN = 120.0
 """Seconds. Memory that belongs to other containers may come and go meanwhile, or a process may change its cgroup."""
 _CLOCK = 0.001
@@ -41,7 +41,7 @@ class _Mapped(NamedTuple):
     """The container's own memory in that tick."""
     size: int
     """Bytes of it that processes can map."""
-    memory: list[process_status.ProcessMemory]
+    memory: list[tasks.ProcessMemory]
     """Of each process that can be read."""
 
     def holds(self, resident: Resident | None, now: float) -> bool:
@@ -127,7 +127,7 @@ class PagesUsedByContainer(Struct):
 
     def _ask(self, tick: TickInputs, groups: Sequence[Cgroup], resident: Resident | None, now: float) -> _Mapped:
         """Memory of each process that can be read. Passes of processes that have ended are forgotten."""
-        mapped: list[process_status.ProcessMemory] = []
+        mapped: list[tasks.ProcessMemory] = []
         for group in groups:
             processes = {pid: _memory_of(tick.host, pid) for pid in _processes(tick, group)}
             self._passes.keep_only(group.id, processes)
@@ -143,7 +143,7 @@ def _mappable(resident: Resident) -> int:
 def limited(
     used: SeenRemote,
     resident: Resident | None,
-    mapped: Sequence[process_status.ProcessMemory],
+    mapped: Sequence[tasks.ProcessMemory],
     shmem_on: Mapping[int, int] = _NOTHING,
     then: Then | None = None,
 ) -> SeenRemote:
@@ -157,8 +157,8 @@ def limited(
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
     anon, file, shmem, hugetlb = map(_total, _charged(resident))
-    sums = process_status.ProcessMemory(*map(sum, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
-    most = process_status.ProcessMemory(*map(max, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
+    sums = tasks.ProcessMemory(*map(sum, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
+    most = tasks.ProcessMemory(*map(max, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
     of_others = max(0, most.shmem - shmem)
     by_node: dict[int, int] = {}
     for (_, node), size in used.by_pair.items():
@@ -202,8 +202,8 @@ def _processes(tick: TickInputs, group: Cgroup) -> tuple[int, ...]:
         return ()
 
 
-def _memory_of(host: Host, pid: int) -> process_status.ProcessMemory | None:
+def _memory_of(host: Host, pid: int) -> tasks.ProcessMemory | None:
     try:
-        return process_status.read(host, pid)
+        return tasks.read_memory(host, pid)
     except (OSError, ParseError):  # it has ended, or may not be read
         return None

@@ -14,7 +14,7 @@ from numaudit.counted import CountedOfProcess, ProcessAccesses
 from numaudit.engine.collectors.base import TickInputs
 from numaudit.engine.collectors.probes.pmu import basis_of
 from numaudit.errors import ParseError, Unavailable, printable
-from numaudit.kernel import threads
+from numaudit.kernel import tasks
 from numaudit.kernel.host import Host, explain
 from numaudit.pmu.choose import Plan
 from numaudit.probes.counters.accesses import accesses_of, times_of
@@ -52,7 +52,7 @@ class ProcessCounters(Struct):
     def _add(self, host: Host, pid: int, room: int) -> int:
         """Number of threads that count from now on."""
         try:
-            started = threads.read_main_task(host, pid).started
+            started = tasks.read_main_task(host, pid).started
             events = ProcessEvents.open(host, self.plan, pid, room)
         except (FileNotFoundError, ProcessLookupError):  # it has ended
             return 0
@@ -80,7 +80,7 @@ class ProcessCounters(Struct):
         if pid in self._uncounted:
             raise Unavailable(self._uncounted[pid])
         started, events = self._opened.get(pid, (None, None))
-        if events is None or threads.read_main_task(host, pid).started != started:
+        if events is None or tasks.read_main_task(host, pid).started != started:
             raise Unavailable("it began after the measurement did")
         words = events.read()
         found = accesses_of(self.plan, words)

@@ -1,8 +1,9 @@
-"""/proc/PID/status, as far as it says how much memory a process maps."""
+"""What a process is, when it started, how much memory it maps, and where it may run."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,38 +11,87 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.process_status import Placing, ProcessMemory, parse, parse_placing, read
+from numaudit.kernel.tasks import (
+    Placing,
+    ProcessMemory,
+    name_of,
+    parse_memory,
+    parse_placing,
+    parse_process,
+    parse_task,
+    read_memory,
+)
 from numaudit.topology.nodeset import CpuSet, NodeSet
+
+
+def line(start: int, name: bytes = b"a) S 1 (b") -> bytes:
+    """One line of /proc/PID/stat."""
+    return b"1 (%s) S %s0 0 0 0 20 0 1 0 %d 9 9\n" % (name, b"1 " * 10, start)
+
+
+def test_the_kernels_own_line_is_read() -> None:
+    found = parse_process(1, Path("/proc/self/stat").read_bytes())
+    assert found.started > 0
+    assert found.state == "R"
+
+
+@given(st.binary(max_size=15), st.integers(0, 10**9))
+def test_any_name_leaves_the_fields_as_they_are(name: bytes, start: int) -> None:
+    stat = line(start, name.replace(b"\n", b"?"))
+    assert parse_process(7, stat) == (7, start, "S")
+    assert name_of(stat) == name.replace(b"\n", b"?")
+
+
+def test_a_task_has_its_parent_its_time_and_the_cpu_it_ran_on_last() -> None:
+    line = b"7 (a) S 1) R 3 7 7 0 -1 4194560 1 2 3 4 150 50 9 9 20 0 1 0 4242 %s17 6 0 0\n" % (b"1 " * 15)
+    assert parse_task(line) == (b"a) S 1", "R", 3, 200, 4242, 6)
+
+
+@given(st.binary(max_size=200))
+def test_any_other_task_is_refused_or_read(text: bytes) -> None:
+    try:
+        parse_task(text)
+    except (IndexError, ValueError):
+        return
+
+
+@given(st.binary(max_size=200))
+def test_any_other_stat_is_refused_or_read(text: bytes) -> None:
+    try:
+        parse_process(1, text)
+    except (IndexError, ValueError):
+        return
+
 
 STATUS = b"Name:\tRssAnon:\nVmRSS:\t   41620 kB\nRssAnon:\t   31496 kB\nRssFile:\t    8076 kB\nRssShmem:\t 2048 kB\n"
 
 
 def test_sizes_are_bytes() -> None:
-    assert parse(STATUS) == ProcessMemory(31496 << 10, 8076 << 10, 2 << 20)
+    assert parse_memory(STATUS) == ProcessMemory(31496 << 10, 8076 << 10, 2 << 20)
 
 
 def test_the_kernels_own_text_is_read() -> None:
-    sizes = read(Host(), os.getpid())
+    sizes = read_memory(Host(), os.getpid())
     assert sizes.anon > 0
     assert sizes.file > 0
 
 
 def test_a_kernel_thread_has_no_sizes() -> None:
     with pytest.raises(ParseError, match="RssAnon"):
-        parse(b"Name:\tkthreadd\nState:\tS (sleeping)\n")
+        parse_memory(b"Name:\tkthreadd\nState:\tS (sleeping)\n")
 
 
 @given(st.binary(max_size=200))
 def test_any_other_text_is_refused_or_read(text: bytes) -> None:
     try:
-        assert min(parse(text)) >= 0
+        assert min(parse_memory(text)) >= 0
     except ParseError as error:
         assert "RssAnon" in str(error)
 
 
 def test_a_process_that_has_ended_is_an_error_of_the_system() -> None:
     with pytest.raises(OSError, match="status"):
-        read(Host(), 1 << 22)
+        read_memory(Host(), 1 << 22)
 
 
 PLACING = (

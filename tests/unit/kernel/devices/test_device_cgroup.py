@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies
-from numaudit.kernel.devices import device_list, device_program
+from numaudit.kernel.devices import device_cgroup
 from numaudit.kernel.devices.pci import FileNumbers
 from numaudit.kernel.host import Host
 
@@ -31,7 +31,7 @@ def instruction(code: int, target: int = 0, constant: int = 0, source: int = 0, 
     return struct.pack("=BBhi", code, target | source << 4, offset, constant)
 
 
-def runc_program(rules: Sequence[tuple[int, int | None, int | None]], usual: int = 0) -> device_program.Program:
+def runc_program(rules: Sequence[tuple[int, int | None, int | None]], usual: int = 0) -> device_cgroup.Program:
     """As runc's devicefilter writes it: type, access, major and minor in R2 to R5, a block for each rule."""
     code = [
         instruction(WORD, 2, source=1), instruction(AND, 2, HALF_MASK),
@@ -46,13 +46,13 @@ def runc_program(rules: Sequence[tuple[int, int | None, int | None]], usual: int
             left -= 1
             code.append(instruction(NOT_EQUAL, register, one, offset=left))
         code += [instruction(MOVE, 0, 1), instruction(EXIT)]
-    return device_program.parse(b"".join([*code, instruction(MOVE, 0, usual), instruction(EXIT)]))
+    return device_cgroup.parse(b"".join([*code, instruction(MOVE, 0, usual), instruction(EXIT)]))
 
 
 def test_a_program_of_runc_allows_what_its_rules_name() -> None:
     program = runc_program([(2, 195, 0), (2, 1, None), (1, 259, None)])
-    assert [device_program.allows(program, one) for one in FILES] == [True, False, False, True]
-    assert device_program.allows(program, FileNumbers("char", 1, 3))
+    assert [device_cgroup.allows(program, one) for one in FILES] == [True, False, False, True]
+    assert device_cgroup.allows(program, FileNumbers("char", 1, 3))
 
 
 def test_access_to_read_and_write_is_what_a_rule_must_give() -> None:
@@ -64,7 +64,7 @@ def test_access_to_read_and_write_is_what_a_rule_must_give() -> None:
             instruction(MOVE, 0, 1), instruction(EXIT), instruction(MOVE, 0, 0), instruction(EXIT),
         ]
     )  # fmt: skip
-    assert not device_program.allows(device_program.parse(only_read), GPU)
+    assert not device_cgroup.allows(device_cgroup.parse(only_read), GPU)
 
 
 @pytest.mark.parametrize(
@@ -80,20 +80,20 @@ def test_access_to_read_and_write_is_what_a_rule_must_give() -> None:
 )
 def test_a_program_that_does_more_than_compare_is_not_guessed(code: bytes) -> None:
     with pytest.raises(ParseError, match="device program"):
-        device_program.allows(device_program.parse(code), GPU)
+        device_cgroup.allows(device_cgroup.parse(code), GPU)
 
 
 @given(st.binary(max_size=400))
 def test_any_program_allows_refuses_or_is_not_understood(code: bytes) -> None:
     with suppress(ParseError):
-        assert device_program.allows(device_program.parse(code), GPU) in (True, False)
+        assert device_cgroup.allows(device_cgroup.parse(code), GPU) in (True, False)
 
 
 def v1(folder: Path, text: str) -> tuple[FileNumbers, ...] | None:
     (folder / "pod").mkdir()
     (folder / "pod/devices.list").write_text(text)
     hierarchies = Hierarchies("v1", folder, None, None, None, devices=folder)
-    return device_list.allowed(Host(folder), hierarchies, "/pod", lambda: FILES)
+    return device_cgroup.allowed(Host(folder), hierarchies, "/pod", lambda: FILES)
 
 
 def test_the_list_of_cgroup_v1_names_files(tmp_path: Path) -> None:
@@ -110,10 +110,10 @@ def test_a_container_without_devices_has_none(tmp_path: Path) -> None:
 
 @given(st.text(alphabet="abc *:0123456789rwm\n\0x", max_size=200))
 def test_any_list_is_read(text: str) -> None:
-    found = device_list.parse(text)
+    found = device_cgroup.parse_list(text)
     assert all(found.allows(one) in (True, False) for one in FILES)
 
 
 def test_a_capture_of_cgroup_v2_has_no_list(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="capture"):
-        device_list.allowed(Host(tmp_path), Hierarchies("v2", *(tmp_path,) * 4), "/pod", lambda: FILES)
+        device_cgroup.allowed(Host(tmp_path), Hierarchies("v2", *(tmp_path,) * 4), "/pod", lambda: FILES)

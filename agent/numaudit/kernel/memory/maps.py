@@ -1,7 +1,7 @@
-"""/proc/PID/maps: which mappings are shared, and which part of which file each maps.
+"""/proc/PID/maps: which mappings are shared, which part of which file each maps, and the shared libraries among them.
 
 numa_maps has the pages of a mapping, but neither its flags nor the file's identity. Source: fs/proc/task_mmu.c
-(show_map_vma), /proc/PID/maps in proc(5).
+(show_map_vma), proc_pid_maps(5).
 """
 
 from __future__ import annotations
@@ -65,4 +65,23 @@ def devices_in_memory(mountinfo: str) -> frozenset[str]:
             major, _, minor = words[2].partition(":")
             if major.isdecimal() and minor.isdecimal():
                 found.add(f"{int(major):02x}:{int(minor):02x}")
+    return frozenset(found)
+
+
+_COLUMNS = 6
+
+
+def read_libraries(host: Host, pid: int) -> frozenset[str]:
+    """Names of their files. Raises OSError when the process has ended, or its mappings may not be read."""
+    return parse_libraries(read_text(host.proc / str(pid) / "maps", limit=64 << 20))
+
+
+def parse_libraries(text: str) -> frozenset[str]:
+    """The names of mapped files that are called as shared libraries are: libgomp.so.1, ..."""
+    found = set()
+    for line in text.split("\n"):
+        fields = line.split(None, _COLUMNS - 1)
+        name = fields[-1].rpartition("/")[2] if len(fields) == _COLUMNS else ""
+        if ".so" in name:
+            found.add(name)
     return frozenset(found)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kernel.memory import page_size
+from numaudit.kernel.memory import physical
 from numaudit.kernel.node import read_machine
 
 ANON = 1_000_000
@@ -28,11 +28,11 @@ def _vmstat(pages: int) -> str:
 
 @pytest.mark.parametrize("size", [4096, 16384, 65536])
 def test_the_same_memory_in_bytes_and_in_pages_gives_the_size_of_a_page(size: int) -> None:
-    assert page_size.parse(_meminfo(ANON * size), _vmstat(ANON)) == size
+    assert physical.parse_page_size(_meminfo(ANON * size), _vmstat(ANON)) == size
 
 
 def test_memory_that_grew_between_the_two_readings_changes_nothing() -> None:
-    assert page_size.parse(_meminfo(ANON * 65536), _vmstat(ANON * 3 // 2)) == 65536
+    assert physical.parse_page_size(_meminfo(ANON * 65536), _vmstat(ANON * 3 // 2)) == 65536
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_memory_that_grew_between_the_two_readings_changes_nothing() -> None:
 )
 def test_counters_that_say_nothing_are_refused(meminfo: str, vmstat: str) -> None:
     with pytest.raises(ParseError, match=r"nr_anon_pages|AnonPages"):
-        page_size.parse(meminfo, vmstat)
+        physical.parse_page_size(meminfo, vmstat)
 
 
 def test_this_host_has_the_page_size_of_this_process() -> None:
-    assert page_size.read(Host()) == mmap.PAGESIZE
+    assert physical.read_page_size(Host()) == mmap.PAGESIZE
 
 
 def test_a_captured_machine_has_the_page_size_of_its_own_kernel(tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_a_captured_machine_has_the_page_size_of_its_own_kernel(tmp_path: Path) 
 
 
 def test_a_tree_without_counters_has_small_pages(fixtures: Path) -> None:
-    assert page_size.read(Host.under(fixtures / "cgroup-v1")) == 4096
+    assert physical.read_page_size(Host.under(fixtures / "cgroup-v1")) == 4096
 
 
 @given(meminfo=st.text(max_size=200), vmstat=st.text(max_size=200))
 def test_any_text_is_a_page_size_or_refused(meminfo: str, vmstat: str) -> None:
     with suppress(ParseError):
-        assert page_size.parse(meminfo, vmstat) in page_size.SIZES
+        assert physical.parse_page_size(meminfo, vmstat) in physical.SIZES

@@ -1,1 +1,0 @@
-"""Files of processes that say what they were started with, and what they have open."""
