@@ -1,4 +1,4 @@
-"""The JSON Schemas of the documents, from their types: tests validate by them, and docs/schemas/ has them.
+"""The JSON Schemas of the documents, from their types: tests validate by them, and docs/schema.json has them.
 
 A field's description is the text below it in its type.
 """
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_ID = "https://numaudit.example/schemas/v1/"
-"""An identifier, where nothing is to be had: the files refer to each other by their names."""
-_PARTS = "definitions.schema.json"
+_ID = "https://numaudit.example/schemas/v1"
+"""An identifier, where nothing is to be had."""
 _HERE = "#/$defs/"
 _WORDS = {
     "numa_node": "Id of the NUMA node.",
@@ -62,8 +61,6 @@ def schema(kind: str) -> Schema:
     for name, mark in marks.items():
         properties[name] = {**mark, "description": header["properties"][name]["description"]}
     return {
-        "$schema": _DIALECT,
-        "$id": f"{_ID}{_file(kind)}",
         **body,
         "title": kind,
         "properties": properties | {name: one for name, one in body["properties"].items() if name not in properties},
@@ -72,17 +69,24 @@ def schema(kind: str) -> Schema:
     }
 
 
-def files() -> dict[str, Schema]:
-    """Name -> schema: one file for each kind, which refers to the parts of all kinds in one file beside it."""
-    found: dict[str, Schema] = {}
-    parts: Schema = {}
-    for kind in KINDS:
-        whole = schema(kind)
-        for name, part in whole.pop("$defs").items():
-            assert parts.setdefault(name, part) == part, f"two types of documents have the name {name}"
-        found[_file(kind)] = json.loads(json.dumps(whole).replace(f'"{_HERE}', f'"{_PARTS}{_HERE}'))
-    head = {"$schema": _DIALECT, "$id": f"{_ID}{_PARTS}", "title": "Definitions"}
-    return found | {_PARTS: {**head, "description": "What documents consist of.", "$defs": dict(sorted(parts.items()))}}
+@cache
+def documents() -> tuple[dict[str, Schema], dict[str, Schema]]:
+    """Kind -> its schema without its parts, and name -> each part of any kind."""
+    kinds = {kind: schema(kind) for kind in KINDS}
+    shared: dict[str, Schema] = {}
+    for one in kinds.values():
+        for name, part in one.pop("$defs").items():
+            assert shared.setdefault(name, part) == part, f"two types of documents have the name {name}"
+    return kinds, dict(sorted(shared.items()))
+
+
+def page() -> str:
+    """docs/schema.json: a document of any kind is valid by it. A line for each kind, and for each part."""
+    kinds, shared = documents()
+    head = json.dumps({"$schema": _DIALECT, "$id": _ID, "title": "The documents of numaudit"}, indent=1)[:-2]
+    of_kinds = ",\n".join(f"  {json.dumps(one, ensure_ascii=False)}" for one in kinds.values())
+    parts = ",\n".join(f"  {json.dumps(name)}: {json.dumps(one, ensure_ascii=False)}" for name, one in shared.items())
+    return f'{head},\n "oneOf": [\n{of_kinds}\n ],\n "$defs": {{\n{parts}\n }}\n}}\n'
 
 
 @cache
@@ -97,10 +101,6 @@ def validator(kind: str) -> Draft202012Validator:
 def validate(document: object, kind: str) -> None:
     """Raises jsonschema.ValidationError."""
     validator(kind).validate(document)
-
-
-def _file(kind: str) -> str:
-    return f"{kind}.schema.json"
 
 
 def _structs(of: list[type]) -> set[type[Struct]]:

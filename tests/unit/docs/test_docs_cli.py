@@ -28,7 +28,7 @@ _HEAD = """\
 
 Generated from the commands themselves. `numaudit VERB --help` (or `-h`) and the manual pages also have all examples and
 the exit codes of each verb. Results go to standard output, messages to standard error. `-o json` prints one document,
-described by [a schema](schemas/). [Install](install.md#in-the-shell) enables manual pages and shell completion.
+described by [a schema](schema.json). [Install](install.md#in-the-shell) enables manual pages and shell completion.
 
 Every document begins with `host`, `generator` and `takenAt`, which a captured host has from its capture. Keys are in
 camelCase, sets of nodes are lists of integers, sets of CPUs are texts such as `0-3,8`, sizes are in bytes and their
