@@ -229,6 +229,7 @@ _ACCESS = Section(
                     "{{locality}} {{unit}}",
                 )
             ],
+            width=8,
             unit="cps",
             minimum=0,
         ),
@@ -243,17 +244,7 @@ _ACCESS = Section(
                     "{{cpu_numa_node}} to {{numa_node}}, {{locality}}",
                 )
             ],
-            unit="cps",
-            minimum=0,
-        ),
-        Lines(
-            title="First uses of pages",
-            description="These are sampled first uses per second, by whether the page was on the CPU's node. The "
-            "graph needs the probe first_touch.",
-            empty="The probe first_touch is off",
-            queries=[
-                Query(f"sum by (locality, source) ({_rate('memory_access_samples_total')})", "{{locality}} {{source}}")
-            ],
+            width=8,
             unit="cps",
             minimum=0,
         ),
@@ -263,6 +254,7 @@ _ACCESS = Section(
             "overlap, and at the farthest node's latency.",
             empty="No processor here counts accesses",
             queries=[Query(f"sum by (source) ({_rate('remote_stall_seconds_total')})", "{{source}}")],
+            width=8,
             unit="none",
             minimum=0,
         ),

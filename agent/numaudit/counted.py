@@ -203,7 +203,7 @@ class ProbeAccount(Value, frozen=True):
     probe: str
     """Name of the probe."""
     lost: Mapping[str, int]
-    """Events that it did not count, by reason: map-full, busy, ring-full, no-address, cpu-away."""
+    """Events that it did not count, by reason: map-full, busy, cpu-away."""
     runs: int | None
     """Runs of its programs by the kernel's own count; None = kernel.bpf_stats_enabled is 0, or it has no program."""
     run_seconds: float | None

@@ -1,4 +1,4 @@
-"""What watching costs: decoding samples, how much slower a process becomes that does nothing but fault, and what the
+"""What watching costs: how much slower a process becomes that does nothing but fault, and what the
 probes take of a core while this host does something ordinary.
 
 Run as root: python tests/bench/bench_access.py [REPETITIONS]. It fails when a goal is missed.
@@ -11,7 +11,6 @@ import mmap
 import os
 import signal
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -19,26 +18,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import numaudit
-from goals import at_most, at_most_ms, cost
+from goals import at_most
 from numaudit.engine.overhead.calibration import assumed, calibrate
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
-from numaudit.kernel.tracing.perf_ring import RECORD_SAMPLE, Records, decode
-from numaudit.probes.first_touch import FirstTouchProbe
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Reading
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from short import pick, repetitions, run
 
-SAMPLES = 10_000
-"""About what a ring holds."""
 PAGES = pick(8192, short=512)
-LEAST_SAMPLES_PER_SECOND, SHORT_DECODED = 200_000, 1200.0
 LARGEST_SLOWDOWN = 0.30
 LARGEST_SHARE = 0.05
 SECONDS = pick(20, short=2)
@@ -56,36 +49,8 @@ def main() -> None:
     os.nice(-19)
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs", flush=True)
     runs = repetitions(9)
-    _decoding(runs)
     _touching(runs)
     _ordinary_load()
-
-
-def _decoding(runs: int) -> None:
-    """From the ring's bytes to sums by cgroup and nodes, by the probe's own path."""
-    body = [struct.pack("=IHHQQ", RECORD_SAMPLE, 0, 24, (n % 4000) << 20, 100 + n % 50) for n in range(SAMPLES)]
-    ring = b"".join(body)
-    probe = FirstTouchProbe(Host())
-    watched = SimpleNamespace(ring=_Recorded(ring), node=0)
-    try:
-        best = min(_cpu_time(lambda: probe._take(watched)) for _ in range(runs))  # type: ignore[arg-type]
-    finally:
-        probe.close()
-    rate = SAMPLES / best
-    print(f"samples decoded and added up: {rate:,.0f} for each CPU-second, goal {LEAST_SAMPLES_PER_SECOND:,}")
-    goal = 1e9 / LEAST_SAMPLES_PER_SECOND
-    cost("event", "first_touch, a sample read and added up", 1e9 / rate, "ns")
-    at_most_ms("1,000,000 samples decoded", 1e9 / rate, goal, short=SHORT_DECODED)
-
-
-class _Recorded:
-    """A ring that always holds the same."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def read(self) -> Records:
-        return decode(self._data)
 
 
 def _touching(runs: int) -> None:
@@ -118,7 +83,6 @@ def _ordinary_load() -> None:
                 stack.enter_context(_repeated(command, stack.enter_context(_group(command[2])), bytecode))
             while time.monotonic() < begin + SECONDS:
                 time.sleep(1)
-                _read(session)  # a ring that is not read would lose samples
         newest, seconds = _read(session), time.monotonic() - begin
         total = 0.0
         for kind in KINDS:

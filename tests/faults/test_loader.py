@@ -40,11 +40,11 @@ PACKAGE_PARENT = str(Path(numaudit.__file__).parents[1])
 AGENT = """
 import json, sys
 from numaudit.kernel.host import Host
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.doctor.checks import probe_checks
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
-session = Session.open(Host(), kinds_by_default(), cgroups=100, nodes=4)
+session = Session.open(Host(), KINDS, cgroups=100, nodes=4)
 for probe in session.probes.values():
     if not isinstance(probe, ProbeRefusal):
         probe.read()

@@ -24,9 +24,9 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.kernel.tracing import bpf
 from numaudit.probes.cpu_time import CPU_TIME
-from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
+from numaudit.probes.pmu import PMU
 from numaudit.probes.probe import ProbeKind
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import ProbeReadings, Session
@@ -43,7 +43,7 @@ NOT_NANOSECONDS = 1_000_000
 
 @pytest.fixture
 def session() -> Iterator[Session]:
-    with Session.open(Host(), [PAGE_ALLOC, CPU_TIME, FIRST_TOUCH], cgroups=500, nodes=2) as opened:
+    with Session.open(Host(), [PAGE_ALLOC, CPU_TIME], cgroups=500, nodes=2) as opened:
         if isinstance(opened.probe(PAGE_ALLOC), ProbeRefusal):
             pytest.skip(str(opened.probe(PAGE_ALLOC)))
         yield opened
@@ -60,7 +60,7 @@ def _limiter(session: Session, limit: float, seconds: list[float]) -> Limiter:
 
 def _tick(limiter: Limiter) -> Overhead:
     readings = ProbeReadings(limiter.session)
-    kinds: tuple[ProbeKind[Any], ...] = (PAGE_ALLOC, CPU_TIME, FIRST_TOUCH)
+    kinds: tuple[ProbeKind[Any], ...] = (PAGE_ALLOC, CPU_TIME)
     for kind in kinds:
         try:
             readings.of(kind)
@@ -111,22 +111,6 @@ def test_what_was_paused_is_not_counted_as_a_burst_when_it_comes_back(
     assert "page_alloc" not in {one.probe for one in overhead.probes if one.events}
 
 
-def test_first_touch_is_paused_and_comes_back_with_its_counts(
-    session: Session, new_group: NewGroup, start_worker: StartWorker
-) -> None:
-    group = new_group("paused")
-    order = start_worker(group, 8 * MIB)
-    kept = session.read(FIRST_TOUCH).samples[group.stat().st_ino]
-    session.pause(FIRST_TOUCH, True)
-    order("refill")
-    with pytest.raises(ProbeRefusal):
-        session.read(FIRST_TOUCH)
-    session.pause(FIRST_TOUCH, False)
-    assert session.read(FIRST_TOUCH).samples[group.stat().st_ino] == kept
-    order("refill")
-    assert sum(session.read(FIRST_TOUCH).samples[group.stat().st_ino].values()) > sum(kept.values())
-
-
 def test_the_kernel_tells_at_start_what_each_program_costs(session: Session) -> None:
     costs = calibrate(session)
     assert set(costs) == {"page_alloc", "cpu_time"}
@@ -134,7 +118,7 @@ def test_the_kernel_tells_at_start_what_each_program_costs(session: Session) -> 
         assert cost.basis == "measured" and 0 < cost.ns < NOT_NANOSECONDS
     limiter = Limiter(session, 0.01, costs, Inventory(Host(), find_hierarchies(Host())))
     assert limiter.cost_of("page_alloc") == costs["page_alloc"]
-    assert limiter.cost_of("first_touch") == Cost(FIRST_TOUCH.ns_per_event, "assumed")
+    assert limiter.cost_of("pmu") == Cost(PMU.ns_per_event, "assumed")
 
 
 def test_a_page_is_timed_with_and_without_the_probe_where_the_kernel_may_not_be_asked(

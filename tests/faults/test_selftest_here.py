@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +14,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.cgroup_writer import own_tree
 from numaudit.kernel.host import Host
-from numaudit.probes import first_touch
 from numaudit.probes.cpu_time import CpuTime, CpuTimes
-from numaudit.probes.first_touch import FirstTouchProbe
 from numaudit.probes.page_alloc import Allocations, PageAlloc
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.selftest import busy
@@ -50,7 +46,7 @@ def test_the_self_test_passes_what_it_can_try_and_says_why_it_cannot_try_the_res
         pytest.skip(f"inconclusive: {[one for one in checks.values() if one['state'] == 'inconclusive']}")
     assert code == 0
     assert list(checks) == list(CHECKS)
-    assert {checks[name]["state"] for name in ("page_alloc", "cpu_time", "first_touch")} == {"passed"}
+    assert {checks[name]["state"] for name in ("page_alloc", "cpu_time")} == {"passed"}
     assert all(one["seen"] for one in checks.values())
 
 
@@ -66,32 +62,6 @@ def test_bytes_that_a_probe_does_not_see_fail_the_self_test(
 def _only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {name: CHECKS[name]})
     monkeypatch.setattr("numaudit.selftest.selftest._PAUSE", 0)
-
-
-def test_samples_that_find_the_ring_full_make_a_check_inconclusive(
-    unified: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A ring of one page holds some 170 samples of 12,288."""
-    _only(monkeypatch, "first_touch")
-    monkeypatch.setattr(first_touch, "_RING", mmap.PAGESIZE)
-    assert call(["selftest", "-o", "json"]) == EXIT_INCONCLUSIVE
-    (check,) = json.loads(capsys.readouterr().out)["checks"]
-    assert check["state"] == "inconclusive"
-    lost = re.search(r"samples: (\d+) ring-full", check["seen"])
-    assert lost is not None and int(lost[1]) > 10_000
-
-
-def test_samples_that_are_missing_and_were_not_lost_fail_the_self_test(
-    unified: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Only one page in 16 gives a sample."""
-    _only(monkeypatch, "first_touch")
-    monkeypatch.setattr(
-        "numaudit.selftest.selftest.FirstTouchProbe", lambda host, period: FirstTouchProbe(host, period=period * 16)
-    )
-    assert call(["selftest", "-o", "json"]) == 1
-    (check,) = json.loads(capsys.readouterr().out)["checks"]
-    assert check["state"] == "failed"
 
 
 @pytest.mark.parametrize(("patience", "code", "state"), [(60.0, 1, "failed"), (0.0, EXIT_INCONCLUSIVE, "inconclusive")])

@@ -47,7 +47,6 @@ _BY_PROBES = {
         "Migrated A",
         "Remote share by source A",
         "Hint faults from where to where A",
-        "First uses of pages A",
         "Mean distance to its memory A",
     ],
     "numaudit-agent": ["CPU time by probe A", "Events by probe A", "Lost events A"],

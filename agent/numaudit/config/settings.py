@@ -174,7 +174,7 @@ class OverheadSettings:
         1.0,
         percent(0.01, 100),
         "CPU budget of the probes, in percent of all CPUs' time, by estimate. Beyond it, the agent pauses page_alloc, "
-        "then watches fewer containers, then pauses first_touch and hint_faults. Each resumes when the load falls.",
+        "then watches fewer containers, then pauses hint_faults and pmu. Each resumes when the load falls.",
         reloads=True,
     )
 
@@ -289,10 +289,9 @@ class Settings:
     )
     interval: float = _setting(15.0, duration(1, 3600), "Time between two ticks.", reloads=True)
     probes: tuple[str, ...] = _setting(
-        tuple(sorted(kind.name for kind in KINDS if kind.by_default and kind.in_agent)),
+        tuple(sorted(kind.name for kind in KINDS if kind.in_agent)),
         choices(*sorted(kind.name for kind in KINDS)),
-        "Probes to run; an empty list runs none. page_alloc runs for every page that the kernel allocates, and "
-        "first_touch samples page faults.",
+        "Probes to run; an empty list runs none. page_alloc runs for every page that the kernel allocates.",
     )
     kubelet: KubeletSettings = KubeletSettings()
     verdicts: VerdictSettings = VerdictSettings()

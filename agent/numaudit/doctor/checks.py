@@ -26,8 +26,7 @@ from numaudit.kernel.memory.numa_balancing import read_mode
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
-from numaudit.probes.first_touch import FIRST_TOUCH
-from numaudit.probes.kinds import KINDS, kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.pmu import PMU
 from numaudit.probes.probe import ProbeKind
 from numaudit.probes.reasons import ProbeRefusal
@@ -41,8 +40,6 @@ from numaudit.topology.tiers import TierSettings, in_words
 _Basic = Callable[[str, Host], Check]
 
 _HOSTS_PID_NAMESPACE = 0xEFFFFFFC
-_SOURCES = (FIRST_TOUCH, PMU)
-"""Probes that need no BPF program: they are among the sources."""
 _CGROUPS, _NODES = 256, 4
 """Room enough in the maps for a trial."""
 
@@ -61,7 +58,7 @@ def examine(
     if session is not None:
         # The agent says itself what each source of the kubelet answered.
         return _examine(host, session, _checkpoints(host, readings), under_load=False)
-    with Session.open(host, kinds_by_default(), cgroups=_CGROUPS, nodes=_NODES) as tried:
+    with Session.open(host, KINDS, cgroups=_CGROUPS, nodes=_NODES) as tried:
         return _examine(host, tried, _of_kubelet(host), under_load=True)
 
 
@@ -92,7 +89,7 @@ def _checkpoints(host: Host, readings: KubeletReadings | None) -> tuple[Check, .
 
 def names() -> tuple[str, ...]:
     """Of all checks that there are, in the order of `examine`; those of a kubelet only come where there is one."""
-    probes = (f"bpf {kind.name}" for kind in KINDS if kind not in _SOURCES)
+    probes = (f"bpf {kind.name}" for kind in KINDS if kind is not PMU)
     return (
         *_CHECKS,
         MEMORY,
@@ -114,7 +111,7 @@ def _guarded(name: str, host: Host, check: _Basic) -> Check:
 
 def probe_checks(session: Session) -> tuple[Check, ...]:
     """Each kind of BPF probe: on what it hangs, or why it does not run."""
-    return tuple(_probe_check(kind, session) for kind in KINDS if kind not in _SOURCES)
+    return tuple(_probe_check(kind, session) for kind in KINDS if kind is not PMU)
 
 
 def _probe_check(kind: ProbeKind[Any], session: Session) -> Check:

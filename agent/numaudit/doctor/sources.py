@@ -6,7 +6,6 @@ To add one, write its check and add it to SOURCE_CHECKS; its values carry its na
 
 from __future__ import annotations
 
-import mmap
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -26,7 +25,6 @@ from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.kernel.node import read_machine
 from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.cpu_time import CPU_TIME
-from numaudit.probes.first_touch import FIRST_TOUCH, FirstTouchProbe
 from numaudit.probes.hint_faults import HINT_FAULTS
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
@@ -106,27 +104,6 @@ def _kernel_count(host: Host) -> int:
     return read_vmstat(host).get("numa_hint_faults", 0)
 
 
-def _check_first_touch(trial: Trial) -> str:
-    """Fresh pages that this very process touches must be among the samples, whatever its cgroup."""
-    require_v2(find_hierarchies(trial.host))
-    what = "samples of page faults: where pages are first used, not how they are used later; on by request"
-    if not trial.under_load:
-        trial.session.read(FIRST_TOUCH)
-        return what
-    probe = FirstTouchProbe(trial.host, period=1)
-    try:
-        with mmap.mmap(-1, _TOUCHED * mmap.PAGESIZE) as pages:
-            pages.madvise(mmap.MADV_NOHUGEPAGE)
-            for page in range(_TOUCHED):
-                pages[page * mmap.PAGESIZE] = 1
-        seen = sum(sum(row.values()) for row in probe.read().samples.values())
-    finally:
-        probe.close()
-    if seen < _TOUCHED:
-        raise Unavailable(f"{_TOUCHED} pages were touched, and only {seen} samples saw them")
-    return f"{what}; it noticed a test load"
-
-
 def _check_expected(trial: Trial) -> str:
     """CPU time must grow while this very process spins, unless it is in the root cgroup, which is not counted."""
     require_v2(find_hierarchies(trial.host))
@@ -154,6 +131,5 @@ SOURCE_CHECKS: tuple[SourceCheck, ...] = (
     SourceCheck("mbm", lambda trial: memory_bandwidth(trial.host)),
     SourceCheck("fabric", lambda trial: fabric(trial.host)),
     SourceCheck("hint_faults", _check_hint_faults),
-    SourceCheck("first_touch", _check_first_touch),
     SourceCheck("expected", _check_expected),
 )

@@ -57,9 +57,9 @@ class Observer(Struct, frozen=True):
 
         Where memory is counted by cgroup v1 no two containers could be kept apart, so nothing is loaded.
         """
-        from numaudit.probes.kinds import kinds_by_default  # noqa: PLC0415 (takes long)
+        from numaudit.probes.kinds import KINDS  # noqa: PLC0415 (takes long)
 
-        return self.probe_loader(kinds_by_default() if kinds is None else kinds)()
+        return self.probe_loader(KINDS if kinds is None else kinds)()
 
     def probe_loader(self, kinds: Collection[ProbeKind[Any]]) -> Callable[[], Session]:
         """Return a function that loads these probes, in any thread, sized for the present cgroups."""

@@ -13,10 +13,10 @@ from msgspec import field
 from numaudit.evaluation.counted import Counted
 from numaudit.value import Value
 
-Source = Literal["pmu", "hint_faults", "first_touch", "expected"]
-Of = Literal["accesses", "pages", "first-uses", "expectation"]
-"""The base of a share: accesses that were counted; memory that was seen used, however often; pages when they were first
-used; or accesses if every byte were used equally, which nobody measured."""
+Source = Literal["pmu", "hint_faults", "expected"]
+Of = Literal["accesses", "pages", "expectation"]
+"""The base of a share: accesses that were counted; memory that was seen used, however often; or accesses if every byte
+were used equally, which nobody measured."""
 
 
 class RemoteUse(Value, frozen=True):
@@ -52,18 +52,14 @@ class Access(Value, frozen=True):
     remote_ratio: float | None
     """Share that was on another node, of what `of` names. null = this source cannot tell, as pages never can."""
     lower: float | None = None
-    """Lower end of the share: of accesses, the counted share itself; of first uses, of the 95 % confidence interval; of
-    pages, the share of its memory that was seen used from other nodes. null = not known."""
+    """Lower end of the share: of accesses, the counted share itself; of pages, the share of its memory that was seen
+    used from other nodes. null = not known."""
     upper: float | None = None
-    """Upper end of the share of accesses or of first uses. null = not known, as of pages always."""
-    samples: int | None = None
-    """First uses that were sampled lately; older ones weigh less. null = the source takes no such samples."""
-    remote_samples: int | None = None
-    """Of these, the remote ones."""
+    """Upper end of the share of accesses. null = not known, as of pages always."""
     reason: str | None = None
     """Reason why there is no ratio."""
     age: float | None = field(default=None, name="ageSeconds")
-    """Seconds since this was seen: of pages, since the oldest of them was; else the mean age of the samples or counts.
+    """Seconds since this was seen: of pages, since the oldest of them was; else the mean age of the counts.
     null = there are none."""
     counted: Counted | None = None
     """null for a source that does not count."""
@@ -95,8 +91,7 @@ class Measured(Value, frozen=True):
 def measured(accesses: Iterable[Access]) -> Measured | None:
     """Measurement of the best source; sources come in their order. None = no source has measured anything.
 
-    An expectation is no measurement, a page's first use says nothing about later ones, and pages that were not seen
-    used from another node say nothing at all.
+    An expectation is no measurement, and pages that were not seen used from another node say nothing at all.
     """
     for access in accesses:
         if access.lower is None:

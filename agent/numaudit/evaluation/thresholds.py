@@ -24,8 +24,6 @@ class Thresholds:
     """Lower bound of the share of its accesses, or else of its memory, that is used from other nodes."""
     access_age: float = 120.0
     """Seconds after which a measured share ends of which its source says nothing any more."""
-    access_samples: int = 1000
-    """With fewer sampled first uses in the window no share is made of them."""
     window: float = 600.0
     """Seconds for which samples and CPU time count, for less the older they are."""
     failed_moves: int = 100

@@ -255,7 +255,7 @@ class HintFaultsProbe(BpfProbe):
                         counters.delete(key)
 
 
-HINT_FAULTS = ProbeKind(_NAME, request, HintFaultsProbe, ns_per_event=400.0, pause_order=4, can_narrow=True)
+HINT_FAULTS = ProbeKind(_NAME, request, HintFaultsProbe, ns_per_event=400.0, pause_order=3, can_narrow=True)
 
 
 def _is_absent(refusal: ProbeRefusal) -> bool:

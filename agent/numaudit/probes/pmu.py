@@ -160,7 +160,7 @@ def kind_of(find_plans: FindPlans) -> ProbeKind[AccessCounts]:
         return PmuOfCgroups(host, choose_plan(host, find_plans))
 
     return ProbeKind(
-        _NAME, requested, start, ns_per_event=800.0, pause_order=5, can_narrow=True, without_bpf=without_bpf
+        _NAME, requested, start, ns_per_event=800.0, pause_order=4, can_narrow=True, without_bpf=without_bpf
     )
 
 

@@ -12,7 +12,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.loading.loader import LoadedProbe, ProbeRequest
 
-Loss = Literal["map-full", "busy", "ring-full", "no-address", "cpu-away"]
+Loss = Literal["map-full", "busy", "cpu-away"]
 """Reasons why an event was not counted. `busy`: another BPF program was running on that CPU. `cpu-away`: a CPU had come
 back online and was not watched yet, which counts as one event each time."""
 
@@ -127,10 +127,8 @@ class ProbeKind(Struct, Generic[R], frozen=True):
     """Attach it. Raises ProbeRefusal and OSError."""
     ns_per_event: float
     """The hook's own cost included and rounded up: assumed until a host lets us measure it."""
-    by_default: bool = True
-    """Does it run in a one-off report unless the user says which ones shall?"""
     in_agent: bool = True
-    """Does it also run in the agent by default?"""
+    """Does it run in the agent by default? A one-off report runs all."""
     pause_order: int | None = None
     """Order of pausing when probes cost too much: the smallest number first; None = it never is."""
     can_narrow: bool = False

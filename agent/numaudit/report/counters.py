@@ -62,16 +62,6 @@ class CountedAccessesReport(Value, frozen=True, gc=False):
     """Number of accesses since the measurement began."""
 
 
-class FirstTouchReport(Value, frozen=True):
-    """Sampled first uses of a page: where the CPU was, and where the page came into being."""
-
-    cpu_numa_node: int
-    numa_node: int | None
-    """null = the page's node is not known."""
-    samples: int
-    """Number of first uses that were sampled."""
-
-
 class MigratedReport(Value, frozen=True):
     """Pages that a container's tasks moved, for one reason. They need not be its own pages."""
 
@@ -127,8 +117,6 @@ class Counters(Value, frozen=True, kw_only=True):
     """Since the measurement began; null = not measured, or the kernel takes no samples of it."""
     memory_accesses: tuple[CountedAccessesReport, ...] | None
     """Since the measurement began; null = not measured, or the counters never ran while it did."""
-    first_touches: tuple[FirstTouchReport, ...] | None
-    """Since the measurement began; null = not measured, which is usual."""
     migrated: tuple[MigratedReport, ...] | None
     """Pages that its tasks moved, since the measurement began; null = not measured."""
     migrated_between: tuple[MigratedBetweenReport, ...] | None
@@ -181,10 +169,6 @@ def _memory_accesses(counted: CountedAccesses, _: Machine) -> tuple[CountedAcces
     return tuple(rows) or None
 
 
-def _first_touches(pairs: Pairs, _: Machine) -> tuple[FirstTouchReport, ...]:
-    return tuple(FirstTouchReport(cpu, page, count) for (cpu, page), count in pairs.items())
-
-
 def _migrated(migrated: Migrated, machine: Machine) -> tuple[MigratedReport, ...]:
     return tuple(MigratedReport(reason, *_bytes(pages, machine)) for reason, pages in sorted(migrated.pages.items()))
 
@@ -221,7 +205,6 @@ COUNTERS: tuple[CountedField[Any], ...] = (
     CountedField("allocated", attrgetter("page_alloc"), _allocated),
     CountedField("hint_faults", attrgetter("hint_faults"), _hint_faults),
     CountedField("memory_accesses", attrgetter("pmu"), _memory_accesses),
-    CountedField("first_touches", attrgetter("first_touch"), _first_touches),
     CountedField("migrated", attrgetter("migrations"), _migrated),
     CountedField("migrated_between", attrgetter("migrations"), _migrated_between),
     CountedField("task_moves", attrgetter("migrations"), _task_moves),

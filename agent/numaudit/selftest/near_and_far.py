@@ -17,7 +17,7 @@ from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.probes.counters.reference_workload import ReferenceWorkload, reference_workload
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.session import Session
 from numaudit.topology.machine import Machine
 
@@ -70,7 +70,7 @@ def near_and_far(host: Host) -> Iterator[Bench]:
     controllers = (*(("cpuset",) if can_pin else ()), *(("memory",) if hierarchies.is_v2 else ()))
     with ExitStack() as stack:
         session = stack.enter_context(
-            Session.open(host, kinds_by_default(), cgroups=1024, nodes=len(machine.nodes), deadline=_LOADING_WITHIN)
+            Session.open(host, KINDS, cgroups=1024, nodes=len(machine.nodes), deadline=_LOADING_WITHIN)
         )
         name = f"numaudit-selftest-{os.getpid()}"
         tree = stack.enter_context(own_tree(hierarchies.unified, name, controllers))

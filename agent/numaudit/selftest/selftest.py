@@ -6,9 +6,6 @@ the work no CPU time: such a check is made again, and is inconclusive when it is
 
 from __future__ import annotations
 
-import math
-import mmap
-import os
 import time
 from collections.abc import Callable, Mapping
 
@@ -20,7 +17,6 @@ from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
 from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host, explain
-from numaudit.probes.first_touch import FirstTouches, FirstTouchProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.selftest import busy, sampling
 from numaudit.selftest.demotion import check_demotion
@@ -91,7 +87,7 @@ def _check_page_alloc(bench: Bench) -> SelfTestCheck:
     added = bench.session.read(PAGE_ALLOC).since(before)
     sizes = {worker.name: _by_page_node(added.by_node.get(worker.group.id, {})) for worker in bench.workers}
     lost = added.all_lost
-    result = _result("page_alloc", _judge_bytes(bench, sizes, math.inf if lost else 0), _expected_bytes(bench), sizes)
+    result = _result("page_alloc", _judge_bytes(bench, sizes, was_lost=lost > 0), _expected_bytes(bench), sizes)
     return replace(result, seen=f"{result.seen}; {lost} allocations were not counted") if lost else result
 
 
@@ -129,45 +125,6 @@ def _check_hint_faults(bench: Bench) -> SelfTestCheck:
     return SelfTestCheck("hint_faults", state, _EXPECTED_SHARES, seen)
 
 
-def _check_first_touch(bench: Bench) -> SelfTestCheck:
-    """Each asks for its bytes again: every page is first used on its node, one sample for each."""
-    added = _touch_first(bench)
-    page = bench.machine.page_size
-    sizes = {
-        worker.name: _by_page_node({pair: n * page for pair, n in added.samples.get(worker.group.id, {}).items()})
-        for worker in bench.workers
-    }
-    state = _judge_bytes(bench, sizes, math.inf if added.throttled else added.all_lost * page)
-    result = _result("first_touch", state, _expected_bytes(bench), sizes)
-    counts: dict[str, int] = {**dict(added.lost.items()), "throttled": added.throttled}
-    lost = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return replace(result, seen=f"{result.seen}; samples: {lost}") if lost else result
-
-
-def _touch_first(bench: Bench) -> FirstTouches:
-    probe = FirstTouchProbe(bench.host, period=1)
-    try:
-        before = probe.read()
-        for worker in bench.workers:
-            worker.work.order("refill")
-            probe.read()  # a ring holds some 10,000 samples
-            _use_a_page_on_each_cpu()  # the kernel reports losses with the next sample that fits
-        return probe.read().since(before)
-    finally:
-        probe.close()
-
-
-def _use_a_page_on_each_cpu() -> None:
-    cpus = os.sched_getaffinity(0)
-    try:
-        for cpu in cpus:
-            os.sched_setaffinity(0, {cpu})
-            with mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
-                page[0] = 1
-    finally:
-        os.sched_setaffinity(0, cpus)
-
-
 def _check_expected(bench: Bench) -> SelfTestCheck:
     """Residence x CPU time: 0 for the near one, 1 for the far one."""
     _require_pinned(bench)
@@ -189,14 +146,12 @@ _EXPECTED_SHARES = f"remote share: near below {_NEAR_SHARE:.0%}, far above {_FAR
 CHECKS: dict[str, Callable[[Bench], SelfTestCheck]] = {
     "residency": _check_residency,
     "page_alloc": _check_page_alloc,
-    "first_touch": _check_first_touch,
     "cpu_time": _check_cpu_time,
     "hint_faults": _check_hint_faults,
     "expected": _check_expected,
     "demotion": _check_demotion,
 }
-"""The checks in their order: first uses of pages before the work for NUMA balancing, whose faults count too, and
-demotion last, which moves the near one's memory."""
+"""The checks in their order: demotion last, which moves the near one's memory."""
 
 
 def _passed(passed: bool, is_conclusive: bool = True) -> CheckState:
@@ -206,21 +161,20 @@ def _passed(passed: bool, is_conclusive: bool = True) -> CheckState:
     return "failed" if is_conclusive else "inconclusive"
 
 
-def _judge_bytes(bench: Bench, sizes: Mapping[str, _ByNode], most_lost: float) -> CheckState:
-    """Return passed when each container got its bytes; lost events stand for `most_lost` bytes at most (inf = any
-    number).
+def _judge_bytes(bench: Bench, sizes: Mapping[str, _ByNode], was_lost: bool) -> CheckState:
+    """Return passed when each container got its bytes; lost events stand for any number of them.
 
     What was seen and should not be there fails whatever was lost.
     """
-    missing = 0
+    has_all = True
     for worker in bench.workers:
         row = sizes[worker.name]
         total = sum(row.values())
         there = total if worker.memory_node is None else sum(n for node, n in row.items() if node == worker.memory_node)
         if total - there > _SLACK or total >= worker.work.size + _SLACK:
             return "failed"
-        missing += max(0, worker.work.size - there)
-    return _passed(missing == 0, is_conclusive=missing > most_lost)
+        has_all = has_all and there >= worker.work.size
+    return _passed(has_all, is_conclusive=not was_lost)
 
 
 def _require_pinned(bench: Bench) -> None:

@@ -25,10 +25,6 @@ def sampled(remote: int, memory: int) -> Access:
     return Access("hint_faults", "pages", None, remote / memory, age=0.0, used_remotely=used)
 
 
-def first_uses(ratio: float) -> Access:
-    return Access("first_touch", "first-uses", ratio, ratio, ratio, samples=5000, remote_samples=round(5000 * ratio))
-
-
 def expected(ratio: float) -> Access:
     return Access("expected", "expectation", ratio)
 

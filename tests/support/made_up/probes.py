@@ -63,7 +63,7 @@ class Counters:
 
 
 def made_up_session() -> tuple[dict[str, Counters], Session]:
-    """Every probe but first_touch, by name, and the session that reads them."""
+    """Every probe, by name, and the session that reads them."""
     probes = {
         "page_alloc": Counters(Allocations),
         "cpu_time": Counters(CpuTimes),

@@ -53,15 +53,13 @@ GOALS = {
 """Kind of change -> new files and edited files at most."""
 NAMES_A_PROBE = {
     "cli/manager/assert_work.py": "its limit of migrations rests on the one probe that counts them",
-    "cli/observe/report_work.py": "its option --first-touch asks for the one probe that is off by default",
     "engine/collectors/sanity_check.py": "holds the counted hint faults against the kernel's own count",
-    "doctor/checks.py": "first_touch has no BPF program, and doctor shows it among the sources",
+    "doctor/checks.py": "the probe pmu is shown among the sources",
     "doctor/sources.py": "a source of access figures is tried on a known load of its own",
     "engine/collectors/probes/pages_used.py": "what scan passes say, beside what processes map",
     "engine/collectors/probes/process_counters.py": "processes are counted with the events of the probe of containers",
     "engine/collectors/probes/scan_passes.py": "what is kept of scan passes from tick to tick",
     "evaluation/access.py": "what a source of accesses may say, and which comes first",
-    "evaluation/sources/first_touch.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/hint_faults.py": "a source of accesses has its own arithmetic",
     "evaluation/sources/pmu.py": "a source of accesses has its own arithmetic",
     "exporters/catalogue/of_containers.py": "a metric names the counters' fields that it reads",
@@ -150,7 +148,7 @@ def test_a_probe_has_the_files_that_the_dry_run_names(kind: object) -> None:
     name = getattr(kind, "name", "")
     assert (PACKAGE / f"probes/{name}.py").exists()
     assert (PACKAGE / f"engine/collectors/probes/{name}.py").exists()
-    assert (TOP / f"bpf/{name}.bpf.c").exists() or name == "first_touch"  # it samples page faults by perf
+    assert (TOP / f"bpf/{name}.bpf.c").exists()
 
 
 def _names_of_probes(tree: ast.Module) -> set[str]:
@@ -180,7 +178,7 @@ def test_a_module_that_names_a_probe_would_be_noticed() -> None:
 def test_the_setting_of_probes_offers_every_kind_and_its_default_follows_the_kinds() -> None:
     everything = sorted(kind.name for kind in KINDS)
     assert KEYS["probes"].kind.parse(everything) == tuple(everything)
-    assert set(KEYS["probes"].default) == {kind.name for kind in KINDS if kind.by_default and kind.in_agent}
+    assert set(KEYS["probes"].default) == {kind.name for kind in KINDS if kind.in_agent}
 
 
 def test_every_collector_with_a_probe_is_called_as_the_probe() -> None:

@@ -35,7 +35,7 @@ LABEL_VALUES = {
     **NAMES,
     "outcome": NAMES["outcome"] | {"delivered", "failed", "rejected"},
     "locality": {"local", "remote", "unknown"},
-    "source": {"pmu", "hint_faults", "expected", "first_touch"},
+    "source": {"pmu", "hint_faults", "expected"},
     "state": {"reserved", "free"},
     "resource": {"memory", "cpu", "device"},
     "reboot": {"true", "false"},

@@ -20,7 +20,7 @@ from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Number
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.bpf import RunTime
-from numaudit.probes.first_touch import FirstTouches
+from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.report.build import build
 
@@ -101,12 +101,12 @@ def test_the_room_is_worked_out_again_only_for_another_checkpoint(
 def test_what_a_probe_lost_is_counted_by_reason(tmp_path: Path) -> None:
     taken = {
         "hint_faults": HintFaultCounts(lost={"map-full": 3, "busy": 2}),
-        "first_touch": FirstTouches(lost={"ring-full": 7, "no-address": 1}),
+        "cpu_time": CpuTimes(lost={"busy": 7, "cpu-away": 1}),
     }
     probe = SimpleNamespace(run_time=lambda: RunTime(500_000_000, 20))
     found = accounts(Host(tmp_path), readings_of(taken, dict.fromkeys(taken, probe)))
     assert found["hint_faults"].lost == {"map-full": 3, "busy": 2}
-    assert found["first_touch"].lost == {"ring-full": 7, "no-address": 1}
+    assert found["cpu_time"].lost == {"busy": 7, "cpu-away": 1}
     assert found["hint_faults"].runs is None
 
 

@@ -116,7 +116,6 @@ STEPS = {
     "pmu": st.none() | _rows(COUNTED),
     "hint_faults": st.none() | _rows(SAMPLED),
     "migrations": st.none() | _rows(MIGRATED),
-    "first_touch": st.none() | _rows(FIRST),
     "numa_balancing": st.none() | _rows(({"numa_pte_updates": 1},)).map(lambda rows: Balancing({}, rows)),  # type: ignore[arg-type]
 }
 """What each field of a snapshot may become from one tick to the next."""

@@ -40,7 +40,7 @@ def access(snapshot: Snapshot, before: Snapshot | None = None) -> Access:
 
 def test_the_share_is_of_what_was_counted_without_an_interval() -> None:
     found = access(tick(counted(90_000, 10_000)))
-    assert (found.remote_ratio, found.lower, found.upper, found.samples) == (0.1, 0.1, 0.1, None)
+    assert (found.remote_ratio, found.lower, found.upper) == (0.1, 0.1, 0.1)
     assert found.counted is not None
     assert (found.counted.accesses, found.counted.remote_accesses) == (100_000, 10_000)
     assert (found.counted.basis, found.counted.unit) == ("offcore_reads", "lines")

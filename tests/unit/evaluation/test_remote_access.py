@@ -6,8 +6,6 @@ import io
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -16,7 +14,6 @@ from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.failed_moves import failed_moves
 from numaudit.evaluation.findings import find
-from numaudit.evaluation.sources.first_touch import wilson
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.report.build import build
 from numaudit.report.values import Report
@@ -67,34 +64,6 @@ def used(remote: Mapping[tuple[int, int], int] = NOTHING, mapped: int | None = 4
 
 def accesses(snapshot: Snapshot, container: Container, before: Snapshot | None = None) -> tuple[Access, ...]:
     return judge(snapshot, before).accesses[container.id]
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "lower", "upper"),
-    [
-        (0, 10, 0.0, 0.277533),
-        (10, 10, 0.722467, 1.0),
-        (90, 100, 0.825634, 0.944771),
-        (5, 50, 0.043476, 0.213602),
-        (950, 1000, 0.934686, 0.961870),
-        (1, 1, 0.206549, 1.0),
-        (0, 0, 0.0, 1.0),
-    ],
-)
-def test_intervals_of_independent_samples_are_wilsons(part: int, whole: int, lower: float, upper: float) -> None:
-    assert wilson(part, whole, design_effect=1) == pytest.approx((lower, upper), abs=1e-6)
-
-
-@given(st.integers(0, 10_000), st.integers(0, 10_000))
-def test_an_interval_holds_its_share_and_is_wider_than_that_of_independent_samples(part: int, rest: int) -> None:
-    whole = part + rest
-    lower, upper = wilson(part, whole)
-    alone = wilson(part, whole, design_effect=1)
-    rounding = 1e-9
-    assert 0 <= lower <= alone[0] + rounding
-    assert alone[1] - rounding <= upper <= 1
-    if whole:
-        assert alone[0] - rounding <= part / whole <= alone[1] + rounding
 
 
 @pytest.mark.parametrize(
@@ -242,30 +211,6 @@ def test_memory_that_heals_is_no_finding(faults: Mapping[HintFault, int]) -> Non
 def test_a_container_that_could_not_heal_long_ago_is_no_finding_now() -> None:
     before = tick({STUCK_FAULT: 5000})
     assert find(tick({STUCK_FAULT: 5000}), judge(tick({STUCK_FAULT: 5000}), before)) == ()
-
-
-def _touched(pairs: Mapping[tuple[int, int | None], int]) -> Snapshot:
-    return replace(tick(), first_touch={WEB.id: pairs})
-
-
-def test_the_share_of_first_uses_leaves_out_pages_of_unknown_node() -> None:
-    (access,) = accesses(_touched({(0, 0): 1500, (0, 1): 500, (1, None): 9000}), WEB)
-    assert (access.source, access.samples, access.remote_samples) == ("first_touch", 2000, 500)
-    assert access.remote_ratio == 0.25
-
-
-def test_first_uses_are_shown_and_count_in_no_verdict() -> None:
-    snapshot = _touched({(0, 1): 5000})
-    assert measured(accesses(snapshot, WEB)) is None
-    text = _table(snapshot, lambda report, out: print_report(report, out, wide=True))
-    assert "REMOTELY" not in text and "100.0%" not in text
-    (pair,) = build(snapshot).containers[0].first_touches or ()
-    assert (pair.cpu_numa_node, pair.numa_node, pair.samples) == (0, 1, 5000)
-
-
-def test_few_first_uses_give_no_share() -> None:
-    (access,) = accesses(_touched({(0, 1): 999}), WEB)
-    assert (access.remote_ratio, access.samples) == (None, 999)
 
 
 def _table(snapshot: Snapshot, print_: Callable[[Report, Console], None]) -> str:

@@ -29,7 +29,6 @@ from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.counters import (
     AllocatedBytes,
     CountedAccessesReport,
-    FirstTouchReport,
     HintFaultsReport,
     MigratedReport,
     NodeSeconds,
@@ -59,7 +58,6 @@ FULL = structs.replace(
     allocated=(AllocatedBytes(0, 1, 4096),),
     hint_faults=(HintFaultsReport(0, 1, "remote", (), 7),),
     memory_accesses=(CountedAccessesReport(0, "remote", "lines", 9),),
-    first_touches=(FirstTouchReport(0, 1, 3),),
     tier_moves=(TierMoves(0, 8192, 4096),),
     migrated=(MigratedReport("compaction", 4096, 0),),
     ranks=RanksReport({"in-force": 3, "unknown": 0}, (), None, Timestamp(STARTED), 3, None),

@@ -14,7 +14,6 @@ from made_up.plans import faults_and_time
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
 from numaudit.probes import pmu
-from numaudit.probes.first_touch import FIRST_TOUCH
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.loading import program_sources
 from numaudit.probes.loading.loader import ProbeRequest
@@ -30,7 +29,7 @@ HEADERS_LACK = {"CGROUP_SWITCH_CGROUPS_OF_TASK"}
 LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
 
 
-@pytest.fixture(params=[kind.name for kind in KINDS if kind is not FIRST_TOUCH])
+@pytest.fixture(params=[kind.name for kind in KINDS])
 def request_(request: pytest.FixtureRequest, tmp_path: Path) -> ProbeRequest:
     memory = tmp_path / "sys/devices/system/memory"
     memory.mkdir(parents=True)

@@ -115,7 +115,6 @@ def _snapshot(count: int, *containers: Container) -> Snapshot:
         page_alloc={JOB.id: {(0, 1): count}},
         pmu={JOB.id: CountedAccesses(BASIS, {(0, "local"): count, (0, "remote"): count}, count, count)},
         hint_faults={JOB.id: Sampled({HintFault(0, 1, 0): count})},
-        first_touch={JOB.id: {(0, 1): count}},
         migrations={JOB.id: Migrated({"numa_misplaced": moved}, {TaskMove("moved", 0, 1): count}, {(0, 1): moved})},
         numa_balancing=Balancing({}, {JOB.id: {"numa_pages_migrated": count}}),
     )  # fmt: skip

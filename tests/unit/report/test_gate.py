@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from made_up.accesses import counted, expected, first_uses, sampled, with_accesses
+from made_up.accesses import counted, expected, sampled, with_accesses
 from numaudit.cli.main import call
 from numaudit.cli.manager.junit import encode
 from numaudit.engine.observer import Observer
@@ -57,8 +57,8 @@ def test_an_inconclusive_gate_says_why_the_processor_did_not_count(measured: Con
     assert evidence.startswith("the accesses were not counted (it hardly ran); it needs a processor")
 
 
-def test_what_is_only_to_be_expected_or_of_first_uses_judges_nothing(measured: ContainerReport) -> None:
-    found, _ = state(with_accesses(measured, first_uses(0.0), EXPECTED), GateLimits(remote=0.05))
+def test_what_is_only_to_be_expected_judges_nothing(measured: ContainerReport) -> None:
+    found, _ = state(with_accesses(measured, EXPECTED), GateLimits(remote=0.05))
     assert found == "inconclusive"
     assert state(with_accesses(measured), GateLimits(remote=0.05))[0] == "inconclusive"
 

@@ -18,7 +18,7 @@ from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.hint_faults import HINT_FAULTS
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.migrations import MIGRATIONS, NUMA_MISPLACED
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.session import ProbeReadings, Session
@@ -242,7 +242,7 @@ TRIALS: tuple[Trial, ...] = (
 def main() -> int:
     rounds, observer, off = int(sys.argv[1]), Observer.of(Host()), list[str]()
     POOL.write_text("64")
-    with Session.open(Host(), kinds_by_default(), cgroups=100, nodes=16, deadline=600) as session:
+    with Session.open(Host(), KINDS, cgroups=100, nodes=16, deadline=600) as session:
         for _ in range(rounds):
             for trial in TRIALS:
                 off += trial(observer, session)

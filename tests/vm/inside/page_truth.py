@@ -22,7 +22,7 @@ from numaudit.engine.observer import Observer
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.kernel.host import Host
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId
 from truth_records import Comparison, write
@@ -313,7 +313,7 @@ def main() -> int:
     rounds, names = int(sys.argv[1]), sys.argv[2:] or list(PLANS)
     observer, trials = Observer.of(Host()), []
     print(f"{'workload':40} {'truth':>6} {'told':>6} {'of':>6} {'age':>5}", flush=True)
-    with Session.open(Host(), kinds_by_default(), cgroups=100, nodes=16, deadline=600) as session:
+    with Session.open(Host(), KINDS, cgroups=100, nodes=16, deadline=600) as session:
         for _ in range(rounds):
             for name in names:
                 trial = run(PLANS[name], observer, session)

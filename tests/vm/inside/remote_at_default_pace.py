@@ -10,7 +10,7 @@ from pathlib import Path
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.kernel.host import Host
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId
 from samples import SIZE, promised
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     ticks = int(60 * float(arguments[0]) / INTERVAL)
     print("scan_period_max_ms:", (SCANS / "scan_period_max_ms").read_text().strip(), flush=True)
     with (
-        Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as session,
+        Session.open(Host(), KINDS, cgroups=500, nodes=16) as session,
         cgroup("numaudit-lab/held", cpus="0", mems="0-1") as group,
         worker(group, 4 * SIZE, policy="bind-sampled", nodes=[1], threads=3) as running,
     ):

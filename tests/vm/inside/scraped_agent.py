@@ -26,7 +26,7 @@ AMPLE, SCANTY = 50, 0.01
 OVER_BUDGET_AT = 0.8
 """Part of the time after which the budget is too small for a moment: page_alloc shows nothing from then on."""
 _STEP = 'numaudit_overhead_step{step="page_alloc-off"}'
-PROBES = "page_alloc, cpu_time, hint_faults, migrations, first_touch"
+PROBES = "page_alloc, cpu_time, hint_faults, migrations"
 WORK = """
 busybox dd if=/dev/zero of=/dev/shm/held bs=1M count=16 2>/dev/null
 busybox awk 'BEGIN { for (;;) { for (i = 0; i < 50000; i++) kept[i] = i; system("busybox sleep 2") } }' &

@@ -16,7 +16,7 @@ from processes.agent_process import Agent, running_agent
 from soak import Sizes, grows, sizes_of
 from workload import CGROUPS, Cgroup, remove_cgroup
 
-PROBES = "page_alloc, cpu_time, hint_faults, migrations, first_touch"
+PROBES = "page_alloc, cpu_time, hint_faults, migrations"
 ALIVE, EVERY = 4, 0.5
 """Cgroups at a time; seconds until another one takes the place of the oldest."""
 _SHOWN_EVERY = 8

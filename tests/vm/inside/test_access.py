@@ -26,9 +26,8 @@ from numaudit.evaluation.findings import find
 from numaudit.kernel import tasks
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
-from numaudit.probes.first_touch import FirstTouchProbe
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaultsProbe
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import ProbeRefusal
@@ -64,7 +63,7 @@ def observer() -> Observer:
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as opened:
+    with Session.open(Host(), KINDS, cgroups=500, nodes=16) as opened:
         yield opened
 
 
@@ -427,9 +426,7 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source(capsys: pytest
     else:
         pytest.skip(f"inconclusive: {[one for one in checks if one['state'] == 'inconclusive']}")
     assert [one["name"] for one in checks if one["state"] != "passed"] == ["demotion"], checks  # there is one tier
-    assert {"residency", "page_alloc", "cpu_time", "hint_faults", "first_touch", "expected"} <= {
-        one["name"] for one in checks
-    }
+    assert {"residency", "page_alloc", "cpu_time", "hint_faults", "expected"} <= {one["name"] for one in checks}
     assert code == 0, said.err
     assert not list(Path("/sys/fs/cgroup").glob("numaudit-selftest*"))
 
@@ -446,53 +443,18 @@ def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self
 
 @pytest.mark.arm64
 def test_doctor_finds_every_source_with_a_load_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    needed = "residency,access hint_faults,access first_touch,access expected"
+    needed = "residency,access hint_faults,access expected"
     code = call(["doctor", "-o", "json", "--require", needed])
     said = capsys.readouterr()
     assert code == 0, said.err
     sources = {one["name"]: one for one in json.loads(said.out)["checks"] if one["name"].startswith("access ")}
     assert sources["access hint_faults"]["state"] == "ok", sources
     assert "it noticed a test load" in sources["access hint_faults"]["detail"]
-    assert sources["access first_touch"]["state"] == "ok", sources
     assert sources["access expected"]["state"] == "ok", sources
     has_pmu = bool(core_pmus(Host()))  # an emulated one does not have the events that tell local from remote
     assert sources["access pmu"]["reason"] == ("no-events" if has_pmu else "no-pmu"), sources
     assert ("remote_access" if has_pmu else "its hypervisor shows no PMU") in sources["access pmu"]["detail"]
     assert {sources[f"access {name}"]["reason"] for name in ("datasrc", "mbm", "fabric")} == {"no-hardware"}
-
-
-@pytest.mark.parametrize(("cpu", "mems", "node"), [("0", "0", 0), ("0", "3", 3), ("2", "1", 1)])
-def test_pages_are_first_used_from_the_cpus_node_and_come_from_the_memorys(cpu: str, mems: str, node: int) -> None:
-    with cgroup("numaudit-lab/touched", cpus=cpu, mems=mems) as group, worker(group, SIZE) as running:
-        # From here on: a Python that starts on a crowded host may fill the ring, and the next sample says so.
-        with contextlib.closing(FirstTouchProbe(Host(), period=1)) as probe:
-            before = probe.read()
-            running.order("refill")
-            added = probe.read().since(before)
-        pairs = dict(added.samples[group.id])
-    assert added.all_lost < 20  # a page that is reclaimed or moved meanwhile has no address any more
-    assert PAGES - added.all_lost <= pairs.pop((int(cpu), node)) < PAGES + OTHERS
-    assert sum(pairs.values()) < 200
-
-
-@pytest.mark.parametrize("is_noticed", [True, False])
-def test_a_cpu_that_goes_and_comes_back_is_sampled_again(is_noticed: bool) -> None:
-    switch = Path("/sys/devices/system/cpu/cpu3/online")
-    probe = FirstTouchProbe(Host(), period=1)
-    try:
-        switch.write_text("0")
-        if is_noticed:
-            probe.read()
-        switch.write_text("1")
-        assert probe.read().lost["cpu-away"] == 1
-        with cgroup("numaudit-lab/back", cpus="3", mems="3") as group, worker(group, SIZE) as running:
-            before = probe.read()
-            running.order("refill")
-            pairs = probe.read().since(before).samples[group.id]
-        assert PAGES <= pairs[3, 3] < PAGES + OTHERS
-    finally:
-        switch.write_text("1")
-        probe.close()
 
 
 def test_only_watched_cgroups_are_counted_and_the_others_are_not_reported_as_idle(

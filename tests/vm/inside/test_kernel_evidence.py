@@ -20,7 +20,7 @@ from numaudit.doctor.checks import probe_checks
 from numaudit.kernel.host import Host
 from numaudit.probes import cpu_time
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime, CpuTimes
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.loading import loader
 from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, Allocations
@@ -51,7 +51,7 @@ sys.stdin.readline()
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session.open(Host(), kinds_by_default(), cgroups=500, nodes=16) as opened:
+    with Session.open(Host(), KINDS, cgroups=500, nodes=16) as opened:
         yield opened
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.session import Session
 from page_truth import PLANS, SLACK, run, told
 from workload import MIB
@@ -19,7 +19,7 @@ SOON = 0.5
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Session]:
-    with Session.open(Host(), kinds_by_default(), cgroups=100, nodes=16) as opened:
+    with Session.open(Host(), KINDS, cgroups=100, nodes=16) as opened:
         yield opened
 
 

@@ -9,7 +9,7 @@ import pytest
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.probes.kinds import kinds_by_default
+from numaudit.probes.kinds import KINDS
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId
 from page_truth import PATIENCE, SLACK, Part, Plan, Process, Thread, used_remotely, working
@@ -37,7 +37,7 @@ def _is_so(told: int | None, far: int) -> bool:
 def test_what_each_process_uses_from_afar_is_its_own() -> None:
     said: list[list[int | None]] = []
     observer = Observer.of(Host())
-    with Session.open(Host(), kinds_by_default(), cgroups=100, nodes=16) as session:
+    with Session.open(Host(), KINDS, cgroups=100, nodes=16) as session:
         for _ in range(TRIES):
             with working(RANKS) as (group, processes):
                 engine, of = Engine(observer, session), frozenset({ContainerId(group.id)})

@@ -71,11 +71,6 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     help="Show allocated, sampled and migrated pages for each pair of nodes; needs --duration.",
 )
 @click.option(
-    "--first-touch",
-    is_flag=True,
-    help="Sample first accesses to pages, by the CPU's node and the page's node; needs --duration.",
-)
-@click.option(
     "--fail-below",
     type=options.Share(),
     metavar="SHARE",

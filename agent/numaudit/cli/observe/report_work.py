@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,7 +28,7 @@ from numaudit.snapshot import ContainerId
 from numaudit.value import Origin
 
 if TYPE_CHECKING:
-    from numaudit.probes.probe import ProbeKind
+    pass
 
 _SECOND_TICK = 1.0
 """Seconds."""
@@ -51,7 +51,6 @@ def run(
     processes: bool,
     require_access: bool,
     matrix: bool,
-    first_touch: bool,
     fail_below: float | None,
     fail_on: frozenset[str] | None,
     redact: bool,
@@ -63,7 +62,6 @@ def run(
         {
             "--require-access needs": require_access,
             "--matrix shows": matrix,
-            "--first-touch takes": first_touch,
             "--sort cpu orders by": sort == "cpu",
         },
         duration,
@@ -82,13 +80,11 @@ def run(
         which, namespace, verdict, sort, top, output == "wide", has_all, nodes, processes, matrix, hide
     )
     observer = Observer.of(host)
-    kinds = _with_first_touch() if first_touch else None
     interrupted = Event()
     whole = observe_whole(
         observer,
         numa_maps_budget or None,
         duration,
-        kinds,
         interrupted,
         needs_access=require_access,
         selected=view.containers if which or namespace else None,
@@ -117,14 +113,6 @@ def run(
     return EXIT_FINDINGS if _fails(report, fail_on or (), fail_below) else 0
 
 
-def _with_first_touch() -> Collection[ProbeKind[Any]]:
-    """The probes of a measurement that samples first accesses, too."""
-    from numaudit.probes.first_touch import FIRST_TOUCH
-    from numaudit.probes.kinds import kinds_by_default
-
-    return (*kinds_by_default(), FIRST_TOUCH)
-
-
 def _refuse_what_does_not_fit(measured: Mapping[str, bool], duration: float | None, root: Path | None) -> None:
     """Raises InputError. `measured`: what is asked for that only a measurement shows, in words."""
     if duration is not None and root is not None:
@@ -148,13 +136,12 @@ def observe(
     observer: Observer,
     numa_maps_budget: float | None,
     duration: float | None,
-    kinds: Collection[ProbeKind[Any]] | None = None,
     interrupted: Event | None = None,
     *,
     needs_access: bool = False,
 ) -> Report:
     """The report of `observe_whole`."""
-    whole = observe_whole(observer, numa_maps_budget, duration, kinds, interrupted, needs_access=needs_access)
+    whole = observe_whole(observer, numa_maps_budget, duration, interrupted, needs_access=needs_access)
     return whole.report
 
 
@@ -162,7 +149,6 @@ def observe_whole(
     observer: Observer,
     numa_maps_budget: float | None,
     duration: float | None,
-    kinds: Collection[ProbeKind[Any]] | None = None,
     interrupted: Event | None = None,
     *,
     needs_access: bool = False,
@@ -178,7 +164,7 @@ def observe_whole(
     """
     engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
     if duration is not None:
-        with observer.open_probes(kinds) as session:
+        with observer.open_probes() as session:
             try:
                 session.require_any()
             except Unavailable as reason:

@@ -9,13 +9,12 @@ from msgspec import Struct
 from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.sources.base import EMPTY, AccessEvidence, AccessPair, AccessSource
 from numaudit.evaluation.sources.expected import Expected
-from numaudit.evaluation.sources.first_touch import FirstTouch
 from numaudit.evaluation.sources.hint_faults import HintFaults
 from numaudit.evaluation.sources.pmu import Pmu
 from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
-SOURCES: Sequence[AccessSource] = (Pmu(), HintFaults(), FirstTouch(), Expected())
+SOURCES: Sequence[AccessSource] = (Pmu(), HintFaults(), Expected())
 """A new source is its module and an entry here."""
 
 Windows = Mapping[Source, Window[AccessPair]]

@@ -33,8 +33,7 @@ LABELS = {
     ),
     "source": Label(
         "numaudit.source",
-        "Source of the figure: pmu (counted accesses), hint_faults (sampled pages), first_touch (sampled page faults) "
-        "or expected (residence x CPU time)",
+        "Source of the figure: pmu (counted accesses), hint_faults (sampled pages) or expected (residence x CPU time)",
     ),
     "access": Label("numaudit.memory.access", "Access: read or write"),
     "locality": Label("numaudit.locality", "Locality: local, remote, or unknown where the page's node is not known"),
@@ -65,8 +64,8 @@ LABELS = {
     ),
     "kubernetes_version": Label("numaudit.kubelet.version", "The kubelet's version, such as v1.36.2; empty if unknown"),
     "event": Label("numaudit.kernel.event", "The kernel's counter: numa_hit, numa_hint_faults, ..."),
-    "step": Label("numaudit.overhead.step", "Step in force: page_alloc-off, watch-list, first_touch-off, ..."),
-    "probe": Label("numaudit.probe", "Probe: page_alloc, cpu_time, pmu, hint_faults, migrations or first_touch"),
+    "step": Label("numaudit.overhead.step", "Step in force: page_alloc-off, watch-list, hint_faults-off, ..."),
+    "probe": Label("numaudit.probe", "Probe: page_alloc, cpu_time, pmu, hint_faults or migrations"),
     "collector": Label(
         "numaudit.collector",
         "Collector, named after the question that it answers, or source of the kubelet, such as memory-checkpoint",
@@ -74,8 +73,8 @@ LABELS = {
     "feature": Label("numaudit.feature", "Feature, named as in `numaudit doctor`"),
     "reason": Label(
         "numaudit.reason",
-        "Reason. For lost events: map-full, busy (another BPF program ran), ring-full, no-address or "
-        "cpu-away (a CPU came back online and was not watched yet)",
+        "Reason. For lost events: map-full, busy (another BPF program ran) or cpu-away (a CPU came back "
+        "online and was not watched yet)",
     ),
     "state": Label(
         "numaudit.memory.state",

@@ -107,11 +107,6 @@ CONTAINER_METRICS: tuple[Metric[ContainerReport], ...] = (
         reads=("hint_faults",),
     ),
     Metric(
-        "container_memory_access_samples_total", "", "Sampled first accesses to a page.",
-        ("locality", "source"), values.access_samples, since="container", item="sample",
-        reads=("first_touches",),
-    ),
-    Metric(
         "container_migrated_bytes_total", "bytes", "Pages migrated by the container's tasks, whoever owns the pages.",
         ("reason",), lambda container: [((kind.reason,), kind.bytes) for kind in container.migrated or ()],
         since="container",

@@ -240,14 +240,6 @@ def remote_stall(container: ContainerReport) -> Values:
     return () if stall is None else [(("pmu", stall.latency), stall.seconds_high)]
 
 
-def access_samples(container: ContainerReport) -> Values:
-    counts = {"local": 0, "remote": 0}
-    for pair in container.first_touches or ():
-        if pair.numa_node is not None:
-            counts["local" if pair.numa_node == pair.cpu_numa_node else "remote"] += pair.samples
-    return [((locality, "first_touch"), count) for locality, count in counts.items() if count]
-
-
 def hint_faults(container: Counters) -> Values:
     sums: dict[tuple[str, str, str], int] = {}
     for kind in container.hint_faults or ():

@@ -47,8 +47,6 @@ class Event(Struct, frozen=True):
     read_format: int = 0
     exclude_kernel: bool = False
     exclude_hypervisor: bool = False
-    sample_type: int = 0
-    """Contents of each sample in the event's ring: PERF_SAMPLE_ bits."""
     is_on: bool = False
     """It counts as soon as it is opened; of a group, as soon as its leader does."""
 
@@ -63,7 +61,7 @@ class Event(Struct, frozen=True):
         flags |= self.is_inherited << 1 | self.is_inherited << 35
         start = struct.pack(
             "=IIQQQQQ IIQQ",
-            *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, self.sample_type, self.read_format, flags),
+            *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, 0, self.read_format, flags),
             *(0, 0, self.config1, self.config2),
         )
         return bytearray(start.ljust(_ATTRIBUTE_SIZE, b"\0"))

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from hosts.hostile_names import HOSTILE
 from made_up.reports import container, report
-from numaudit.report.counters import NodeSeconds
+from numaudit.report.counters import AllocatedBytes, NodeSeconds
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.account import parts
 from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.drawings.flow import flow
 from numaudit.views.page.own_page import MOST, own_section
@@ -74,6 +75,29 @@ def test_the_page_says_verdict_remedy_and_what_explain_says() -> None:
         word.text for word in ElementTree.fromstring(own_section(one, of.nodes, "#x").replace("<br>", "")).iter("dt")
     ]
     assert headings == ["promised", "allowed by its cpuset", "resident", "accessed", "cost"]
+
+
+@pytest.mark.parametrize(
+    ("allocated", "said"),
+    [
+        (None, "pages given by each node: unknown, because the probe page_alloc does not run"),
+        ((), "pages given since page_alloc began to count: none"),
+        ((AllocatedBytes(0, 0, 3 << 20),), "pages given since page_alloc began to count: N0 3Mi"),
+        (
+            (AllocatedBytes(1, 1, 8 << 20), AllocatedBytes(0, 1, 4 << 20), AllocatedBytes(0, 0, 1 << 20)),
+            "pages given since page_alloc began to count: N0 1Mi, N1 12Mi; 4Mi of them to CPUs of another node",
+        ),
+        (
+            (AllocatedBytes(0, None, 2 << 20),),
+            "pages given since page_alloc began to count: 2Mi of unknown nodes",
+        ),
+    ],
+    ids=["off", "none", "near", "far", "unknown node"],
+)
+def test_the_account_says_which_nodes_gave_its_pages(allocated: tuple[AllocatedBytes, ...] | None, said: str) -> None:
+    resident = dict(parts(_container(resident=_held(1, 2), allocated=allocated), report(container()).nodes))["resident"]
+    assert resident[-1] == said
+    assert said in own_section(_container(resident=_held(1, 2), allocated=allocated), (), "#containers")
 
 
 def test_a_file_has_a_page_for_the_worst_and_says_for_how_many() -> None:

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from hosts.hostile_names import HOSTILE
-from made_up.accesses import counted, expected, first_uses, sampled, with_accesses
+from made_up.accesses import counted, expected, sampled, with_accesses
 from made_up.reports import container, report
 from numaudit.api.selection import first
 from numaudit.errors import printable
@@ -99,7 +99,6 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
     [
         (sampled(remote=12, memory=48), "25.0% at least used remotely: 12Mi of 48Mi, sampled pages"),
         (counted(0.125), "12.5% of accesses remote, counted"),
-        (first_uses(0.44), "not measured"),
         (expected(0.44), "not measured"),
     ],
 )

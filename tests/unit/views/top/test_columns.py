@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from made_up.accesses import counted, expected, first_uses, sampled, with_accesses
+from made_up.accesses import counted, expected, sampled, with_accesses
 from made_up.reports import container, report
 from numaudit.api.ordering import ordered
 from numaudit.api.selection import with_words
@@ -105,7 +105,7 @@ def test_why_of_a_remote_access_is_its_measured_share() -> None:
 
 def test_what_is_only_expected_stands_in_no_column_of_accesses() -> None:
     of = report(container())
-    one = with_accesses(of.containers[0], expected(0.44), first_uses(0.02))
+    one = with_accesses(of.containers[0], expected(0.44))
     titles = _grid(_with(of, one), [one], 250).head().plain
     assert "ACCESSED" not in titles
     assert "REMOTELY" not in titles
