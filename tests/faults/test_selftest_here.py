@@ -10,6 +10,8 @@ import pytest
 
 from numaudit.cli.exits import EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
+from numaudit.doctor import near_and_far
+from numaudit.doctor.selftest import CHECKS, selftest
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.cgroup_writer import own_tree
@@ -17,8 +19,6 @@ from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CpuTime, CpuTimes
 from numaudit.probes.page_alloc import Allocations, PageAlloc
 from numaudit.probes.reasons import ProbeRefusal, Reason
-from numaudit.selftest import busy
-from numaudit.selftest.selftest import CHECKS, selftest
 
 pytestmark = pytest.mark.root
 
@@ -40,7 +40,7 @@ def _groups(unified: Path) -> set[Path]:
 def test_the_self_test_passes_what_it_can_try_and_says_why_it_cannot_try_the_rest(
     unified: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = call(["selftest", "-o", "json"])
+    code = call(["doctor", "--selftest", "-o", "json"])
     checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
     if code == EXIT_INCONCLUSIVE:
         pytest.skip(f"inconclusive: {[one for one in checks.values() if one['state'] == 'inconclusive']}")
@@ -54,14 +54,14 @@ def test_bytes_that_a_probe_does_not_see_fail_the_self_test(
     unified: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(PageAlloc, "read", lambda _: Allocations())
-    assert call(["selftest"]) == 1
+    assert call(["doctor", "--selftest"]) == 1
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("page_alloc")]
     assert "failed" in line and "near: nothing; far: nothing" in line
 
 
 def _only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {name: CHECKS[name]})
-    monkeypatch.setattr("numaudit.selftest.selftest._PAUSE", 0)
+    monkeypatch.setattr("numaudit.doctor.selftest.CHECKS", {name: CHECKS[name]})
+    monkeypatch.setattr("numaudit.doctor.selftest._PAUSE", 0)
 
 
 @pytest.mark.parametrize(("patience", "code", "state"), [(60.0, 1, "failed"), (0.0, EXIT_INCONCLUSIVE, "inconclusive")])
@@ -70,9 +70,9 @@ def test_cpu_time_that_is_not_seen_fails_where_the_work_got_some(
     patience: float, code: int, state: str,
 ) -> None:  # fmt: skip
     _only(monkeypatch, "cpu_time")
-    monkeypatch.setattr(busy, "_WITHIN", patience)
+    monkeypatch.setattr(near_and_far, "_WITHIN", patience)
     monkeypatch.setattr(CpuTime, "read", lambda _: CpuTimes())
-    assert call(["selftest", "-o", "json"]) == code
+    assert call(["doctor", "--selftest", "-o", "json"]) == code
     (check,) = json.loads(capsys.readouterr().out)["checks"]
     assert check["state"] == state
 
@@ -83,9 +83,9 @@ def test_a_host_where_nothing_can_be_tried_exits_with_3(
     def refuse(_: PageAlloc) -> Allocations:
         raise ProbeRefusal(Reason.NO_BCC, "no bcc here")
 
-    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"page_alloc": CHECKS["page_alloc"]})
+    monkeypatch.setattr("numaudit.doctor.selftest.CHECKS", {"page_alloc": CHECKS["page_alloc"]})
     monkeypatch.setattr(PageAlloc, "read", refuse)
-    assert call(["selftest"]) == 3
+    assert call(["doctor", "--selftest"]) == 3
     out, err = capsys.readouterr()
     assert "no bcc here" in out
     assert "no part of the self-test could run" in err
@@ -95,7 +95,7 @@ def test_its_cgroups_are_removed_when_a_check_breaks(unified: Path, monkeypatch:
     def breaks(_: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"broken": breaks})
+    monkeypatch.setattr("numaudit.doctor.selftest.CHECKS", {"broken": breaks})
     with pytest.raises(KeyError):
         selftest(Host())
 

@@ -1,9 +1,9 @@
-"""The answer of `numaudit doctor`, as a document."""
+"""The answers of `numaudit doctor`, as documents."""
 
 from __future__ import annotations
 
-from numaudit.api.selftest_document import SelfTest
-from numaudit.pmu.calibration import Calibration
+from typing import Literal
+
 from numaudit.snapshot import Check
 from numaudit.value import Value
 
@@ -28,7 +28,27 @@ class Doctor(Value, frozen=True):
     """Each thing that can be measured, or not."""
     questions: tuple[DoctorQuestion, ...]
     """Questions that they answer, in the order of the chain of evidence."""
-    self_test: SelfTest | None = None
-    """Results of the self-test; null = it was not asked for (`--selftest`)."""
-    calibration: Calibration | None = None
-    """Speed of this machine's memory; null = it was not measured now (`--calibrate`)."""
+
+
+CheckState = Literal["passed", "failed", "inconclusive", "not tried"]
+"""inconclusive: it was tried, and a busy machine left too little to tell a pass from a failure."""
+
+
+class SelfTestCheck(Value, frozen=True):
+    """One thing that was checked with known work."""
+
+    name: str
+    """Name of the check."""
+    state: CheckState
+    """Result of the check."""
+    expected: str
+    """Expected result."""
+    seen: str
+    """For what was not tried or is inconclusive: why."""
+
+
+class SelfTest(Value, frozen=True):
+    """All checks, in the order they were made."""
+
+    checks: tuple[SelfTestCheck, ...]
+    """All checks, in the order they were made."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from numaudit.api import explanation_document, simulation_document, state_document
 from numaudit.api.assertion_document import Assertion
 from numaudit.api.cluster_document import ClusterReport, NodeAnswerList
-from numaudit.api.doctor_document import Doctor
+from numaudit.api.doctor_document import Doctor, SelfTest
 from numaudit.api.document import Capture, Config, ConfigCheck, Metrics, Topology
 from numaudit.api.placement_document import PlacementList
-from numaudit.api.selftest_document import SelfTest
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.pmu.calibration import Calibration
 from numaudit.report.memory_manager import MemoryManagerReport

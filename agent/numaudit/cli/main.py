@@ -110,8 +110,6 @@ VERBS = {
     "doctor": Verb("observe", "Check what this host can measure, and why it cannot measure the rest."),
     "run": Verb("manager", "Run a command with memory reserved on NUMA nodes, without Kubernetes."),
     "assert": Verb("manager", "Fail in CI when a command or a container uses too much remote memory."),
-    "selftest": Verb("observe", "Test whether numaudit distinguishes near and far memory on this host."),
-    "calibrate": Verb("observe", "Measure memory latency and bandwidth between each pair of nodes."),
     "capture": Verb("observe", "Save /proc, /sys, cgroup and kubelet state of this host for offline analysis."),
     "agent": Verb("service", "Observe this host all the time, for Prometheus and OpenTelemetry."),
     "metrics": Verb("service", "List the agent's metrics."),

@@ -110,7 +110,7 @@ class Host:
 
     @property
     def calibration(self) -> Path:
-        """File of `numaudit calibrate`'s measurements."""
+        """File of `numaudit doctor --calibrate`'s measurements."""
         return self.root / "var/lib/numaudit/calibration.json"
 
     @property

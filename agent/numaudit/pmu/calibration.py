@@ -105,7 +105,7 @@ class Calibration(Value, frozen=True):
     def table(self) -> LatencyTable:
         """Latencies by which a stall is estimated."""
         day = datetime.fromtimestamp(self.measured_at, UTC).date()
-        return LatencyTable(self.latencies(), f"numaudit calibrate, {day}")
+        return LatencyTable(self.latencies(), f"numaudit doctor --calibrate, {day}")
 
     def latencies(self) -> dict[tuple[int, int], float]:
         """Nanoseconds by the CPU's node and the memory's node, of the pairs that were measured."""

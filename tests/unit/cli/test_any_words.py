@@ -37,7 +37,7 @@ VALUES = (
     "../..",
     "%s%n",
 )
-KEPT = ("run", "assert", "agent", "top", "selftest", "calibrate", "capture")
+KEPT = ("run", "assert", "agent", "top", "capture")
 """They start commands, wait, measure or write; their options are tried with a word that ends them before."""
 OPTIONS = [
     (path, one.opts[0])
@@ -202,7 +202,7 @@ def test_a_limit_behind_a_verbs_own_error_is_named_as_the_users(tmp_path: Path) 
     ("words", "failed"),
     [
         (("agent", "--listen", "127.0.0.1:0"), "the agent's service 'probes' does not start: can't start new thread"),
-        (("calibrate",), "Resource temporarily unavailable"),
+        (("doctor", "--calibrate"), "Resource temporarily unavailable"),
     ],
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become a user without other processes")

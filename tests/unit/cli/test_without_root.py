@@ -160,6 +160,7 @@ def test_a_live_node_that_lets_nobody_in_is_no_internal_error(folder: Path, verb
     kubelet.parent.chmod(0o750)
     arguments = {
         "capture": ("capture", "copy"),
+        "selftest": ("doctor", "--selftest"),
         "agent": ("agent", "--listen", "no-such-address.invalid:1"),
         "state": ("state", "verify"),
     }.get(verb, (verb,))

@@ -65,9 +65,8 @@ NAMES_A_PROBE = {
     "exporters/catalogue/of_containers.py": "a metric names the counters' fields that it reads",
     "exporters/catalogue/values.py": "a metric of counted or of sampled accesses names its source",
     "report/counters.py": "a counter's field is called as the probe that counts it",
-    "selftest/busy.py": "the self test's known CPU time is compared with this probe",
-    "selftest/sampling.py": "the self test's known accesses are compared with this probe",
-    "selftest/selftest.py": "the self test's known work is compared with each source",
+    "doctor/near_and_far.py": "the self test's known CPU time and accesses are compared with these probes",
+    "doctor/selftest.py": "the self test's known work is compared with each source",
 }
 """Modules that are about one probe, and why. All others walk KINDS."""
 

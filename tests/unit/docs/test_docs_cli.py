@@ -56,8 +56,6 @@ _MORE = {
     "doctor": "measuring.md",
     "run": "run.md",
     "assert": "assert.md",
-    "selftest": "access.md",
-    "calibrate": "measuring.md",
     "agent": "agent.md",
     "metrics": "metrics.md",
     "config": "config.md",

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from numaudit.cli.main import call
 from numaudit.doctor.checks import names
-from numaudit.doctor.questions import HOST, doctor, link_of
+from numaudit.doctor.outcome import HOST, doctor, link_of
 from numaudit.snapshot import Check
 from numaudit.views.terminal.doctor_table import print_doctor
 

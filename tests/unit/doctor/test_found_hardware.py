@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.doctor.hardware import Unread, data_sources, fabric, memory_bandwidth
+from numaudit.doctor.sources import Unread, data_sources, fabric, memory_bandwidth
 from numaudit.kernel.host import Host
 
 DEVICES = "sys/bus/event_source/devices"

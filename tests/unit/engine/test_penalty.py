@@ -55,7 +55,7 @@ def test_latencies_that_were_measured_here_come_first(tmp_path: Path) -> None:
     host = _host(tmp_path, model=0x8F)
     _calibrate(host)
     found = read_penalty(host, TWO)
-    assert (found.origin, found.source) == ("calibrated", "numaudit calibrate, 1970-01-02")
+    assert (found.origin, found.source) == ("calibrated", "numaudit doctor --calibrate, 1970-01-02")
     assert found.by_cpu_node == {0: Bounds(50.0, 50.0), 1: Bounds(60.0, 60.0)}
 
 

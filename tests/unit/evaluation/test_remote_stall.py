@@ -18,7 +18,9 @@ WEB = Container(ContainerId(7), "/web", "group")
 GIB = 1 << 30
 TWO = Machine(tuple(Node(node, CpuSet.of(node), memory=GIB) for node in range(2)))
 FOUR = Machine(tuple(Node(node, CpuSet.of(node), memory=GIB) for node in range(4)))
-HERE = LatencyTable({(0, 0): 80.0, (0, 1): 130.0, (1, 1): 80.0, (1, 0): 180.0}, "numaudit calibrate, 2026-01-02")
+HERE = LatencyTable(
+    {(0, 0): 80.0, (0, 1): 130.0, (1, 1): 80.0, (1, 0): 180.0}, "numaudit doctor --calibrate, 2026-01-02"
+)
 COST = penalty((0, 1), HERE)
 BASIS = CountBasis("offcore_reads", "lines", includes_prefetch=True)
 
@@ -35,7 +37,7 @@ def tick(remote: Mapping[int, int], taken_at: float = 0.0, ran: float | None = 1
 def test_each_remote_access_costs_by_how_much_remote_memory_is_slower() -> None:
     found = remote_stall(tick({0: 1_000_000, 1: 500_000}), WEB.id)
     assert found is not None
-    assert (found.latency, found.latency_source) == ("calibrated", "numaudit calibrate, 2026-01-02")
+    assert (found.latency, found.latency_source) == ("calibrated", "numaudit doctor --calibrate, 2026-01-02")
     assert found.by_cpu_node == (StalledOnNode(0, 1, 0.05, 0.05), StalledOnNode(1, 0, 0.05, 0.05))
     assert found.seconds_low == found.seconds_high == pytest.approx(0.1)
     assert found.share_high == pytest.approx(0.1)

@@ -19,8 +19,8 @@ from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.outlook import examine
 from numaudit.cli.main import call
-from numaudit.doctor.checkpoints import checkpoint_checks
 from numaudit.doctor.checks import examine as examine_host
+from numaudit.doctor.kubelet_answers import checkpoint_checks
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.evaluation.findings import find
 from numaudit.exporters.catalogue import TICK_METRICS

@@ -14,7 +14,7 @@ import pytest
 from hosts.tree_copies import lent
 from kubelets.node_of_step import node_of
 from numaudit.cli.main import call
-from numaudit.doctor.checkpoints import checkpoint_checks
+from numaudit.doctor.kubelet_answers import checkpoint_checks
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import examine_files

@@ -17,7 +17,7 @@ from numaudit.api.document import API_VERSION, encode
 from numaudit.api.kinds import KINDS
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
-from numaudit.doctor.questions import doctor
+from numaudit.doctor.outcome import doctor
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Check
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -19,7 +19,7 @@ from made_up.reports import container, report
 from numaudit.api.state_document import verification
 from numaudit.checkpoints.formats.file import MEMORY
 from numaudit.checkpoints.start.outlook import KubeletAtStart
-from numaudit.doctor.questions import doctor
+from numaudit.doctor.outcome import doctor
 from numaudit.errors import printable
 from numaudit.kubelet.parsers.checkpoint_file import decode
 from numaudit.kubelet.questions.examination import ExaminedFile, examine

@@ -19,6 +19,7 @@ from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.counted import Overhead
 from numaudit.doctor.checks import probe_checks
+from numaudit.doctor.selftest import CHECKS
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import judge
@@ -32,7 +33,6 @@ from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import ProbeReadings, Session
-from numaudit.selftest.selftest import CHECKS
 from numaudit.snapshot import ContainerId, Snapshot
 from samples import (
     ENOUGH,
@@ -418,7 +418,7 @@ def _own(observer: Observer, group: Cgroup) -> Mapping[str, int]:
 @pytest.mark.arm64
 def test_the_self_test_tells_near_from_far_memory_by_every_source(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
-        code = call(["selftest", "-o", "json"])
+        code = call(["doctor", "--selftest", "-o", "json"])
         said = capsys.readouterr()
         checks = json.loads(said.out)["checks"]
         if code != EXIT_INCONCLUSIVE:
@@ -435,9 +435,9 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source(capsys: pytest
 def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self_test(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("numaudit.selftest.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
+    monkeypatch.setattr("numaudit.doctor.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
     monkeypatch.setattr(HintFaultsProbe, "read", lambda _: HintFaultCounts())
-    assert call(["selftest"]) == EXIT_FINDINGS
+    assert call(["doctor", "--selftest"]) == EXIT_FINDINGS
     assert "failed" in capsys.readouterr().out
 
 

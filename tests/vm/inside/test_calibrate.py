@@ -1,4 +1,4 @@
-"""`numaudit calibrate` over all pairs of nodes: the program's pages are where the kernel itself shows them."""
+"""`numaudit doctor --calibrate` over all pairs of nodes: the program's pages are where the kernel itself shows them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from numaudit.cli.main import call
+from numaudit.doctor.calibrate import built, running
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.selftest.memory_speed import built, running
 from numaudit.topology.nodeset import CpuSet
 from workload import MIB, PAGE
 
@@ -34,10 +34,13 @@ def test_the_memory_of_each_measurement_is_on_its_node_and_on_no_other() -> None
                 assert pages == {node: SIZE // (int(size_of_one[1]) << 10)}
 
 
-def test_all_pairs_are_measured_stored_and_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_pairs_are_measured_stored_and_used_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine = read_machine(Host())
+    monkeypatch.setattr("numaudit.doctor.calibrate._MOST_ROUNDS", 3)
     try:
-        assert call(["calibrate", "--rounds", "3", "-o", "json"]) == 0
+        assert call(["doctor", "--calibrate", "-o", "json"]) == 0
         document = json.loads(capsys.readouterr().out)
         assert call(["doctor", "--require", "calibration", "-o", "json"]) == 0
         checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
+from numaudit.doctor.demotion import check_demotion
+from numaudit.doctor.near_and_far import Worker as SelfTestWorker
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.evaluation.causes.causes import Cause
@@ -28,8 +30,6 @@ from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
-from numaudit.selftest.demotion import check_demotion
-from numaudit.selftest.near_and_far import Worker as SelfTestWorker
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.sizes import in_units
 from workload import MIB, Cgroup, Worker, cgroup, eventually, worker

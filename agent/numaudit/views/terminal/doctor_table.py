@@ -1,22 +1,29 @@
-"""The table of `numaudit doctor`: the checks by the question that they answer, and how many can be answered."""
+"""The tables of `numaudit doctor`: the checks by their question, the self-test, and the speed of memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from numaudit.api.doctor_document import Doctor
+from numaudit.api.doctor_document import CheckState, Doctor, SelfTestCheck
 from numaudit.errors import printable
+from numaudit.pmu.calibration import Calibration, Figure, PairSpeed
 from numaudit.snapshot import Check
-from numaudit.views.terminal.calibration_tables import print_calibration
-from numaudit.views.terminal.machine_tables import print_selftest
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
+_CHECK_STYLE: dict[CheckState, str] = {
+    "passed": "green",
+    "failed": "red",
+    "inconclusive": "yellow",
+    "not tried": "yellow",
+}
+_GIGA = 1e9
+UNSTABLE = "~"
 _OF_A_RUNNING_HOST = ("rights",)
 """Checks that a capture always passes."""
 
@@ -33,12 +40,6 @@ def print_doctor(found: Doctor, out: Console, *, is_capture: bool = False) -> No
     for question in found.questions:
         _add_group(question.link, question.question, [one for one in shown if one.name in question.checks], table)
     print_table(table, out)
-    if found.self_test is not None:
-        out.print(Text("\nself-test with known work", "bold"))
-        print_selftest(found.self_test.checks, out)
-    if found.calibration is not None:
-        out.print(Text("\nspeed of this machine's memory", "bold"))
-        print_calibration(found.calibration, out)
     out.print()
     print_note(_summary(found, is_capture=is_capture), out, "bold")
 
@@ -71,3 +72,41 @@ def _summary(found: Doctor, *, is_capture: bool) -> str:
     text = f"{subject} can answer {len(answered)} of {len(found.questions)} questions"
     lacking = [one.question for one in found.questions if not one.answered]
     return f"{text}, but not {', nor '.join(lacking)}." if lacking else f"{text}."
+
+
+def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
+    """One line for each check: what should be seen, and what was."""
+    table = new_table("CHECK", "STATE", "~EXPECTED", "~SEEN")
+    for check in checks:
+        table.add_row(
+            check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)
+        )
+    print_table(table, out)
+
+
+def print_calibration(found: Calibration, out: Console) -> None:
+    """Rows are the CPUs' nodes, columns the memory's. `~` marks what did not repeat."""
+    _print_matrix("LATENCY (ns)", found, lambda pair: _show(pair.latency_ns, 1.0), out)
+    out.print()
+    _print_matrix("READ (GB/s)", found, lambda pair: _show(pair.bytes_per_second, _GIGA), out)
+    for pair in found.pairs:
+        if pair.reason is not None:
+            where = f"CPUs of node {pair.cpu_numa_node}, memory of node {pair.numa_node}"
+            out.print(Text(f"not measured: {where}: {printable(pair.reason)}"))
+    for note in found.notes:
+        out.print(Text(f"note: {note}"))
+
+
+def _print_matrix(title: str, found: Calibration, show: Callable[[PairSpeed], str], out: Console) -> None:
+    nodes = sorted({pair.numa_node for pair in found.pairs})
+    table = new_table(title, *(f">{node}" for node in nodes))
+    for cpu_node in sorted({pair.cpu_numa_node for pair in found.pairs}):
+        row = {pair.numa_node: show(pair) for pair in found.pairs if pair.cpu_numa_node == cpu_node}
+        table.add_row(str(cpu_node), *(row[node] for node in nodes))
+    print_table(table, out)
+
+
+def _show(figure: Figure | None, unit: float) -> str:
+    if figure is None:
+        return "-"
+    return f"{'' if figure.is_stable else UNSTABLE}{figure.value / unit:.1f}"

@@ -1,4 +1,4 @@
-"""The tables of `numaudit topology`, `selftest`, `metrics` and `config show`."""
+"""The tables of `numaudit topology`, `metrics` and `config show`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.api.document import MetricRow, Setting, Topology
-from numaudit.api.selftest_document import CheckState, SelfTestCheck
 from numaudit.errors import printable
 from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, size
 from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
 from numaudit.views.terminal.terminal import new_table, print_table
-
-_CHECK_STYLE: dict[CheckState, str] = {
-    "passed": "green",
-    "failed": "red",
-    "inconclusive": "yellow",
-    "not tried": "yellow",
-}
 
 
 def print_topology(topology: Topology, out: Console) -> None:
@@ -82,16 +74,6 @@ def _figures(speed: MemorySpeed) -> list[str]:
         *("unknown" if one is None else f"{one} ns" for one in latencies),
         *("unknown" if one is None else f"{size(one)}/s" for one in widths),
     ]
-
-
-def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
-    """One line for each check: what should be seen, and what was."""
-    table = new_table("CHECK", "STATE", "~EXPECTED", "~SEEN")
-    for check in checks:
-        table.add_row(
-            check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)
-        )
-    print_table(table, out)
 
 
 def print_metrics(metrics: Sequence[MetricRow], out: Console) -> None:

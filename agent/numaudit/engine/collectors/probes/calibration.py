@@ -1,4 +1,4 @@
-"""Speed of this machine's memory, as `numaudit calibrate` measured it here or on a machine of its kind."""
+"""Speed of this machine's memory, as `numaudit doctor --calibrate` measured it here or on a machine of its kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numaudit.pmu.calibration import Calibration, Fingerprint
 from numaudit.topology.machine import Machine
 from numaudit.value import Timestamp
 
-_AGAIN = "run `numaudit calibrate` again"
+_AGAIN = "run `numaudit doctor --calibrate` again"
 
 
 def read_calibration(host: Host, machine: Machine) -> Calibration:
@@ -21,7 +21,7 @@ def read_calibration(host: Host, machine: Machine) -> Calibration:
         text = read_bytes(path)
     except FileNotFoundError:
         raise Absent(
-            "the speed of memory was not measured on this host; run `numaudit calibrate` to measure it"
+            "the speed of memory was not measured on this host; run `numaudit doctor --calibrate` to measure it"
         ) from None
     try:
         found = msgspec.json.decode(text, type=Calibration, strict=False, dec_hook=_time)

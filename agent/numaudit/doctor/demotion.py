@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from numaudit.api.selftest_document import CheckState, SelfTestCheck
+from numaudit.api.doctor_document import CheckState, SelfTestCheck
+from numaudit.doctor.near_and_far import MIB, Worker
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps, tiers
-from numaudit.selftest.near_and_far import MIB, Worker
 from numaudit.snapshot import Resident
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet

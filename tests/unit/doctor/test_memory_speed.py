@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from numaudit.doctor.calibrate import built, running
 from numaudit.errors import Unavailable
-from numaudit.selftest.memory_speed import built, running
 from numaudit.topology.nodeset import CpuSet
 
 needs_compiler = pytest.mark.skipif(

@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from numaudit.api.selftest_document import CheckState, SelfTestCheck
+from numaudit.api.doctor_document import CheckState, SelfTestCheck
+from numaudit.doctor.demotion import check_demotion
+from numaudit.doctor.near_and_far import MIB, Bench, Worker, near_and_far, sample, use_cpu
 from numaudit.engine.collectors.probes.hint_faults import require_sampling
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.rates import expected_remote_ratio, share_outside
 from numaudit.kernel.cgroup import Reader
 from numaudit.kernel.host import Host, explain
 from numaudit.probes.page_alloc import PAGE_ALLOC
-from numaudit.selftest import busy, sampling
-from numaudit.selftest.demotion import check_demotion
-from numaudit.selftest.near_and_far import MIB, Bench, Worker, near_and_far
 from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
 
@@ -93,7 +92,7 @@ def _check_page_alloc(bench: Bench) -> SelfTestCheck:
 
 def _check_cpu_time(bench: Bench) -> SelfTestCheck:
     """Only the near one works: its CPU time is what the cgroup itself shows, on the node of its CPUs."""
-    found = busy.measure(bench, bench.near)
+    found = use_cpu(bench, bench.near)
     near, far = (sum(found.seconds[worker.name].values()) for worker in bench.workers)
     passed = abs(near - found.own_account) < _ALLOWANCE * found.own_account and far < near / 10
     expected = f"near: {found.own_account:.2f} s"
@@ -111,7 +110,7 @@ def _check_hint_faults(bench: Bench) -> SelfTestCheck:
     """Both use their memory until each has samples enough: near ones are local, far ones remote."""
     require_sampling(bench.host, bench.machine)
     _require_pinned(bench)
-    found = sampling.sample(bench)
+    found = sample(bench)
     if found.has_skipped:
         raise Unavailable("this kernel does not sample tasks whose cpuset.mems is one node")
     near, far = (found.remote_share(worker.name) for worker in bench.workers)
@@ -130,7 +129,7 @@ def _check_expected(bench: Bench) -> SelfTestCheck:
     _require_pinned(bench)
     ratios, is_conclusive = [], True
     for worker in bench.workers:
-        found = busy.measure(bench, worker)
+        found = use_cpu(bench, worker)
         is_conclusive = is_conclusive and found.is_enough and not found.uncounted
         ratios.append(expected_remote_ratio(_resident(bench, worker).judged, found.seconds[worker.name]))
     seen = f"near: {_ratio(ratios[0])}; far: {_ratio(ratios[1])}"

@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from fixture_trees import FIXTURES
+from numaudit.doctor.demotion import DemotedMemory, check_demotion
+from numaudit.doctor.near_and_far import Worker
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.selftest.demotion import DemotedMemory, check_demotion
-from numaudit.selftest.near_and_far import Worker
 
 MIB = 1 << 20
 TIERED = Host.under(FIXTURES / "tiered")

@@ -1,4 +1,4 @@
-"""`numaudit calibrate`: what is printed, what is stored, and what is refused."""
+"""`numaudit doctor --selftest` and `--calibrate`: what is printed, what is stored, and the exit codes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from numaudit.api.doctor_document import CheckState, SelfTestCheck
 from numaudit.cli.main import call
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, Unavailable
@@ -37,7 +38,7 @@ _MACHINE = Machine(tuple(Node(node, distances=row) for node, row in _DISTANCES.i
 
 @pytest.fixture(autouse=True)
 def _found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numaudit.selftest.calibrate.calibrate", lambda *_: FOUND)
+    monkeypatch.setattr("numaudit.doctor.calibrate.calibrate", lambda *_: FOUND)
 
 
 def _host(folder: Path, cpu: str = "6 143") -> Host:
@@ -52,12 +53,14 @@ def _host(folder: Path, cpu: str = "6 143") -> Host:
 def _store(folder: Path) -> Host:
     host = _host(folder)
     host.calibration.parent.mkdir(parents=True)
-    assert call(["calibrate", "--store", str(host.calibration)]) == 0
+    assert call(["doctor", "--calibrate", "--store", str(host.calibration)]) == 0
     return host
 
 
-def test_the_table_marks_what_did_not_repeat_and_says_what_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["calibrate", "--dry-run"]) == 0
+def test_the_table_marks_what_did_not_repeat_and_says_what_was_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["doctor", "--calibrate", "--store", str(tmp_path / "figures.json")]) == 0
     out = capsys.readouterr().out
     assert "81.2  ~140.0" in out
     assert "205.0" in out
@@ -72,26 +75,10 @@ def test_what_was_stored_is_read_back_whole(tmp_path: Path) -> None:
     assert host.calibration.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_dry_run_stores_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert call(["calibrate", "--dry-run", "-o", "json"]) == 0
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_rounds_are_too_few_to_agree(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["calibrate", "--dry-run", "--rounds", "2"]) == 2
-    assert "3<=x<=1000" in capsys.readouterr().err
-
-
-def test_a_dry_run_with_a_file_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call(["calibrate", "--dry-run", "--store", "x"]) == 2
-    assert "--dry-run stores nothing" in capsys.readouterr().err
-
-
 def test_figures_that_cannot_be_stored_are_printed_before_the_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(["calibrate", "-o", "json", "--store", str(tmp_path / "no/such/folder/x.json")]) == 3
+    assert call(["doctor", "--calibrate", "-o", "json", "--store", str(tmp_path / "no/such/folder/x.json")]) == 3
     out, err = capsys.readouterr()
     assert json.loads(out)["kind"] == "Calibration"
     assert "the figures were not stored: cannot write" in err
@@ -99,14 +86,14 @@ def test_figures_that_cannot_be_stored_are_printed_before_the_error(
 
 
 def test_without_a_file_there_is_no_calibration(tmp_path: Path) -> None:
-    with pytest.raises(Absent, match="numaudit calibrate"):
+    with pytest.raises(Absent, match="numaudit doctor --calibrate"):
         read_calibration(_host(tmp_path), _MACHINE)
 
 
 def test_a_calibration_of_another_cpu_is_not_used(tmp_path: Path) -> None:
     host = _store(tmp_path)
     _host(tmp_path, cpu="6 106")
-    with pytest.raises(Unavailable, match=r"of another kind of machine: its CPU is .*; run `numaudit calibrate` again"):
+    with pytest.raises(Unavailable, match=r"of another kind of machine: its CPU is .*--calibrate` again"):
         read_calibration(host, _MACHINE)
 
 
@@ -116,3 +103,42 @@ def test_a_file_of_another_form_is_not_used(text: str, tmp_path: Path) -> None:
     host.calibration.write_text(text)
     with pytest.raises(Unavailable, match=r"calibration\.json is not a calibration: "):
         read_calibration(host, _MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["passed", "not tried"], 0),
+        (["failed", "inconclusive", "passed"], 1),
+        (["passed", "inconclusive", "not tried"], 5),
+        (["inconclusive", "not tried"], 5),
+        (["not tried", "not tried"], 3),
+    ],
+)
+def test_a_failure_comes_before_what_is_inconclusive_and_that_before_a_pass(
+    states: list[CheckState], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = tuple(SelfTestCheck(f"check-{number}", state, "", "") for number, state in enumerate(states))
+    monkeypatch.setattr("numaudit.doctor.selftest.selftest", lambda _: checks)
+    assert call(["doctor", "--selftest"]) == code
+    out = capsys.readouterr().out
+    for number, state in enumerate(states):
+        assert f"check-{number}" in out and state in out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--selftest", "--root", "/"), "work on a running host"),
+        (("--calibrate", "--root", "/"), "work on a running host"),
+        (("--selftest", "--calibrate"), "run them one by one"),
+        (("--selftest", "--require", "residency"), "run them one by one"),
+        (("--store", "x"), "add --calibrate"),
+    ],
+    ids=" ".join,
+)
+def test_options_that_do_not_fit_each_other_are_refused(
+    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["doctor", *words]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())

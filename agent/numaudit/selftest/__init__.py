@@ -1,1 +1,0 @@
-"""Workloads that numaudit starts itself."""
