@@ -73,6 +73,8 @@ class Placement(Value, frozen=True):
     """Time when its pod was admitted, by the kubelet's log; else when the pod was created."""
     started_at: Timestamp | None = None
     """Time when its newest instance started, by the pod's status."""
+    resize: str | None = None
+    """The pod's in-place resize that waits, was refused or is under way, with both amounts; null = none is known."""
 
 
 class PlacementList(Value, frozen=True):

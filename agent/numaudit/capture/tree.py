@@ -39,7 +39,7 @@ _DEEPEST_FOLDER = MOST_LEVELS - 2
 _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
 _PROC = ("mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
-_PROCESS = ("cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status")
+_PROCESS = ("cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status", "uid_map")
 _NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages",
     "access*/initiators/*_latency", "access*/initiators/*_bandwidth")  # fmt: skip
 _INITIATORS = "node[0-9]*/access*/initiators/node[0-9]*"

@@ -22,6 +22,8 @@ class KubeletConfig(Struct, frozen=True):
     document: Mapping[str, object] | None = None
     """The KubeletConfiguration in force, drop-in files and flags folded in; `memorymanager.kubelet.read_kubelet`
     reads it. It has only the fields that were set somewhere."""
+    ignored: tuple[str, ...] = ()
+    """Fields of its configuration files that a kubelet does not have and that are near to one it has, in words."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Field of this class -> `flag`, `file`, `configz`, `default`, `log`, `checkpoint` or `metrics`."""
 

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from numaudit.containermanager.memory.reserved import parse_reserved_memory
 from numaudit.containermanager.plain import read_mapping, read_sequence, shown
-from numaudit.errors import InputError, ParseError
+from numaudit.errors import InputError, ParseError, nearest
 
 ConfigDocument = Mapping[str, object]
 
@@ -48,8 +48,8 @@ KIND = "KubeletConfiguration"
 _WRAPPINGS = ("kubeletconfig", "spec.kubeletConfig", "machine.kubelet.extraConfig")
 """The place of a KubeletConfiguration in the kubelet's answer to /configz, in OpenShift's KubeletConfig, and in Talos's
 machine configuration."""
-_ARGUMENTS = ("kubelet-arg", "kubelet-arg+", "machine.kubelet.extraArgs")
-"""The place of flags in the configuration of k3s and RKE2, and in Talos's."""
+_ARGUMENTS = ("kubelet-arg", "kubelet-arg+", "machine.kubelet.extraArgs", "nodeRegistration.kubeletExtraArgs")
+"""The place of flags in the configuration of k3s and RKE2, in Talos's, and in kubeadm's."""
 IN_FORCE = "kubectl get --raw /api/v1/nodes/NODE/proxy/configz"
 """Shows what is in force on a node."""
 
@@ -168,6 +168,14 @@ def _reserved_memory(values: Sequence[str]) -> list[dict[str, object]]:
     ]
 
 
+def unknown_fields(document: ConfigDocument) -> dict[str, str]:
+    """Fields that a kubelet does not have -> the end of a sentence with the names that are near; empty = none is.
+
+    In a file a kubelet passes them over with a warning in its log (pkg/kubelet/kubeletconfig/util/codec).
+    """
+    return {name: nearest(name, FIELDS) for name in document if name not in FIELDS}
+
+
 class WrappedConfiguration(Struct, frozen=True):
     """A configuration that was found in something else."""
 
@@ -202,7 +210,9 @@ def _at(value: object, path: str) -> object:
 
 
 def _of_arguments(value: object, path: str) -> ConfigDocument:
-    if isinstance(value, Mapping):  # Talos: a flag's name -> its value, or a list of them
+    if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):  # kubeadm.k8s.io/v1beta4
+        arguments = [f"--{one.get('name')}={one.get('value')}" for one in value]
+    elif isinstance(value, Mapping):  # Talos and kubeadm.k8s.io/v1beta3: a flag's name -> its value, or a list of them
         pairs = [
             (name, one) for name, all_of in value.items() for one in (all_of if isinstance(all_of, list) else [all_of])
         ]

@@ -31,7 +31,7 @@ from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
 from numaudit.scenario.document import Document
-from numaudit.scenario.machine import Devices
+from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import Quantity
 
@@ -76,19 +76,22 @@ def read_files(document: Document, opened: Mapping[str, Document]) -> Files:
     return Files(**{name: _data(name, part) for name, part in opened.items()})
 
 
-def starting_state(kubelet: Kubelet, files: Files, devices: Devices) -> NodeState:
-    """State of a kubelet that starts with these files and finds all their pods still there.
+def starting_state(setup: Setup, files: Files) -> NodeState:
+    """State of this kubelet when it starts with these files and finds all their pods still there.
 
     Of a pod that is in the files nothing else is known, so it is taken for one that asks for what it holds.
-    Raises InputError in the kubelet's words when it does not start with them, or with what is wrong with a file.
+    Raises InputError in the kubelet's words when it does not start with them, with the setup's notices, which may say
+    why, or with what is wrong with a file.
     """
-    state = fresh_state(kubelet, DeviceState(devices, _held_devices(files.devices)))
+    kubelet = setup.kubelet
+    state = fresh_state(kubelet, DeviceState(setup.devices, _held_devices(files.devices)))
     try:
         state = restored(kubelet, state, files)
     except StartRefused as refused:
         if refused.problem is not None:
             raise InputError(f"state: cannot tell whether the kubelet starts with it: {refused.problem}") from None
-        raise InputError(f"state: the kubelet does not start with it: {refused}{_differing(kubelet, files)}") from None
+        reason = f"{refused}{_differing(kubelet, files)}"
+        raise InputError("; ".join((f"state: the kubelet does not start with it: {reason}", *setup.notices))) from None
     except ParseError as error:  # what no kubelet writes, so that its words are not known
         raise InputError(f"state: a checkpoint is damaged: {error}") from None
     return replace(state, pods={pod.uid: pod for pod in _pods(state)})

@@ -11,7 +11,7 @@ from numaudit.containermanager.plain import read_mapping, shown
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.versions import KNOWN_GATES, LATEST, parse_version
 from numaudit.errors import InputError, nearest
-from numaudit.memorymanager.configuration import FIELDS, KIND, unwrap
+from numaudit.memorymanager.configuration import FIELDS, IN_FORCE, KIND, unknown_fields, unwrap
 from numaudit.scenario.document import Document, LocatedError
 from numaudit.scenario.files import STATE, Files, read_files, starting_state
 from numaudit.scenario.machine import read_devices, read_machine
@@ -34,7 +34,7 @@ def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
             raise document.part(name).error(f"must be {value}, not {shown(fields.get(name))}")
     setup = read_setup(document, open_file)
     with document.located():
-        state = starting_state(setup.kubelet, read_state_files(document.part("state"), open_file), setup.devices)
+        state = starting_state(setup, read_state_files(document.part("state"), open_file))
     _check_state_devices(state.devices, document.part("state"))
     reader = _Steps(setup, open_file, {pod.full_name: pod for pod in state.pods.values()})
     steps = [(step, place) for place in document.part("steps").elements() for step in reader.read(place)]
@@ -77,12 +77,36 @@ def read_setup(document: Document, open_file: OpenFile, before: Setup | None = N
 
 def _configuration(document: Document, open_file: OpenFile) -> Document:
     """The fields of a KubeletConfiguration: there, in a file, or in what people have of it."""
-    opened = _opened(document.part("kubelet"), open_file, "the kubelet's configuration", KIND)
+    opened = _opened(document.part("kubelet"), open_file, "the kubelet's configuration", _only_configuration)
     with opened.located():
         found = unwrap(opened.value)
     if found is not None:
         return Document(opened.name, found.fields, opened.line_of, found.path, is_file=True)
     return replace(opened, is_file=opened.part("kind").value is not None)
+
+
+def _only_configuration(documents: Sequence[Document]) -> Document:
+    """The kubelet's of several documents of a file, with the flags that another of them gives it, as in kubeadm's."""
+    own = [one for one in documents if one.part("kind").value == KIND]
+    wrapped = [(one, found) for one in documents if one not in own and (found := _wrapped(one)) is not None]
+    if len(own) > 1 or len(wrapped) > 1 or not own + wrapped:
+        raise documents[1].error(
+            f"not YAML of one document: another begins; {len(own)} are of kind {KIND}; give the one in force: "
+            f"{IN_FORCE}"
+        )
+    if not own:
+        return wrapped[0][0]
+    flags = wrapped[0][1] if wrapped else {}
+    return replace(own[0], value={**read_mapping(own[0].value, ""), **flags})
+
+
+def _wrapped(document: Document) -> Mapping[str, object] | None:
+    """The settings that a document of another kind gives a kubelet; None = it gives none."""
+    if isinstance(document.value, Mapping):
+        document = replace(document, value={key: value for key, value in document.value.items() if key != "kind"})
+    with document.located():
+        found = unwrap(document.value)
+    return None if found is None else found.fields
 
 
 def _fields(part: Document) -> tuple[Mapping[str, object], tuple[str, ...]]:
@@ -91,8 +115,8 @@ def _fields(part: Document) -> tuple[Mapping[str, object], tuple[str, ...]]:
         return part.fields(FIELDS), ()
     with part.located():
         fields = read_mapping(part.value, "")
-    strange = {name: nearest(name, FIELDS) for name in fields if name not in FIELDS}
-    said = (part.part(name).error(f"unknown field, ignored as by a kubelet{near}") for name, near in strange.items())
+    strange = unknown_fields(fields).items()
+    said = (part.part(name).error(f"unknown field, ignored as by a kubelet{near}") for name, near in strange)
     return fields, tuple(map(str, said))
 
 
@@ -126,8 +150,10 @@ def _check_state_devices(devices: DeviceState, place: Document) -> None:
                     )
 
 
-def _opened(part: Document, open_file: OpenFile, what: str, kind: str | None = None) -> Document:
-    """A part, or the file that it names: as text, or as {file: NAME}. `kind`: the one to take of several."""
+def _opened(
+    part: Document, open_file: OpenFile, what: str, choose: Callable[[Sequence[Document]], Document] | None = None
+) -> Document:
+    """A part, or the file that it names: as text, or as {file: NAME}. `choose` takes one of several documents."""
     name = part.value
     if isinstance(name, Mapping) and "file" in name:
         name = part.fields(("file",))["file"]
@@ -138,11 +164,9 @@ def _opened(part: Document, open_file: OpenFile, what: str, kind: str | None = N
     except InputError as error:
         raise part.error(str(error)) from None
     if more:
-        alike = [one for one in (found, *more) if kind and one.part("kind").value == kind]
-        if len(alike) != 1:
-            named = f"{len(alike)} are of kind {kind}" if kind else "give one"
-            raise more[0].error(f"not YAML of one document: another begins; {named}")
-        (found,) = alike
+        if choose is None:
+            raise more[0].error("not YAML of one document: another begins; give one")
+        found = choose((found, *more))
     if isinstance(found.value, str) or (isinstance(found.value, Mapping) and set(found.value) == {"file"}):
         raise found.error(f"it only names another file; put {what} itself in {part.path}")
     return found

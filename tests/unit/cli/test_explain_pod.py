@@ -72,6 +72,25 @@ def test_a_refused_pod_has_a_page_with_the_rules_that_refused_it(capsys: Capture
     assert lines[lines.index("what to do") + 1].startswith("  Run `numaudit fit -f pod.yaml --make-room`")
 
 
+def test_a_resize_that_was_refused_is_named_with_both_amounts(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    root = tmp_path / "host"
+    shutil.copytree(fixtures / "misaligned-node", root, symlinks=True)
+    file = root / "numaudit/pods.json"
+    pods = json.loads(file.read_text())
+    (pod,) = (one for one in pods["items"] if one["metadata"]["name"] == "gu-small-numanode")
+    (container,), (status,) = pod["spec"]["containers"], pod["status"]["containerStatuses"]
+    status["allocatedResources"] = dict(container["resources"]["requests"])
+    for wish in container["resources"].values():
+        wish["memory"] = "1200Mi"
+    pod["status"]["conditions"].append({"type": "PodResizePending", "status": "True", "reason": "Infeasible"})
+    file.write_text(json.dumps(pods))
+    resize = "pending: Infeasible; container app has 200Mi of memory and wishes 1200Mi"
+    assert document(capsys, "gu-small-numanode", "--root", str(root))["items"][0]["resize"] == resize
+    lines = page(capsys, "gu-small-numanode", "--root", str(root))
+    assert f"  In-place resize of the pod: {resize}." in lines
+    assert "  memory 200Mi on node 0" in lines
+
+
 def test_without_the_log_the_admission_is_derived_alone(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
     root = tmp_path / "host"
     shutil.copytree(fixtures / "kubernetes-four-nodes", root, symlinks=True)

@@ -296,6 +296,21 @@ def test_a_misspelt_field_is_named_where_the_kubelet_refuses_for_its_lack(
     assert "k.yaml:3: reservedCpus: unknown field, ignored as by a kubelet; did you mean reservedSystemCPUs" in error
 
 
+def test_a_misspelt_field_is_named_where_the_kubelet_does_not_start_with_its_state(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "k.yaml").write_text("kind: KubeletConfiguration\nmemorymanagerPolicy: Static\n")
+    scenario = tmp_path / "s.yaml"
+    scenario.write_text(
+        "apiVersion: numaudit/v1\nkind: Scenario\nmachine: {nodes: [{id: 0, cpus: 0-7, memory: 64Gi}]}\n"
+        "kubelet: {file: k.yaml}\nstate: {memory: {policyName: Static, machineState: {}}}\nsteps: []\n"
+    )
+    assert call(["simulate", str(scenario)]) == 2
+    error = capsys.readouterr().err
+    assert "the kubelet does not start with it" in error
+    assert "k.yaml:2: memorymanagerPolicy: unknown field, ignored as by a kubelet; did you mean memory" in error
+
+
 _KUBEADM = "kind: ClusterConfiguration\n---\nkind: {}\nmemoryManagerPolicy: static\n"
 
 
@@ -305,3 +320,25 @@ def test_the_kubelets_document_of_kubeadms_file_is_read(capsys: pytest.CaptureFi
     assert _fit(tmp_path, _KUBEADM.format("InitConfiguration")) == 2
     assert "k.yaml:3: " in (error := capsys.readouterr().err)
     assert "another begins; 0 are of kind KubeletConfiguration" in error
+    assert "give the one in force: kubectl get --raw /api/v1/nodes/NODE/proxy/configz" in error
+
+
+_INIT = "kind: InitConfiguration\nnodeRegistration:\n  kubeletExtraArgs:\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{_INIT}    memory-manager-policy: static\n",
+        f"{_INIT}  - {{name: memory-manager-policy, value: static}}\n",
+        f"{_INIT}    memory-manager-policy: static\n---\nkind: ClusterConfiguration\n",
+        f"{_INIT}    memory-manager-policy: static\n---\nkind: KubeletConfiguration\nmemoryManagerPolicy: None\n",
+        "version: v1alpha1\nmachine: {kubelet: {extraArgs: {memory-manager-policy: static}}}\n---\n"
+        "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: a\n",
+    ],
+)
+def test_flags_that_kubeadm_or_talos_give_a_kubelet_are_read_beside_other_documents(
+    text: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert _fit(tmp_path, text) == 2
+    assert 'unknown policy: "static"; did you mean Static?' in capsys.readouterr().err

@@ -15,6 +15,7 @@ from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.intent.pods import PodFacts
 from numaudit.intent.promise import Promise, PromisedDevices
 from numaudit.intent.sources import CheckpointHealth, StartOutlook
+from numaudit.kubelet.parsers.config import parse_file, settle
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -202,6 +203,15 @@ def test_a_resize_that_the_kubelet_has_not_made_is_found_while_the_pod_runs() ->
     running = PodFacts("u", "work", "db", phase="Running", resize="pending: Infeasible")
     for pod, found in ((running, ["resize-pending"]), (replace(running, phase="Failed"), [])):
         assert names(find(replace(taken, intent=replace(taken.intent, pods={"u": pod})))) == found
+
+
+def test_a_misspelt_field_of_the_kubelets_configuration_is_found() -> None:
+    taken = tick()
+    assert taken.intent is not None
+    config = settle(parse_file(b"memoryMangerPolicy: Static\nofALaterKubelet: 1\n", "k"), {}, "file")
+    (found,) = find(replace(taken, intent=replace(taken.intent, config=config)))
+    assert found.name == "setting-ignored"
+    assert "knows of has: memoryMangerPolicy; did you mean memoryManagerPolicy" in found.message
 
 
 @pytest.mark.parametrize(("places", "more"), [(1, ""), (3, ""), (4, "; and 1 more")])

@@ -112,7 +112,9 @@ class PromiseAccounts(Struct, frozen=True):
         record = next(own, None)
         admission = self._account(record, one.pod_uid, one.container)
         promised_at = None if one.pod_uid is None else admitted_at(self.intent, one.pod_uid)
-        return Placement(one, None, admission, timestamp(promised_at), timestamp(self._started_at(one)))
+        pod = (self.intent.pods or {}).get(one.pod_uid or "")
+        resize = None if pod is None else pod.resize
+        return Placement(one, None, admission, timestamp(promised_at), timestamp(self._started_at(one)), resize)
 
     def of_refused(self, one: HintOutcome) -> Placement:
         record = next(iter(self._records(one.pod_uid)), None)

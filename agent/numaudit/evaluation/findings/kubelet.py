@@ -92,6 +92,11 @@ def _resize_pending(evidence: TickEvidence) -> Iterator[RuleResult]:
             yield RuleResult(f"in-place resize of {one.namespace}/{one.name}: {one.resize}")
 
 
+def _setting_ignored(evidence: TickEvidence) -> Iterator[RuleResult]:
+    for one in evidence.intent.config.ignored:
+        yield RuleResult(f"the kubelet's configuration has a field that no kubelet numaudit knows of has: {one}")
+
+
 def _sources_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
     return map(RuleResult, evidence.intent.conflicts)
 
@@ -130,6 +135,12 @@ RULES = (
         "info",
         "What is allocated counts, not the wish. Where it is infeasible, set the old amount, or create the pod again.",
         _resize_pending,
+    ),
+    Rule(
+        "setting-ignored",
+        "info",
+        "A kubelet passes over fields that it does not know, and the default is in force. Correct the name.",
+        _setting_ignored,
     ),
     Rule(
         "sources-disagree",

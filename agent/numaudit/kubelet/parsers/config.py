@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from numaudit import yaml_values
 from numaudit.errors import InputError, ParseError
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.memorymanager.configuration import ConfigDocument
+from numaudit.memorymanager.configuration import ConfigDocument, unknown_fields
 from numaudit.yaml_values import YamlLimits
 
 LIMITS = YamlLimits(1 << 20, 20_000, 20, 2_000)
@@ -107,5 +107,6 @@ def settle(document: ConfigDocument, flags: ConfigDocument, origin: str) -> Kube
         if isinstance(gates, Mapping)
         else {},
         document=document,
+        ignored=tuple(f"{name}{near}" for name, near in unknown_fields(document).items() if near),
         origins=origins,
     )

@@ -106,7 +106,7 @@ def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = N
     Where all pods of the node are known, what they ask for is added up. Raises InputError where such a kubelet would
     not start with the files, or refuses its configuration.
     """
-    state, names = starting_state(setup.kubelet, files, setup.devices), pods.names
+    state, names = starting_state(setup, files), pods.names
     active = {pod.uid: pod for pod in pods.active}
     in_files = {
         uid: replace(pod, namespace=one.namespace, name=one.pod)

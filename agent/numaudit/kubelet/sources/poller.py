@@ -284,9 +284,10 @@ class KubeletPoller:
             if settings is None:
                 raise Unavailable(f"{problem}; {explain(error)}") from None
             return settings, settings.reason
-        return StartSettings(
-            kubelet_config.settle(in_force, {}, "configz"), None if settings is None else settings.root_dir
-        ), None
+        config = kubelet_config.settle(in_force, {}, "configz")
+        if settings is None:
+            return StartSettings(config), None
+        return StartSettings(structs.replace(config, ignored=settings.config.ignored), settings.root_dir), None
 
     def _started_with(self) -> StartSettings:
         found, self._located = self._located, None

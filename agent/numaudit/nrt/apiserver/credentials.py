@@ -53,7 +53,10 @@ def _of_file(path: Path) -> KubeConfig:
     except OSError as error:
         raise InputError(f"{name}: cannot read it: {error.strerror or error}; --kubeconfig names another") from None
     except ConfigError:
-        raise InputError(f"{name}: there is no such file; --kubeconfig names another") from None
+        reason = "it is no regular file" if path.exists() else "there is no such file"
+        raise InputError(f"{name}: {reason}; --kubeconfig names another") from None
+    except KeyError as missing:
+        raise InputError(f"{name}: it is no kubeconfig: it has no {missing}; --kubeconfig names another") from None
     except (yaml.YAMLError, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{name}: it is no kubeconfig: {type(error).__name__}: {printable(str(error))}") from None
 

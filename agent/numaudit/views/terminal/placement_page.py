@@ -72,7 +72,10 @@ def _parts(
 ) -> Iterator[tuple[str, list[str]]]:
     if placement is None:
         return parts(container, nodes)
-    return parts(container, nodes, list(_why(placement.admission)), placement.promised_at, placement.started_at)
+    why = list(_why(placement.admission))
+    if placement.resize is not None:
+        why.append(f"In-place resize of the pod: {placement.resize}.")
+    return parts(container, nodes, why, placement.promised_at, placement.started_at)
 
 
 def _why(account: AdmissionAccount) -> Iterator[str]:
