@@ -196,6 +196,12 @@ class KubeletSettings:
         file(),
         "CA bundle for the kubelet's API, by default the kubelet's own certificate or the cluster's CA.",
     )
+    cgroup: Path | None = _setting(
+        None,
+        file(),
+        "Path of the kubelet's cgroup, such as /system.slice/kubelet.service, where several processes are called "
+        "kubelet, or where it runs in a container.",
+    )
     log_file: Path | None = _setting(None, file(), "Path of the kubelet's log, by default the journal.")
     max_age: float = _setting(
         600.0,
@@ -206,7 +212,9 @@ class KubeletSettings:
 
     @property
     def connection(self) -> KubeletConnection:
-        return KubeletConnection(self.url, self.token_file, self.ca_file, self.log_file)
+        return KubeletConnection(
+            self.url, self.token_file, self.ca_file, self.log_file, None if self.cgroup is None else str(self.cgroup)
+        )
 
 
 @dataclass(frozen=True, slots=True)

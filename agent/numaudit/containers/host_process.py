@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from msgspec import Struct
 
@@ -42,14 +43,18 @@ class _Facts(Struct, frozen=True):
     uid_map: bytes | None
 
 
-def why_not_the_hosts(host: Host, pid: int) -> str | None:
+def why_not_the_hosts(host: Host, pid: int, group: str | None = None) -> str | None:
     """Reason why the process is not known to be one of the host's own; None = it is.
 
-    A captured tree is judged by those of the files that it holds; on the running host a file that cannot be read
-    proves nothing.
+    `group`: the cgroup that an administrator named as this process's. Only root of the host puts a process there, so
+    it may have a root, a mount namespace and a container of its own. A captured tree is judged by those of the files
+    that it holds; on the running host a file that cannot be read proves nothing.
     """
     init, one = _facts(host, INIT), _facts(host, pid)
-    for name, judge in _RULES.items():
+    rules = dict(_RULES)
+    if group is not None:
+        rules = {"status": _status, "uid_map": _uid_map, "cgroup": partial(_other_group, group)}
+    for name, judge in rules.items():
         ours, theirs = getattr(init, name), getattr(one, name)
         if ours is not None and theirs is not None:
             reason = judge(ours, theirs)
@@ -58,7 +63,7 @@ def why_not_the_hosts(host: Host, pid: int) -> str | None:
             reason = f"/proc/{missing}/{name} cannot be read, so that is not known" if host.is_live else None
         if reason is not None:
             return reason
-    return _executable(host, pid) if host.is_live else None
+    return _executable(host, pid) if host.is_live and group is None else None
 
 
 def _facts(host: Host, pid: int) -> _Facts:
@@ -104,6 +109,17 @@ def _cgroup(init: bytes, one: bytes) -> str | None:
     return "it is in a container's cgroup"
 
 
+def _paths(text: bytes) -> Iterator[tuple[str, str]]:
+    """Hierarchy and path of each line."""
+    for line in os.fsdecode(text).splitlines():
+        hierarchy, _, rest = line.partition(":")
+        yield hierarchy, rest.partition(":")[2]
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
+
+
 def _containers(text: bytes) -> dict[str, tuple[str, ...]]:
     """Hierarchy -> the beginning of the path that is a container's; empty = none.
 
@@ -111,12 +127,19 @@ def _containers(text: bytes) -> dict[str, tuple[str, ...]]:
     init's shares a group with the reader's container.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for line in os.fsdecode(text).splitlines():
-        hierarchy, _, path = line.partition(":")
-        names = [name for name in path.partition(":")[2].split("/") if name]
+    for hierarchy, path in _paths(text):
+        names = _names(path)
         inside = (at for at, name in enumerate(names, 1) if name == ".." or _is_container(names[:at]))
         found[hierarchy] = tuple(names[: max(inside, default=0)])
     return found
+
+
+def _other_group(group: str, init: bytes, one: bytes) -> str | None:
+    """By every hierarchy that has the process below its root."""
+    up = max((_names(path).count("..") for _, path in _paths(init)), default=0)
+    wanted = [".."] * up + _names(group)
+    below = [names for _, path in _paths(one) if len(names := _names(path)) > up]
+    return None if below and all(names == wanted for names in below) else f"its cgroup is not {group}"
 
 
 def _is_container(names: list[str]) -> bool:

@@ -41,6 +41,8 @@ class KubeletConnection:
     """None = the kubelet's own certificate where it signed one itself, else the cluster's authority."""
     log_file: Path | None = None
     """None = the journal."""
+    cgroup: str | None = None
+    """Of the kubelet's process, from the root of the hierarchy; None = the process has to be one of the host's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from hosts.processes import KUBELET, STATUS, process, running_host
+from hosts.processes import KUBELET, ROOT_MOUNT, STATUS, process, running_host
 from kubelets.http import replies, serving
 from numaudit.errors import Absent, Unavailable
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources import presence, recording
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.client import LiveKubelet
@@ -49,7 +50,48 @@ def test_two_kubelets_of_the_host_are_both_refused_by_name(host: Host) -> None:
         process(host.root, pid)
     found = presence.find(host)
     assert found.pid is None
-    assert found.unseen == "processes 9, 58, 347 are each called kubelet, so none is believed; stop all but one"
+    assert found.unseen.startswith("processes 9, 58, 347 are each called kubelet, so none is believed; stop all but")
+
+
+OWN_MOUNTS = ROOT_MOUNT.replace("22 1 8:1", "99 1 8:1")
+
+
+def test_of_two_kubelets_the_one_in_the_named_cgroup_is_believed_also_in_a_container(host: Host) -> None:
+    """As on Talos, whose kubelet runs in a container of the host."""
+    named = replace(host, connection=KubeletConnection(cgroup="/podruntime/kubelet"))
+    process(host.root, 347)
+    assert presence.find(named).pid is None
+    assert "called kubelet but not believed" in presence.find(named).unseen
+    process(host.root, 58, {**KUBELET, "cgroup": "0::/podruntime/kubelet\n", "mountinfo": OWN_MOUNTS, "exe": None})
+    assert (presence.find(host).pid, presence.find(named).pid) == (347, 58)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"cgroup": "0::/podruntime/kubelet/x\n"},
+        {"cgroup": "0::/kubepods/podruntime/kubelet\n"},
+        {"cgroup": "0::/../podruntime/kubelet\n"},
+        {"cgroup": "0::/\n"},
+        {"cgroup": "4:cpuset:/podruntime/kubelet\n3:memory:/docker/x\n"},
+        {"status": STATUS.format(uid=65534, ids="{pid}")},
+        {"status": STATUS.format(uid=0, ids="{pid} 1")},
+        {"uid_map": "0 100000 65536\n"},
+    ],
+)
+def test_nothing_else_passes_for_the_kubelet_of_the_named_cgroup(changed: dict[str, str], host: Host) -> None:
+    named = replace(host, connection=KubeletConnection(cgroup="/podruntime/kubelet"))
+    process(host.root, 58, {**KUBELET, "cgroup": "0::/podruntime/kubelet\n", **changed})
+    assert presence.find(named).pid is None
+
+
+def test_the_named_cgroup_is_compared_from_the_hosts_root_as_a_pod_sees_it(host: Host) -> None:
+    named = replace(host, connection=KubeletConnection(cgroup="/podruntime/kubelet"))
+    (host.root / "proc/1/cgroup").write_text("0::/../../init.scope\n")
+    process(host.root, 58, {**KUBELET, "cgroup": "0::/../../podruntime/kubelet\n"})
+    process(host.root, 59, {**KUBELET, "cgroup": "0::/podruntime/kubelet\n"})
+    process(host.root, 60, {**KUBELET, "cgroup": "0::/../podruntime/kubelet\n"})
+    assert presence.find(named).pid == 58
 
 
 def test_two_kubelets_of_a_capture_are_both_refused(tmp_path: Path) -> None:

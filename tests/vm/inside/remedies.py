@@ -36,6 +36,7 @@ from workload import MIB, TOUCH, Cgroup, Worker, cgroup, worker
 SIZE = 16 * MIB
 PARENT = "numaudit-remedies"
 NOT_HERE: Mapping[str, str] = {
+    "Correct the name": "it needs a kubelet that starts again",
     "set the old amount": "it needs an API server that resizes a pod",
     "create the pod again": "it needs an API server that resizes a pod",
     "Find out who wrote to its cpuset": "the kernel does not record it, and knowing it changes nothing",
@@ -78,6 +79,7 @@ NOT_HERE: Mapping[str, str] = {
 """Words of docs/verdicts.md that ask for what no guest can do, and why it cannot."""
 NO_ADVICE = (
     "What is allocated counts, not the wish",
+    "A kubelet passes over fields that it does not know",
     "Nothing is wrong",
     "No verdict that depends on these CPUs",
     "Nothing has to be done",

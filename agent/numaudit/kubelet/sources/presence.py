@@ -37,7 +37,7 @@ def find(host: Host) -> KubeletProcess:
     doubts: list[str] = []
     folders = files.glob(host.proc, "[0-9]*")
     for pid in sorted(int(folder.name) for folder in folders if _is_called_kubelet(host, folder.name)):
-        doubt = why_not_the_hosts(host, pid)
+        doubt = why_not_the_hosts(host, pid, host.connection.cgroup)
         if doubt is None:
             proven.append(pid)
         else:
@@ -46,7 +46,10 @@ def find(host: Host) -> KubeletProcess:
         return KubeletProcess(proven[0], _started(host, proven[0]))
     if proven:
         named = _some([str(pid) for pid in proven])
-        doubt = f"processes {named} are each called kubelet, so none is believed; stop all but one"
+        doubt = (
+            f"processes {named} are each called kubelet, so none is believed; stop all but one, or name the cgroup of "
+            "the right one by kubelet.cgroup"
+        )
         return KubeletProcess(rivals=tuple(proven), doubt=doubt)
     if doubts:
         return KubeletProcess(doubt=f"called kubelet but not believed to be it: process {_some(doubts)}")
