@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import field
 
-from numaudit.checkpoints.formats.memory import plain_machine
+from numaudit.checkpoints.formats.memory import written_machine
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.topologymanager.hints import TopologyHint
@@ -199,7 +199,7 @@ def _step(number: int, one: Played, accounts: Mapping[str, Account]) -> Simulate
         admitting_changes=() if account is None else account.admitting_changes,
         containers=held,
         pods=list(_restarted(one, accounts)),
-        machine_state=plain_machine(one.after.memory.state.machine),  # type: ignore[arg-type]
+        machine_state=written_machine(one.after.memory.state.machine) or {},
     )
 
 

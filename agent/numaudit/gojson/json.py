@@ -1,52 +1,75 @@
-"""JSON as Go's encoding/json reads and writes it, for the kubelet's checkpoint files.
+"""JSON as Go's encoding/json reads and writes it, by msgspec's structs: for the kubelet's checkpoint files.
 
-Go matches the keys of a struct without regard to case and passes over keys it does not know;
-it writes no white space, sorts the keys of a map as text, and escapes `<`, `>`, `&`, U+2028 and
-U+2029. Where Go would quietly take the last of two equal keys, or repair broken text, reading
-stops with an error: no kubelet writes such a file, nor the number -0, which Go refuses where a
-number has no sign.
+A field of a struct that has no default is one that Go always writes. Text that a kubelet writes is decoded by msgspec
+alone. Other text is read more slowly, as Go reads it: keys in any case, null or a missing field as the zero value, keys
+that no field has passed over; and an error then says where it is. Where Go would quietly take the last of two equal
+keys, or repair broken text, reading stops with an error: no kubelet writes such a file, nor the number -0, which Go
+refuses where a number has no sign.
 
 Source: Go's encoding/json (decode.go, encode.go, fold.go).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
-from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, Generic, NoReturn, TypeVar, cast
 
 import msgspec
+from msgspec import Meta, inspect
 
 from numaudit.errors import ParseError
+from numaudit.gojson.syntax import syntax_error
 
 Value = TypeVar("Value")
 
 UINT64 = 2**64 - 1
 INT64 = 2**63 - 1
+Uint64 = Annotated[int, Meta(ge=0)]
+"""msgspec cannot bound it above, so what may be larger is read slowly."""
 
 _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})
 _LONGEST_SHOWN = 60
 _MOST_DIGITS = 400
 """Go's largest number has 20 digits; Python refuses to convert more than 4300."""
+_MAY_EXCEED = re.compile(rb"[0-9]{20}")
+"""In what has a number beyond UINT64."""
+_LONGEST_KEY = 6
+"""Of a number that is the key of a map."""
 _MOST_UNKNOWN = 100
 """Unknown keys that are collected; a file that has more names no more of them."""
 
+_Path = tuple[str | int, ...]
 
-class WrongType(ParseError):
-    """A value that Go cannot put into the field that it is for. Reading it, Go would go on and fail at the end."""
+
+class GoRefusal(ParseError):
+    """A document that Go does not read, either. `in_go`: its words; None = they are not known, or it reads it."""
+
+    def __init__(self, message: str, in_go: str | None) -> None:
+        super().__init__(message)
+        self.in_go = in_go
+
+
+class NotJson(GoRefusal):
+    """Bytes that are not JSON, or not UTF-8."""
+
+
+class WrongType(GoRefusal):
+    """A value that Go cannot put into the field that it is for. Reading it, Go would go on and fail at the end.
+
+    Its words have the value's path in the file where Go's own have the name of a field.
+    """
 
     def __init__(self, path: str, expected: str, value: object) -> None:
-        super().__init__(f"{path}: expected {expected}, found {_shown(value)}")
+        kind = _go_kind(value, of_number=expected.startswith("a whole number"))
+        words = f"json: cannot unmarshal {kind} into Go struct field {path}"
+        super().__init__(f"{path}: expected {expected}, found {_shown(value)}", words)
         self.path = path
-        self.value = _go_kind(value, of_number=expected.startswith("a whole number"))
-        """In Go's words: string, number, number -1, bool, array or object."""
-
-    @property
-    def in_go(self) -> str:
-        """Go's text, with the value's path in the file where Go has the name of a field."""
-        return f"json: cannot unmarshal {self.value} into Go struct field {self.path}"
 
 
 class NilList(tuple[Any, ...]):
@@ -60,8 +83,206 @@ NIL_LIST = NilList()
 NIL_MAP: Mapping[Any, Any] = MappingProxyType({})
 """Go's nil map, likewise. Compare with `is`: it equals an empty one."""
 
-FieldNames = Mapping[str, str]
-"""The fields of one Go struct: name -> name without case."""
+
+class Notes:
+    """Passed over: paths of keys that no field has, and of entries whose key is half of a surrogate pair."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self.refused: list[str] = []
+
+
+class Reader(Generic[Value]):
+    """Reads documents that are one msgspec struct. `where`: the path that theirs begin with."""
+
+    def __init__(self, kind: type[Value], *where: str) -> None:
+        self._decoder = msgspec.json.Decoder(kind)
+        self._kind, self._where = kind, where
+
+    def read(self, data: bytes, notes: Notes) -> Value:
+        """Raises ParseError with the path of what is wrong."""
+        try:
+            value = self._decoder.decode(data)
+            # Written again it is the same: it has no key twice, no unknown key, and no number that is not exact.
+            if msgspec.json.encode(value) == data and not _MAY_EXCEED.search(data):
+                return value
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # the slow way knows what to say
+        return cast("Value", _Walk(notes).read(load(data), inspect.type_info(self._kind), self._where))
+
+
+def load(data: bytes) -> object:
+    """Read one document into dicts, lists, texts, numbers and None.
+
+    Raises ParseError naming the place: no UTF-8, no JSON, nested too deep, a number of absurd length.
+    """
+    try:
+        text = data.decode("utf-8")
+        return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise NotJson(f"byte {error.start} is not UTF-8", syntax_error(data)) from None
+    except json.JSONDecodeError as error:
+        message = f"not JSON: {error.msg} at character {error.pos} of {len(text)}"
+        raise NotJson(message, syntax_error(data)) from None
+    except RecursionError:
+        raise ParseError("not a checkpoint: nested too deep") from None
+    except ParseError as error:  # of a number
+        words = syntax_error(data)
+        raise (GoRefusal if words is None else NotJson)(str(error), words) from None
+
+
+def dump(value: object) -> bytes:
+    """Write one document. The keys of every dict are taken in the order they have (see `go_map`)."""
+    return msgspec.json.encode(value).decode().translate(_HTML).encode("utf-8")
+
+
+def go_map(
+    mapping: Mapping[Any, Any] | None, written: Callable[[Any], object] = lambda value: value
+) -> dict[Any, Any] | None:
+    """A Go map to be written: keys as texts in the order of their bytes, values by `written`; None = null."""
+    if mapping is None or mapping is NIL_MAP:
+        return None
+    return {key: written(value) for key, value in sorted((str(key), value) for key, value in mapping.items())}
+
+
+def has_half_a_pair(text: str) -> bool:
+    """Is there half of a surrogate pair, such as "\\ud800" alone, which UTF-8 cannot hold?"""
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
+class _Walk:
+    """Reads a loaded document as Go reads it into the types that msgspec describes.
+
+    What has the wrong type raises WrongType with the path, such as `entries.UID.app[0].size`; what Go would read and no
+    kubelet writes (a negative node, a key twice) raises a plain ParseError.
+    """
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def read(self, value: object, of: inspect.Type, path: _Path) -> object:
+        kinds: Sequence[inspect.Type] = of.types if isinstance(of, inspect.UnionType) else (of,)
+        if value is None:
+            return _zero(kinds, path)
+        if isinstance(value, _Repeated):
+            _refuse(f"the key {_shown(value.key)} occurs twice; the kubelet writes each key once", path)
+        for kind in kinds:
+            match value, kind:
+                case dict(), inspect.StructType():
+                    return self._struct(value, kind, path)
+                case dict(), inspect.DictType():
+                    return self._map(value, kind, path)
+                case list(), inspect.VarTupleType():
+                    return self._list(value, kind, path)
+                case str(), inspect.StrType() | inspect.BytesType():
+                    if has_half_a_pair(value):
+                        _refuse("half of a surrogate pair in a text", path)
+                    return value if isinstance(kind, inspect.StrType) else _bytes(value, path)
+                case int(), inspect.IntType() if type(value) is int and _least(kind) <= value <= _largest(kind):
+                    return value
+        _refuse_type(value, kinds[0], path)
+
+    def _struct(self, value: Mapping[str, object], kind: inspect.StructType, path: _Path) -> object:
+        fields = _fields(kind.cls)
+        found: dict[str, object] = {}
+        for key, item in value.items():
+            field = fields.get(key.casefold())
+            # "ß" folds to "ss", but Go folds letter by letter.
+            if field is None or len(key) != len(field.encode_name):
+                if len(self._notes.unknown) < _MOST_UNKNOWN:
+                    self._notes.unknown.append(_shown_path((*path, key)))
+            elif field.name in found:
+                _refuse(f"the key {_shown(field.encode_name)} occurs twice (Go reads keys without case)", path)
+            else:
+                found[field.name] = item
+        return kind.cls(
+            **{
+                field.name: self.read(found.get(field.name), field.type, (*path, field.encode_name))
+                for field in fields.values()
+                if field.required or field.name in found
+            }
+        )
+
+    def _map(self, value: Mapping[str, object], kind: inspect.DictType, path: _Path) -> dict[Any, object]:
+        found: dict[Any, object] = {}
+        for key, item in value.items():
+            if has_half_a_pair(key):
+                self._notes.refused.append(_shown_path((*path, key)))
+                continue
+            below = (*path, key)
+            name = _number(key, kind.key_type, below) if isinstance(kind.key_type, inspect.IntType) else key
+            found[name] = self.read(item, kind.value_type, below)
+        return found
+
+    def _list(self, value: Sequence[object], kind: inspect.VarTupleType, path: _Path) -> tuple[object, ...]:
+        if kind.max_length is not None and len(value) > kind.max_length:
+            _refuse(f"a list of {len(value)} of the {kind.max_length} numbers from 0 to {kind.max_length - 1}", path)
+        return tuple([self.read(item, kind.item_type, (*path, index)) for index, item in enumerate(value)])
+
+
+@cache
+def _fields(struct: type) -> dict[str, inspect.Field]:
+    """By their names in the file, without case."""
+    described = inspect.type_info(struct)
+    assert isinstance(described, inspect.StructType)
+    return {field.encode_name.casefold(): field for field in described.fields}
+
+
+def _zero(kinds: Sequence[inspect.Type], path: _Path) -> object:
+    """The value of null in a Go field, and in an element of a list or map."""
+    zeros: dict[type, object] = {
+        inspect.NoneType: None,
+        inspect.DictType: NIL_MAP,
+        inspect.VarTupleType: NIL_LIST,
+        inspect.StrType: "",
+        inspect.IntType: 0,
+    }
+    for kind, zero in zeros.items():
+        if any(isinstance(one, kind) for one in kinds):
+            return zero
+    _refuse("expected an object, found null", path)
+
+
+def _number(key: str, kind: inspect.IntType, path: _Path) -> int:
+    try:
+        number = int(key[:_LONGEST_KEY])
+    except ValueError:
+        number = None
+    if number is None or str(number) != key or not _least(kind) <= number <= _largest(kind):
+        _refuse(f"expected a number from {_least(kind)} to {_largest(kind)} as the key", path)
+    return number
+
+
+def _bytes(value: str, path: _Path) -> bytes:
+    try:
+        return base64.b64decode(value.encode(), validate=True)
+    except binascii.Error as error:
+        _refuse(f"not base64: {error}", path)
+
+
+def _least(kind: inspect.IntType) -> int:
+    return kind.ge or 0
+
+
+def _largest(kind: inspect.IntType) -> int:
+    return UINT64 if kind.le is None else kind.le
+
+
+def _refuse(message: str, path: _Path) -> NoReturn:
+    raise ParseError(f"{_shown_path(path)}: {message}")
+
+
+def _refuse_type(value: object, kind: inspect.Type, path: _Path) -> NoReturn:
+    """A number that is bounded has a sign in Go, so Go reads negative ones there."""
+    if isinstance(kind, inspect.IntType):
+        expected = f"a whole number from {_least(kind)} to {_largest(kind)}"
+        if type(value) is int and kind.le is not None and -INT64 - 1 <= value <= INT64:
+            _refuse(f"expected {expected}, found {value}", path)
+    elif isinstance(kind, inspect.StrType | inspect.BytesType):
+        expected = "a text"
+    else:
+        expected = "a list" if isinstance(kind, inspect.VarTupleType) else "an object"
+    raise WrongType(_shown_path(path), expected, value)
 
 
 class _Repeated(dict[str, object]):
@@ -70,215 +291,7 @@ class _Repeated(dict[str, object]):
     key: str
 
 
-def load(data: bytes) -> object:
-    """Read one document into dicts, lists, texts, numbers and None.
-
-    Raises ParseError naming the place: no UTF-8, no JSON, nested too deep, a number of absurd length.
-    """
-    value = _load_plain(data)
-    if value is not None:
-        return value
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ParseError(f"byte {error.start} is not UTF-8") from None
-    try:
-        return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        raise ParseError(f"not JSON: {error.msg} at character {error.pos} of {len(text)}") from None
-    except RecursionError:
-        raise ParseError("not a checkpoint: nested too deep") from None
-    except ValueError as error:
-        raise ParseError(f"not a checkpoint: {error}") from None
-
-
-def dump(value: object) -> bytes:
-    """Write one document. The keys of every dict are taken in the order they have."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.translate(_HTML).encode("utf-8")
-
-
-def plain_map(mapping: Mapping[Any, Any] | None, plain: Callable[[Any], object] = lambda value: value) -> object:
-    """A Go map to be written: keys as texts in the order of their bytes, values by `plain`; None = null."""
-    if mapping is None or mapping is NIL_MAP:
-        return None
-    return {
-        key: plain(value)
-        for key, value in sorted(((str(key), value) for key, value in mapping.items()), key=itemgetter(0))
-    }
-
-
-class Walk:
-    """Reads values out of a loaded document and knows where it is.
-
-    What has the wrong type raises WrongType with the path, such as `entries.UID.app[0].size`; what
-    Go would read and no kubelet writes (a negative node, a key twice) raises a plain ParseError.
-    Keys that no field has are collected in `unknown`, with their paths; entries of a map whose key is
-    broken text are left out and collected in `refused`. As in Go, null and a
-    missing key leave a number 0 and a text empty; for lists and maps the caller tells them apart.
-    """
-
-    def __init__(self) -> None:
-        self.unknown: list[str] = []
-        self.refused: list[str] = []
-        self._path: list[str | int] = []
-
-    def path(self, *below: str | int) -> str:
-        text = ""
-        for step in (*self._path, *below):
-            text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-        return _shorten(text, 200).encode("utf-8", "backslashreplace").decode() or "the document"
-
-    def refuse(self, message: str, *below: str | int) -> NoReturn:
-        raise ParseError(f"{self.path(*below)}: {message}")
-
-    def struct(self, value: object, names: FieldNames) -> dict[str, object]:
-        """The fields of a Go struct that the object has, by the struct's own spelling."""
-        if type(value) is not dict:
-            self._refuse_object(value)
-        return value if value.keys() <= names.keys() else self._folded(value, names)
-
-    def items(self, value: object) -> Iterator[tuple[str, object]]:
-        """A Go map. While an item is in the caller's hands it is part of the path."""
-        if type(value) is not dict:
-            self._refuse_object(value)
-        path = self._path
-        for key, item in value.items():
-            if not key.isascii() and has_half_a_pair(key):
-                self.refused.append(self.path(key))
-                continue
-            path.append(key)
-            yield key, item
-            path.pop()
-
-    def elements(self, value: object) -> Iterator[object]:
-        """A Go slice. While an element is in the caller's hands it is part of the path."""
-        if type(value) is not list:
-            self._refuse_type("a list", value)
-        path = self._path
-        for index, item in enumerate(value):
-            path.append(index)
-            yield item
-            path.pop()
-
-    def field(
-        self, fields: Mapping[str, object], name: str, read: Callable[[object], Value], missing: object = None
-    ) -> Value | None:
-        """Read a field with `read`; an absent one gives `missing`, and null None."""
-        value = fields.get(name, missing)
-        if value is None:
-            return None
-        self._path.append(name)
-        found = read(value)
-        self._path.pop()
-        return found
-
-    def below(self, name: str) -> None:
-        """Go into a field; `up` comes back."""
-        self._path.append(name)
-
-    def up(self) -> None:
-        self._path.pop()
-
-    def number(self, fields: Mapping[str, object], name: str, largest: int = UINT64) -> int:
-        value = fields.get(name, 0)
-        if type(value) is int and 0 <= value <= largest:
-            return value
-        if value is None:
-            return 0
-        self._refuse_number(value, largest, name)
-
-    def text(self, fields: Mapping[str, object], name: str) -> str:
-        value = fields.get(name)
-        return value if type(value) is str and value.isascii() else self.as_text(value, name)
-
-    def as_text(self, value: object, *below: str) -> str:
-        if value is None:
-            return ""
-        if type(value) is not str:
-            self._refuse_type("a text", value, *below)
-        if not value.isascii() and has_half_a_pair(value):
-            self.refuse("half of a surrogate pair in a text", *below)
-        return value
-
-    def texts(self, value: object) -> tuple[str, ...]:
-        """A list of texts."""
-        return tuple([self.as_text(item) for item in self.elements(value)])
-
-    def numbers(self, fields: Mapping[str, object], name: str, largest: int) -> tuple[int, ...] | None:
-        """A list of whole numbers from 0 to `largest`; None = null or missing."""
-        value = fields.get(name)
-        if value is None:
-            return None
-        if type(value) is not list:
-            self._refuse_type("a list", value, name)
-        if len(value) > largest + 1:
-            self.refuse(f"a list of {len(value)} of the {largest + 1} numbers from 0 to {largest}", name)
-        for item in value:
-            if type(item) is not int or not 0 <= item <= largest:
-                where = next(index for index, one in enumerate(value) if one is item)
-                self._refuse_number(item, largest, name, where)
-        return tuple(value)
-
-    def _refuse_object(self, value: object) -> NoReturn:
-        if isinstance(value, _Repeated):
-            self.refuse(f"the key {_shown(value.key)} occurs twice; the kubelet writes each key once")
-        self._refuse_type("an object", value)
-
-    def _refuse_type(self, expected: str, value: object, *below: str | int) -> NoReturn:
-        if value is None:
-            self.refuse(f"expected {expected}, found null", *below)
-        raise WrongType(self.path(*below), expected, value)
-
-    def _refuse_number(self, value: object, largest: int, *below: str | int) -> NoReturn:
-        """Fields that hold less than UINT64 have a sign in Go, so it reads negative numbers there."""
-        expected = f"a whole number from 0 to {largest}"
-        if type(value) is int and largest < UINT64 and -INT64 - 1 <= value <= INT64:
-            self.refuse(f"expected {expected}, found {value}", *below)
-        self._refuse_type(expected, value, *below)
-
-    def _folded(self, value: dict[str, object], names: FieldNames) -> dict[str, object]:
-        """Some key is not spelled as in the struct: match it without case, or note it as unknown."""
-        fields: dict[str, object] = {}
-        spelled = {folded: name for name, folded in names.items()}
-        for key, item in value.items():
-            name = spelled.get(key.casefold())
-            # "ß" folds to "ss", but Go folds letter by letter.
-            if name is None or len(key) != len(name):
-                if len(self.unknown) < _MOST_UNKNOWN:
-                    self.unknown.append(self.path(key))
-            elif name in fields:
-                self.refuse(f"the key {_shown(name)} occurs twice (Go reads keys without case)")
-            else:
-                fields[name] = item
-        return fields
-
-
-def has_half_a_pair(text: str) -> bool:
-    """Is there half of a surrogate pair, such as "\\ud800" alone, which UTF-8 cannot hold?"""
-    return any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def field_names(*names: str) -> FieldNames:
-    return {name: name.casefold() for name in names}
-
-
-def _load_plain(data: bytes) -> object:
-    """The quick way for text that leaves no choice, as the kubelet's: written again it is the same.
-
-    So it has no key twice, no escapes and no number that is not exact. None = ask the slow way, which
-    also knows what to say about errors.
-    """
-    try:
-        value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return value if msgspec.json.encode(value) == data else None
-
-
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    if not pairs:
-        return {}
     value = dict(pairs)
     if len(value) == len(pairs):
         return value
@@ -294,15 +307,18 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _integer(text: str) -> float:
     if len(text) > _MOST_DIGITS:
-        raise ParseError(f"a number of {len(text)} digits, {text[:10]}...: no field holds more than 20 digits")
+        begin = f"not a checkpoint: a number of {len(text)} digits, {text[:10]}..."
+        raise ParseError(f"{begin}: no field holds more than 20 digits")
     return -0.0 if text == "-0" else int(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
+    """NaN or Infinity, which only Python takes."""
     raise ParseError(f"not JSON: {name}")
 
 
 def _go_kind(value: object, *, of_number: bool) -> str:
+    """In Go's words: string, number, number -1, bool, array or object."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
@@ -311,15 +327,16 @@ def _go_kind(value: object, *, of_number: bool) -> str:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, str):
-        return _shorten(json.dumps(value), _LONGEST_SHOWN)
-    return _shorten(str(value), _LONGEST_SHOWN)
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return _shorten(json.dumps(value), _LONGEST_SHOWN)
+
+
+def _shown_path(path: _Path) -> str:
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return _shorten(text, 200).encode("utf-8", "backslashreplace").decode() or "the document"
 
 
 def _shorten(text: str, longest: int) -> str:

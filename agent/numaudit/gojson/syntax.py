@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 from typing import NoReturn
 
-import msgspec
-
 from numaudit.gojson.strconv import quote
 
 _END = "unexpected end of JSON input"
@@ -29,10 +27,12 @@ _INSIDE = {"Expecting value": "tfn-NI", "Extra data": ".eE"}
 """Of a word or a number that begins so Python names another byte than Go."""
 
 
+class _Constant(Exception):
+    """NaN or Infinity, which only Python takes."""
+
+
 def syntax_error(data: bytes) -> str | None:
     """Go's words, such as `unexpected end of JSON input`; None = it is JSON."""
-    if _is_plain_json(data):
-        return None
     # Bytes that are no UTF-8 do not disturb Go: each is one character here.
     text = data.decode("latin-1")
     try:
@@ -52,21 +52,8 @@ def syntax_error(data: bytes) -> str | None:
     return None
 
 
-class _Constant(Exception):
-    """NaN or Infinity, which only Python takes."""
-
-
 def _refuse_constant(_: str) -> NoReturn:
     raise _Constant
-
-
-def _is_plain_json(data: bytes) -> bool:
-    """The quick way to say yes; what a stricter reader refuses may still be JSON to Go."""
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
 
 
 def _quoted(char: str) -> str:

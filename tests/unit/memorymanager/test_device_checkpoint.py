@@ -69,8 +69,8 @@ def test_unknown_keys_are_named_with_their_path() -> None:
     [
         (b'{"Data":[]}', "Data: expected an object, found a list"),
         (b'{"Data":{"PodDeviceEntries":{}}}', "Data.PodDeviceEntries: expected a list, found an object"),
-        (ONE.replace(b'"0":', b'"-2":'), r"Data.PodDeviceEntries\[0\].DeviceIDs.-2: expected a node id"),
-        (ONE.replace(b'"0":', b'"4000":'), r"DeviceIDs.4000: expected a node id from 0 to 1023"),
+        (ONE.replace(b'"0":', b'"-2":'), r"Data.PodDeviceEntries\[0\].DeviceIDs.-2: expected a number from"),
+        (ONE.replace(b'"0":', b'"4000":'), r"DeviceIDs.4000: expected a number from -1 to 1023"),
         (ONE.replace(b"GgJvaw==", b"GgJv*w=="), r"Data.PodDeviceEntries\[0\].AllocResp: not base64"),
         (ONE.replace(b"GgJvaw==", "Gg\u00e9".encode()), r"AllocResp: not base64"),
         (ONE.replace(b'"GgJvaw=="', b"5"), r"AllocResp: expected a text, found 5"),

@@ -9,26 +9,19 @@ Source: pkg/kubelet/cm/dra/state/{checkpoint,state_checkpoint}.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from typing import Annotated
 from zlib import crc32
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
-from numaudit.gojson.json import Walk, field_names
+from numaudit.gojson.json import Notes, NotJson, Reader
 from numaudit.gojson.spew import Verification
 
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
-
-_UINT32 = 2**32 - 1
-_TOP = field_names("Data", "Checksum")
-_DATA = field_names("kind", "apiVersion", "ClaimInfoStateList")
-_CLAIM = field_names("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
-_DRIVER = field_names("Devices")
-_DEVICE = field_names("PoolName", "DeviceName", "ShareID", "RequestNames", "CDIDeviceIDs")
-_NO_FIELDS = field_names()
 
 
 class DevelopmentFormat(ParseError):
@@ -38,13 +31,13 @@ class DevelopmentFormat(ParseError):
 class ClaimDevice(Struct, frozen=True):
     """One device of a claim. None = Go's nil."""
 
-    pool: str
-    name: str
-    share_id: str | None
+    pool: str = field(name="PoolName")
+    name: str = field(name="DeviceName")
+    share_id: str | None = field(name="ShareID")
     """Of a device that several claims share by capacity."""
-    requests: tuple[str, ...] | None
+    requests: tuple[str, ...] | None = field(name="RequestNames")
     """Names of the claim's requests that it answers."""
-    cdi_ids: tuple[str, ...] | None
+    cdi_ids: tuple[str, ...] | None = field(name="CDIDeviceIDs")
     """Qualified CDI names, such as `dra.k8s.io/cpu=claim-UID`."""
 
 
@@ -57,6 +50,54 @@ class Claim(Struct, frozen=True):
     pod_uids: tuple[str, ...] | None
     drivers: Mapping[str, tuple[ClaimDevice, ...] | None] | None
     """Driver -> its devices. No devices = allocated, and not (or no longer) prepared by that driver."""
+
+
+class _Nothing(Struct, frozen=True):
+    """An element of Go's set of texts, which is an object of empty objects."""
+
+
+class _Driver(Struct, frozen=True, rename="pascal"):
+    devices: tuple[ClaimDevice, ...] | None
+
+
+class _Claim(Struct, frozen=True):
+    uid: str = field(name="ClaimUID")
+    name: str = field(name="ClaimName")
+    namespace: str = field(name="Namespace")
+    pods: Mapping[str, _Nothing] | None = field(name="PodUIDs")
+    drivers: Mapping[str, _Driver] | None = field(name="DriverState")
+
+    @classmethod
+    def of(cls, claim: Claim) -> _Claim:
+        """In the order of the file."""
+        pods = None if claim.pod_uids is None else {uid: _Nothing() for uid in sorted(claim.pod_uids)}
+        return cls(claim.uid, claim.name, claim.namespace, pods, go_json.go_map(claim.drivers, _Driver))
+
+    @property
+    def claim(self) -> Claim:
+        drivers = None if self.drivers is None else {name: one.devices for name, one in self.drivers.items()}
+        return Claim(self.uid, self.name, self.namespace, None if self.pods is None else tuple(self.pods), drivers)
+
+
+class _Header(Struct, frozen=True):
+    kind: str
+    api_version: str = field(name="apiVersion")
+
+
+class _Data(_Header, frozen=True):
+    claims: tuple[_Claim, ...] | UnsetType | None = field(name="ClaimInfoStateList", default=UNSET)
+
+    @classmethod
+    def of(cls, claims: tuple[Claim, ...] | None) -> _Data:
+        return cls(KIND, API_VERSION, None if claims is None else tuple(map(_Claim.of, claims)))
+
+
+class _File(Struct, frozen=True, rename="pascal"):
+    data: str
+    checksum: Annotated[int, Meta(ge=0, le=2**32 - 1)]
+
+
+_HEADER, _DATA, _FILE = Reader(_Header, "Data"), Reader(_Data, "Data"), Reader(_File)
 
 
 class ClaimCheckpoint(Struct, frozen=True):
@@ -75,7 +116,7 @@ class ClaimCheckpoint(Struct, frozen=True):
     @classmethod
     def of(cls, claims: tuple[Claim, ...] | None) -> ClaimCheckpoint:
         """The file that a kubelet would write, checksum included."""
-        data = go_json.dump(_plain_data(claims)).decode()
+        data = go_json.dump(_Data.of(claims)).decode()
         return cls(claims, data, crc32(data.encode()))
 
     @property
@@ -88,26 +129,27 @@ def parse(data: bytes) -> ClaimCheckpoint:
     """Read the file. The checksum is not checked: see `verify`. Raises ParseError naming the path, and
     DevelopmentFormat. Where the checksum does not fit, content that cannot be read counts as none.
     """
-    walk = Walk()
-    top = walk.struct(go_json.load(data), _TOP)
-    text, checksum = walk.text(top, "Data"), walk.number(top, "Checksum", _UINT32)
-    found = ClaimCheckpoint(None, text, checksum)
+    notes, inner = Notes(), Notes()
+    file = _FILE.read(data, notes)
+    found = ClaimCheckpoint(None, file.data, file.checksum)
     try:
-        found = replace(found, claims=_claims(text, walk))
+        found = replace(found, claims=_claims(file.data, inner))
     except ParseError:
         if verify(found).is_valid:
             raise
-    return replace(found, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
+        inner = Notes()
+    unknown, refused = (*notes.unknown, *inner.unknown), (*notes.refused, *inner.refused)
+    return replace(found, unknown=unknown, refused=refused)
 
 
 def write(checkpoint: ClaimCheckpoint) -> bytes:
     """The file as the kubelet writes it, without a newline. Text and checksum are written as they are."""
-    return go_json.dump({"Data": checkpoint.data, "Checksum": checkpoint.checksum})
+    return go_json.dump(_File(checkpoint.data, checkpoint.checksum))
 
 
 def plain_content(checkpoint: ClaimCheckpoint) -> dict[str, object]:
     """The file as plain values, with the content of `Data` in place of its text."""
-    return {"Data": _plain_data(checkpoint.claims), "Checksum": checkpoint.checksum}
+    return {"Data": msgspec.to_builtins(_Data.of(checkpoint.claims)), "Checksum": checkpoint.checksum}
 
 
 def verify(checkpoint: ClaimCheckpoint) -> Verification:
@@ -116,100 +158,16 @@ def verify(checkpoint: ClaimCheckpoint) -> Verification:
     return Verification("V1" if computed == checkpoint.checksum else None, checkpoint.checksum, computed)
 
 
-def _claims(text: str, outer: Walk) -> tuple[Claim, ...] | None:
-    walk = Walk()
-    walk.below("Data")
+def _claims(text: str, notes: Notes) -> tuple[Claim, ...] | None:
     try:
-        document = go_json.load(text.encode())
-    except ParseError as error:
+        header = _HEADER.read(text.encode(), Notes())
+    except NotJson as error:
         raise ParseError(f"Data: {error}") from None
-    fields = walk.struct(document, _DATA)
-    kind, version = walk.text(fields, "kind"), walk.text(fields, "apiVersion")
+    kind, version = header.kind, header.api_version
     if (kind, version) != (KIND, API_VERSION):
         raise DevelopmentFormat(f"Data is a {kind or 'document'} of apiVersion {version or '(none)'}")
-    if "ClaimInfoStateList" not in fields:
-        keys = ", ".join(walk.unknown[:3]) or "no other key"
+    claims = _DATA.read(text.encode(), notes).claims
+    if claims is UNSET:
+        keys = ", ".join(notes.unknown[:3]) or "no other key"
         raise DevelopmentFormat(f"Data has no ClaimInfoStateList, but {keys}")
-    claims = walk.field(fields, "ClaimInfoStateList", partial(_read_claims, walk))
-    outer.unknown += walk.unknown
-    outer.refused += walk.refused
-    return claims
-
-
-def _read_claims(walk: Walk, value: object) -> tuple[Claim, ...]:
-    return tuple([_claim(walk, item) for item in walk.elements(value)])
-
-
-def _claim(walk: Walk, value: object) -> Claim:
-    fields = walk.struct(value, _CLAIM)
-    return Claim(
-        uid=walk.text(fields, "ClaimUID"),
-        name=walk.text(fields, "ClaimName"),
-        namespace=walk.text(fields, "Namespace"),
-        pod_uids=walk.field(fields, "PodUIDs", partial(_set, walk)),
-        drivers=walk.field(fields, "DriverState", partial(_drivers, walk)),
-    )
-
-
-def _set(walk: Walk, value: object) -> tuple[str, ...]:
-    """Go's set of texts: an object of empty objects."""
-    found = []
-    for text, empty in walk.items(value):
-        walk.struct(empty, _NO_FIELDS)
-        found.append(text)
-    return tuple(found)
-
-
-def _drivers(walk: Walk, value: object) -> dict[str, tuple[ClaimDevice, ...] | None]:
-    found: dict[str, tuple[ClaimDevice, ...] | None] = {}
-    for name, state in walk.items(value):
-        found[name] = walk.field(walk.struct(state, _DRIVER), "Devices", partial(_devices, walk))
-    return found
-
-
-def _devices(walk: Walk, value: object) -> tuple[ClaimDevice, ...]:
-    return tuple([_device(walk, item) for item in walk.elements(value)])
-
-
-def _device(walk: Walk, value: object) -> ClaimDevice:
-    fields = walk.struct(value, _DEVICE)
-    return ClaimDevice(
-        pool=walk.text(fields, "PoolName"),
-        name=walk.text(fields, "DeviceName"),
-        share_id=None if fields.get("ShareID") is None else walk.text(fields, "ShareID"),
-        requests=walk.field(fields, "RequestNames", walk.texts),
-        cdi_ids=walk.field(fields, "CDIDeviceIDs", walk.texts),
-    )
-
-
-def _plain_data(claims: tuple[Claim, ...] | None) -> dict[str, object]:
-    return {
-        "kind": KIND,
-        "apiVersion": API_VERSION,
-        "ClaimInfoStateList": None if claims is None else [_plain_claim(one) for one in claims],
-    }
-
-
-def _plain_claim(claim: Claim) -> dict[str, object]:
-    pods = claim.pod_uids
-    return {
-        "ClaimUID": claim.uid,
-        "ClaimName": claim.name,
-        "Namespace": claim.namespace,
-        "PodUIDs": None if pods is None else {uid: {} for uid in sorted(pods)},
-        "DriverState": go_json.plain_map(claim.drivers, _plain_driver),
-    }
-
-
-def _plain_driver(devices: tuple[ClaimDevice, ...] | None) -> dict[str, object]:
-    return {"Devices": None if devices is None else [_plain_device(one) for one in devices]}
-
-
-def _plain_device(device: ClaimDevice) -> dict[str, object]:
-    return {
-        "PoolName": device.pool,
-        "DeviceName": device.name,
-        "ShareID": device.share_id,
-        "RequestNames": device.requests,
-        "CDIDeviceIDs": device.cdi_ids,
-    }
+    return None if claims is None else tuple(one.claim for one in claims)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType, field
 
 from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.seal import SealedCheckpoint
@@ -21,7 +23,7 @@ from numaudit.containermanager.cpu.state import CPUState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
-from numaudit.gojson.json import NIL_MAP, Walk, field_names
+from numaudit.gojson.json import NIL_MAP, Reader, Uint64, WrongType
 from numaudit.gojson.spew import Verification, checksum, identify, render_map
 from numaudit.gojson.strconv import GoSyntaxError, atoi, quote
 from numaudit.topology.nodeset import CpuSet
@@ -31,10 +33,29 @@ ChecksumFormat = Literal["V1", "V2", "V3", "V4", "no checksum"]
 WITH_PODS = ("V3", "V4")
 """The formats whose checksum covers `podEntries`."""
 
-_DATA = field_names("policyName", "defaultCpuSet", "entries", "podEntries")
-_POD = field_names("cpuSet")
 _SHORT = 100
 """Length of a CPU list whose meaning is remembered; longer ones would take much memory."""
+
+
+class _Pod(Struct, frozen=True, rename="camel"):
+    cpu_set: str
+
+
+class _Content(Struct, frozen=True, rename="camel", omit_defaults=True):
+    policy_name: str
+    default_cpu_set: str
+    entries: Mapping[str, str | Mapping[str, str]] | None = field(default_factory=dict)
+    """By container id in V1."""
+    pod_entries: Mapping[str, _Pod] | None = field(default_factory=dict)
+
+
+class _File(_Content, frozen=True, rename="camel", omit_defaults=True):
+    checksum: Uint64 | UnsetType = UNSET
+    data: str = ""
+    data_checksum: Uint64 = 0
+
+
+_CONTENT, _FILE = Reader(_Content, "data"), Reader(_File)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +88,10 @@ class CpuCheckpoint(SealedCheckpoint):
         return seal.with_checksums(whole, replace(whole, pod_entries={}), version, lambda one: _render(one, form))
 
     @property
-    def content(self) -> dict[str, object]:
-        document: dict[str, object] = {
-            "policyName": self.policy_name,
-            "defaultCpuSet": self.default_cpu_set,
-        }
-        if self.entries_by_id:
-            document["entries"] = go_json.plain_map(self.entries_by_id)
-        elif self.entries:
-            document["entries"] = go_json.plain_map(self.entries, go_json.plain_map)
-        if self.pod_entries:
-            document["podEntries"] = go_json.plain_map(self.pod_entries, lambda text: {"cpuSet": text})
-        return document
+    def content(self) -> _Content:
+        entries = go_json.go_map(self.entries_by_id) or go_json.go_map(self.entries or {}, go_json.go_map)
+        pods = go_json.go_map(self.pod_entries or {}, _Pod)
+        return _Content(self.policy_name, self.default_cpu_set, entries, pods)
 
     @property
     def state(self) -> CPUState:
@@ -108,7 +121,7 @@ def parse(data: bytes) -> CpuCheckpoint:
 
 def unmarshal(data: bytes) -> CpuCheckpoint:
     """The same, whatever the CPU lists of containers say: the kubelet checks the checksum and the policy first."""
-    return seal.unmarshal(data, _DATA, _content)
+    return seal.unmarshal(data, _FILE, _CONTENT, _checkpoint)
 
 
 def verify(checkpoint: CpuCheckpoint) -> Verification:
@@ -161,16 +174,26 @@ def _parse_list(text: str) -> CpuSet:
     return ids
 
 
-def _content(walk: Walk, top: Mapping[str, object]) -> CpuCheckpoint:
-    value = top.get("entries", {})
-    is_v1 = isinstance(value, dict) and any(isinstance(item, str) for item in value.values())
+def _checkpoint(content: _Content, checksum: int) -> CpuCheckpoint:
+    entries: dict[str, Mapping[str, str]] = {}
+    by_id: dict[str, str] = {}
+    for name, held in (content.entries or {}).items():
+        if isinstance(held, str):
+            by_id[name] = held
+        else:
+            entries[name] = held
+    if by_id and entries:
+        raise WrongType(f"entries.{next(iter(entries))}", "a text", {})
+    pods = None if content.pod_entries is None else {uid: pod.cpu_set for uid, pod in content.pod_entries.items()}
+    if sum(map(_least_cpus, (pods or {}).values())) > CpuSet.limit:
+        raise ParseError(f"podEntries: more than {CpuSet.limit} CPUs in all; pods share none")
     return CpuCheckpoint(
-        policy_name=walk.text(top, "policyName"),
-        default_cpu_set=walk.text(top, "defaultCpuSet"),
-        entries=None if is_v1 else walk.field(top, "entries", partial(_parse_entries, walk), {}),
-        entries_by_id=walk.field(top, "entries", partial(_parse_texts, walk), {}) if is_v1 else None,
-        pod_entries=walk.field(top, "podEntries", partial(_parse_pods, walk), {}),
-        checksum=walk.number(top, "checksum"),
+        content.policy_name,
+        content.default_cpu_set,
+        None if by_id or content.entries is None else entries,
+        by_id or None,
+        pods,
+        checksum=checksum,
     )
 
 
@@ -188,23 +211,6 @@ def _cpus(text: str, where: str) -> CpuSet:
 
 def _pods(pod_entries: Mapping[str, str]) -> dict[str, CpuSet]:
     return {uid: _cpus(text, f"podEntries.{uid}.cpuSet") for uid, text in pod_entries.items()}
-
-
-def _parse_entries(walk: Walk, value: object) -> dict[str, Mapping[str, str]]:
-    return {
-        uid: NIL_MAP if containers is None else _parse_texts(walk, containers) for uid, containers in walk.items(value)
-    }
-
-
-def _parse_texts(walk: Walk, value: object) -> dict[str, str]:
-    return {name: walk.as_text(text) for name, text in walk.items(value)}
-
-
-def _parse_pods(walk: Walk, value: object) -> dict[str, str]:
-    pods = {uid: walk.text(walk.struct(pod, _POD), "cpuSet") for uid, pod in walk.items(value)}
-    if sum(map(_least_cpus, pods.values())) > CpuSet.limit:
-        walk.refuse(f"more than {CpuSet.limit} CPUs in all; pods share none")
-    return pods
 
 
 def _least_cpus(text: str) -> int:

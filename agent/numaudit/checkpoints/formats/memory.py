@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from numaudit.checkpoints.formats import memory_text, seal
 from numaudit.checkpoints.formats.memory_text import PodEntries
@@ -23,14 +24,12 @@ from numaudit.containermanager.memory.state import (
     Entries,
     MachineState,
     MemoryState,
-    MemoryTable,
     NUMANodeState,
 )
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.gojson import json as go_json
-from numaudit.gojson.json import INT64, NIL_LIST, NIL_MAP, Walk, field_names
+from numaudit.gojson.json import NIL_LIST, Reader, Uint64
 from numaudit.gojson.spew import Verification, checksum, identify
-from numaudit.topology.nodeset import NodeSet
 
 ChecksumFormat = Literal["V1", "V1 (new type name)", "V2", "V3", "no checksum"]
 """`V1 (new type name)`: the checksum of a V1 file taken over the struct's name in 1.36, which its reader
@@ -39,12 +38,25 @@ accepts. `no checksum`: the stored one is 0, which 1.36 takes for a V1 file with
 WITH_PODS = ("V2", "V3")
 """The formats whose checksum covers `podEntries`."""
 
-_DATA = field_names("policyName", "machineState", "entries", "podEntries")
-_NODE = field_names("numberOfAssignments", "memoryMap", "cells")
-_TABLE = field_names("total", "systemReserved", "allocatable", "reserved", "free")
-_BLOCK = field_names("numaAffinity", "type", "size")
-_POD = field_names("memoryBlocks")
-_LARGEST_NODE = NodeSet.limit - 1
+
+class _Pod(Struct, frozen=True, rename="camel", omit_defaults=True):
+    memory_blocks: tuple[Block, ...] | None = None
+
+
+class _Content(Struct, frozen=True, rename="camel", omit_defaults=True):
+    policy_name: str
+    machine_state: MachineState | UnsetType | None = UNSET
+    entries: Entries | None = field(default_factory=dict)
+    pod_entries: Mapping[str, _Pod] | None = field(default_factory=dict)
+
+
+class _File(_Content, frozen=True, rename="camel", omit_defaults=True):
+    checksum: Uint64 | UnsetType = UNSET
+    data: str = ""
+    data_checksum: Uint64 = 0
+
+
+_CONTENT, _FILE = Reader(_Content, "data"), Reader(_File)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +87,14 @@ class MemoryCheckpoint(SealedCheckpoint):
         return seal.with_checksums(whole, replace(whole, pod_entries={}), version, lambda one: render(one, form))
 
     @property
-    def content(self) -> dict[str, object]:
-        document: dict[str, object] = {
-            "policyName": self.policy_name,
-            "machineState": plain_machine(self.machine),
-        }
-        if self.entries:
-            document["entries"] = go_json.plain_map(
-                self.entries, lambda containers: go_json.plain_map(containers, _plain_blocks)
-            )
-        if self.pod_entries:
-            document["podEntries"] = go_json.plain_map(
-                self.pod_entries, lambda blocks: {"memoryBlocks": _plain_blocks(blocks)} if blocks else {}
-            )
-        return document
+    def content(self) -> _Content:
+        pods = {uid: _Pod(blocks or None) for uid, blocks in (self.pod_entries or {}).items()}
+        return _Content(
+            self.policy_name,
+            written_machine(self.machine),
+            go_json.go_map(self.entries or {}, lambda containers: go_json.go_map(containers, _written_blocks)),
+            go_json.go_map(pods),
+        )
 
     @property
     def state(self) -> MemoryState:
@@ -104,12 +110,12 @@ def parse(data: bytes) -> MemoryCheckpoint:
     Raises ParseError naming the path of what is wrong: types, numbers below 0 or beyond 64 bits,
     node ids of 1024 and more, a key that occurs twice, null where the kubelet would fall over it.
     """
-    return seal.unmarshal(data, _DATA, _content)
+    return seal.unmarshal(data, _FILE, _CONTENT, _checkpoint)
 
 
-def plain_machine(machine: MachineState | None) -> object:
-    """A memory map in the words of the file."""
-    return go_json.plain_map(machine, _plain_node)
+def written_machine(machine: MachineState | None) -> dict[Any, Any] | None:
+    """A memory map as it is written: in the order of the file; None = null."""
+    return go_json.go_map(machine, _written_node)
 
 
 def verify(checkpoint: MemoryCheckpoint) -> Verification:
@@ -146,95 +152,20 @@ def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level:
     return form == "V3" and version >= seal.SINCE
 
 
-def _content(walk: Walk, top: Mapping[str, object]) -> MemoryCheckpoint:
+def _checkpoint(content: _Content, checksum: int) -> MemoryCheckpoint:
+    machine, pods = content.machine_state, content.pod_entries
     return MemoryCheckpoint(
-        policy_name=walk.text(top, "policyName"),
-        machine=walk.field(top, "machineState", partial(_parse_machine, walk), {}),
-        entries=walk.field(top, "entries", partial(_parse_entries, walk), {}),
-        pod_entries=walk.field(top, "podEntries", partial(_parse_pod_entries, walk), {}),
-        checksum=walk.number(top, "checksum"),
+        content.policy_name,
+        None if machine is None else dict(sorted((machine or {}).items())),
+        content.entries,
+        None if pods is None else {uid: pod.memory_blocks for uid, pod in pods.items()},
+        checksum=checksum,
     )
 
 
-def _parse_machine(walk: Walk, value: object) -> MachineState:
-    machine = {_node_id(walk, key): _parse_node(walk, item) for key, item in walk.items(value)}
-    return dict(sorted(machine.items()))
+def _written_node(node: NUMANodeState) -> NUMANodeState:
+    return structs.replace(node, memory_map=go_json.go_map(node.memory_map))
 
 
-def _node_id(walk: Walk, key: str) -> int:
-    if not (key.isascii() and key.isdigit() and len(key) <= 4 and str(int(key)) == key and int(key) <= _LARGEST_NODE):
-        walk.refuse(f"expected a node id from 0 to {_LARGEST_NODE} as the key")
-    return int(key)
-
-
-def _parse_node(walk: Walk, value: object) -> NUMANodeState:
-    node = walk.struct(value, _NODE)
-    assignments = walk.number(node, "numberOfAssignments", INT64)
-    tables = walk.field(node, "memoryMap", partial(_parse_tables, walk))
-    return NUMANodeState(assignments, NIL_MAP if tables is None else tables, walk.numbers(node, "cells", _LARGEST_NODE))
-
-
-def _parse_tables(walk: Walk, value: object) -> dict[str, MemoryTable]:
-    return {resource: _parse_table(walk, item) for resource, item in walk.items(value)}
-
-
-def _parse_table(walk: Walk, value: object) -> MemoryTable:
-    table = walk.struct(value, _TABLE)
-    return MemoryTable(
-        walk.number(table, "total"),
-        walk.number(table, "systemReserved"),
-        walk.number(table, "allocatable"),
-        walk.number(table, "reserved"),
-        walk.number(table, "free"),
-    )
-
-
-def _parse_entries(walk: Walk, value: object) -> Entries:
-    return {uid: _parse_containers(walk, containers) for uid, containers in walk.items(value)}
-
-
-def _parse_containers(walk: Walk, value: object) -> Mapping[str, tuple[Block, ...]]:
-    if value is None:
-        return NIL_MAP
-    return {name: _parse_blocks(walk, blocks) for name, blocks in walk.items(value)}
-
-
-def _parse_pod_entries(walk: Walk, value: object) -> PodEntries:
-    of_pod = partial(_parse_blocks, walk)
-    return {uid: walk.field(walk.struct(pod, _POD), "memoryBlocks", of_pod) for uid, pod in walk.items(value)}
-
-
-def _parse_blocks(walk: Walk, value: object) -> tuple[Block, ...]:
-    if value is None:
-        return NIL_LIST
-    return tuple([_parse_block(walk, block) for block in walk.elements(value)])
-
-
-def _parse_block(walk: Walk, value: object) -> Block:
-    block = walk.struct(value, _BLOCK)
-    affinity = walk.numbers(block, "numaAffinity", _LARGEST_NODE)
-    return Block(affinity, walk.text(block, "type"), walk.number(block, "size"))
-
-
-def _plain_node(node: NUMANodeState) -> dict[str, object]:
-    return {
-        "numberOfAssignments": node.number_of_assignments,
-        "memoryMap": go_json.plain_map(node.memory_map, _plain_table),
-        "cells": node.cells,
-    }
-
-
-def _plain_table(table: MemoryTable) -> dict[str, int]:
-    return {
-        "total": table.total,
-        "systemReserved": table.system_reserved,
-        "allocatable": table.allocatable,
-        "reserved": table.reserved,
-        "free": table.free,
-    }
-
-
-def _plain_blocks(blocks: tuple[Block, ...]) -> list[dict[str, object]] | None:
-    if blocks is NIL_LIST:
-        return None
-    return [{"numaAffinity": block.numa_affinity, "type": block.type, "size": block.size} for block in blocks]
+def _written_blocks(blocks: tuple[Block, ...]) -> tuple[Block, ...] | None:
+    return None if blocks is NIL_LIST else blocks

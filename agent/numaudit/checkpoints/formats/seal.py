@@ -10,23 +10,20 @@ Source: pkg/kubelet/cm/{memorymanager,cpumanager}/state/{checkpoint,state_checkp
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json
-from numaudit.gojson.json import FieldNames, Walk, WrongType, field_names
+from numaudit.gojson.json import GoRefusal, Notes, NotJson, Reader
 from numaudit.gojson.spew import Verification, checksum
-from numaudit.gojson.syntax import syntax_error
 
 SINCE: KubernetesVersion = (1, 37)
-
-_TOP = field_names("checksum", "data", "dataChecksum")
 
 
 class Seal(Struct, frozen=True):
@@ -41,10 +38,15 @@ class Seal(Struct, frozen=True):
     is_json: bool = True
 
     @classmethod
-    def of(cls, content: Mapping[str, object]) -> Seal:
+    def of(cls, content: object) -> Seal:
         """The seal that a kubelet would write."""
         data = go_json.dump(content).decode()
         return cls(data, _checksum(data))
+
+    def unread(self, error: ParseError) -> Seal:
+        """The same, of data that cannot be read."""
+        in_go = error.in_go if isinstance(error, GoRefusal) else None
+        return Seal(self.data, self.checksum, str(error), in_go, not isinstance(error, NotJson))
 
     @property
     def computed(self) -> int:
@@ -77,8 +79,8 @@ class SealedCheckpoint(ABC):
 
     @property
     @abstractmethod
-    def content(self) -> dict[str, object]:
-        """The content in the words of the file, whatever the format, without checksums."""
+    def content(self) -> Struct:
+        """The content as it is written, whatever the format, without checksums."""
 
     def as_read_by(self, version: KubernetesVersion) -> Self:
         """The file's content as a kubelet of this version reads it."""
@@ -86,7 +88,6 @@ class SealedCheckpoint(ABC):
 
 
 Checkpoint = TypeVar("Checkpoint", bound=SealedCheckpoint)
-Content = TypeVar("Content")
 
 
 def with_checksums(
@@ -102,47 +103,34 @@ def with_checksums(
 
 
 def unmarshal(
-    data: bytes, names: FieldNames, content: Callable[[Walk, Mapping[str, object]], Checkpoint]
+    data: bytes, files: Reader[Any], contents: Reader[Any], checkpoint: Callable[[Any, int], Checkpoint]
 ) -> Checkpoint:
-    """A file whose content has these keys. Of one with a seal it is that of its `data`, which `content` reads as well;
-    where `data` is damaged, that outside of it. Raises ParseError.
+    """A file of the form `files`, which has checksum, data and data_checksum beside the content.
+
+    Of one with a seal the content is that of its `data`; where `data` is damaged, that outside of it. Raises
+    ParseError.
     """
-    walk = Walk()
-    top = walk.struct(go_json.load(data), {**names, **_TOP})
-    with newer_format_errors(walk, top):
-        outside = content(walk, top)
-        found = parse(walk, top, lambda inner, value: content(inner, inner.struct(value, names)))
-    whole = outside
-    if found is not None:
-        sealed, inside = found
-        whole = replace(inside or outside, checksum=outside.checksum, seal=sealed, outside=outside)
-    return replace(whole, unknown=tuple(walk.unknown), refused=tuple(walk.refused))
-
-
-def parse(
-    walk: Walk, top: Mapping[str, object], read: Callable[[Walk, object], Content]
-) -> tuple[Seal, Content | None] | None:
-    """The seal of a file and what `read` makes of its data (None = it cannot be read); None = it has no seal."""
-    data, stored = walk.text(top, "data"), walk.number(top, "dataChecksum")
-    if not data and not stored:
-        return None
-    inner = Walk()
-    inner.below("data")
+    notes, inner = Notes(), Notes()
     try:
-        content = read(inner, go_json.load(data.encode()))
+        file = files.read(data, notes)
+        checksum = file.checksum or 0
+        whole = outside = checkpoint(file, checksum)
     except ParseError as error:
-        syntax = syntax_error(data.encode())
-        wrong_type = error.in_go if isinstance(error, WrongType) else None
-        return Seal(data, stored, str(error), syntax or wrong_type, syntax is None), None
-    walk.unknown += inner.unknown
-    walk.refused += inner.refused
-    return Seal(data, stored), content
+        raise _newer_or(error, data, notes) from None
+    if file.data or file.data_checksum:
+        found = Seal(file.data, file.data_checksum)
+        try:
+            whole = checkpoint(contents.read(file.data.encode(), inner), checksum)
+        except ParseError as error:
+            found, inner = found.unread(error), Notes()
+        whole = replace(whole, seal=found, outside=outside)
+    return replace(whole, unknown=(*notes.unknown, *inner.unknown), refused=(*notes.refused, *inner.refused))
 
 
 def write(checkpoint: SealedCheckpoint) -> bytes:
     """The file as the kubelet writes it, without a newline. The stored checksums are written as they are."""
     outside, found = checkpoint.outside or checkpoint, checkpoint.seal
-    document = {**outside.content, "checksum": checkpoint.checksum}
+    document = {**_plain(outside.content), "checksum": checkpoint.checksum}
     if found is not None:
         document |= {"data": found.data, "dataChecksum": found.checksum}
     return go_json.dump(document)
@@ -150,7 +138,7 @@ def write(checkpoint: SealedCheckpoint) -> bytes:
 
 def plain_content(checkpoint: SealedCheckpoint) -> dict[str, object]:
     """The content in the words of the file, whatever the format, and the checksums."""
-    document = {**checkpoint.content, "checksum": checkpoint.checksum}
+    document = {**_plain(checkpoint.content), "checksum": checkpoint.checksum}
     return document if checkpoint.seal is None else document | {"dataChecksum": checkpoint.seal.checksum}
 
 
@@ -164,18 +152,19 @@ class NewerFormat(ParseError):
     """The file has keys that no known kubelet writes, and the others are not as known."""
 
 
-@contextmanager
-def newer_format_errors(walk: Walk, top: Mapping[str, object]) -> Iterator[None]:
-    """Raise NewerFormat instead of ParseError where the top level, as `walk` has read it, is not as known."""
-    keys = list(walk.unknown)
-    if not isinstance(top.get("data", ""), str):
+def _newer_or(error: ParseError, data: bytes, notes: Notes) -> ParseError:
+    """NewerFormat where the file's own keys are not as known, else the error. Raises it for what is not JSON."""
+    top = go_json.load(data)
+    data_of = [value for key, value in top.items() if key.casefold() == "data"] if isinstance(top, dict) else []
+    keys = [path for path in notes.unknown if "." not in path]
+    if len(data_of) == 1 and not isinstance(data_of[0], str):
         keys.append("data")
-    try:
-        yield
-    except ParseError as error:
-        if not keys:
-            raise
-        raise NewerFormat(f"{error}; and there are keys unknown here: {', '.join(keys[:3])}") from None
+    return NewerFormat(f"{error}; and there are keys unknown here: {', '.join(keys[:3])}") if keys else error
+
+
+def _plain(content: Struct) -> dict[str, object]:
+    plain: dict[str, object] = msgspec.to_builtins(content)
+    return plain
 
 
 def _checksum(data: str) -> int:

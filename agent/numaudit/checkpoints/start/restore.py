@@ -30,10 +30,9 @@ from numaudit.containermanager.memory.replay import check_start
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import InputError, ParseError
-from numaudit.gojson.json import WrongType
+from numaudit.gojson.json import GoRefusal, WrongType
 from numaudit.gojson.spew import Verification
 from numaudit.gojson.strconv import GoSyntaxError, quote
-from numaudit.gojson.syntax import syntax_error
 from numaudit.topology.nodeset import CpuSet
 
 KUBELET_ROOT = "/var/lib/kubelet"
@@ -78,7 +77,7 @@ def memory_start_error(
         checkpoint = memory_checkpoint.parse(data).as_read_by(version)
         verification = memory_checkpoint.verify(checkpoint)
     except ParseError as error:
-        return _not_restored(_MEMORY, directory, _json_error(data, error))
+        return _not_restored(_MEMORY, directory, _json_error(error))
     problem = restore_error(
         checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
     )
@@ -112,7 +111,7 @@ def cpu_start_error(
         checkpoint = cpu_checkpoint.unmarshal(data).as_read_by(version)
         verification = cpu_checkpoint.verify(checkpoint)
     except ParseError as error:
-        return _not_restored(_CPU, directory, _json_error(data, error))
+        return _not_restored(_CPU, directory, _json_error(error))
     problem = restore_error(
         checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
     )
@@ -137,7 +136,7 @@ def claims_start_error(data: bytes) -> str | None:
     except ParseError as error:
         if isinstance(error, WrongType) and error.path.startswith("Data."):
             raise
-        problem = _json_error(data, error)
+        problem = _json_error(error)
     else:
         if claim_checkpoint.verify(checkpoint).is_valid:
             return None
@@ -196,12 +195,9 @@ def _container_cpus(text: str, name: str, uid: str) -> CpuSet:
         ) from None
 
 
-def _json_error(data: bytes, error: ParseError) -> str:
+def _json_error(error: ParseError) -> str:
     """Go's words for a document that was not read. Raises the error again where Go would have read it."""
-    syntax = syntax_error(data)
-    if syntax is not None:
-        return syntax
-    if isinstance(error, WrongType):
+    if isinstance(error, GoRefusal) and error.in_go is not None:
         return error.in_go
     raise error
 

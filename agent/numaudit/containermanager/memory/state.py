@@ -1,48 +1,53 @@
 """The state of the static Memory Manager: machine state and assignments.
 
 Source: pkg/kubelet/cm/memorymanager/state/state.go. All sizes are bytes, unsigned 64 bit.
+The names are those of the kubelet's file, in which these values are written as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Annotated, Self
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from numaudit.topology.nodeset import NodeSet
 
+Bytes = Annotated[int, Meta(ge=0)]
+NodeId = Annotated[int, Meta(ge=0, le=NodeSet.limit - 1)]
+NodeIds = Annotated[tuple[NodeId, ...], Meta(max_length=NodeSet.limit)]
 
-class MemoryTable(Struct, frozen=True):
+
+class MemoryTable(Struct, frozen=True, rename="camel"):
     """One resource (memory, or huge pages of one size) on one node."""
 
-    total: int
-    system_reserved: int
-    allocatable: int
-    reserved: int
-    free: int
+    total: Bytes
+    system_reserved: Bytes
+    allocatable: Bytes
+    reserved: Bytes
+    free: Bytes
 
 
-class NUMANodeState(Struct, frozen=True):
+class NUMANodeState(Struct, frozen=True, rename="camel"):
     """One node: its tables by resource name, and the group it is in.
 
     `cells` is `(own id,)` for a node that is in no group. It is None only in a checkpoint
     that left the key out or wrote null.
     """
 
-    number_of_assignments: int
+    number_of_assignments: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     """Counts (container, resource, node) triples, not containers."""
     memory_map: Mapping[str, MemoryTable]
-    cells: tuple[int, ...] | None
+    cells: NodeIds | None
 
 
-class Block(Struct, frozen=True):
+class Block(Struct, frozen=True, rename="camel"):
     """One container's promise of one resource: the whole size over all nodes of its affinity."""
 
-    numa_affinity: tuple[int, ...] | None
+    numa_affinity: NodeIds | None
     type: str
     """`memory`, `hugepages-2Mi`, ..."""
-    size: int
+    size: Bytes
 
     @classmethod
     def of(cls, type_: str, size: int, nodes: NodeSet) -> Self:
@@ -53,7 +58,7 @@ class Block(Struct, frozen=True):
         return NodeSet.from_ids(self.numa_affinity or ())
 
 
-MachineState = Mapping[int, NUMANodeState]
+MachineState = Mapping[NodeId, NUMANodeState]
 """Node id -> state."""
 
 Entries = Mapping[str, Mapping[str, tuple[Block, ...]]]
