@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -17,10 +19,9 @@ import psutil
 import pytest
 
 import numaudit
-from confinement.bpf_programs import program_ids
 from numaudit.kernel.host import Host
-from numaudit.kernel.tracing import bpf
-from numaudit.kernel.tracing.bpf import ProgramType
+from numaudit.kernel.tracing import bpf, syscall
+from numaudit.kernel.tracing.bpf import ProgramType, address_of
 from numaudit.probes import cpu_time, page_alloc
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.loading import loader, loader_child, program_sources
@@ -29,6 +30,24 @@ from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from processes.agent_process import COMPILING, PATIENCE
+
+_PROG_GET_NEXT_ID = 11  # enum bpf_cmd, include/uapi/linux/bpf.h
+
+
+def program_ids() -> Iterator[int]:
+    """Ids of all BPF programs in the kernel, ascending. Needs CAP_SYS_ADMIN; raises OSError."""
+    last = 0
+    while True:
+        attributes = bytearray(struct.pack("=III", last, 0, 0))
+        try:
+            syscall.call("bpf", _PROG_GET_NEXT_ID, address_of(attributes), len(attributes))
+        except OSError as error:
+            if error.errno == errno.ENOENT:
+                return
+            raise
+        last = struct.unpack_from("=I", attributes, 4)[0]
+        yield last
+
 
 pytestmark = pytest.mark.root
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -62,18 +61,6 @@ def test_the_set_up_names_the_parts_to_whoever_asks_for_another(checkout: Path, 
     assert done.stderr.startswith(f"setup: no part '{part}' of the tests; the parts are attack bench browser ")
 
 
-def test_the_set_up_knows_each_part_that_make_test_can_run(checkout: Path) -> None:
-    (parts,) = re.findall(r"^parts=\((.*)\)$", (TOP / "deploy/setup.sh").read_text(), re.MULTILINE)
-    folders = {path.parent.name for path in (TOP / "tests").glob("*/test_*.py")} - {"unit"}
-    assert set(parts.split()) == (folders - {"vm"}) | {"guest"}
-
-
-def test_the_guest_and_the_browser_are_set_up_for_the_tests_that_need_them(checkout: Path) -> None:
-    assert {"chromium", "qemu-system-x86"} <= _packages(checkout, "test")
-    assert "chromium" not in _packages(checkout, "test", "guest")
-    assert "qemu-system-x86" not in _packages(checkout, "test", "browser")
-
-
 @pytest.fixture
 def python(checkout: Path) -> Path:
     """The virtual environment's, which only writes down that it was called."""
@@ -93,15 +80,6 @@ def test_who_runs_it_gets_packages_by_their_hashes_alone(checkout: Path) -> None
     packages, own = [line.split(" install ")[1] for line in called.splitlines()]
     assert "--require-hashes --only-binary=:all: -r deploy/image/requirements.txt" in packages
     assert own.endswith("--no-index --no-deps --no-build-isolation --editable .")
-
-
-@pytest.mark.usefixtures("python")
-def test_the_quick_check_needs_python_alone_and_installs_it_once(checkout: Path) -> None:
-    assert _packages(checkout, "check") <= {"python3", "python3-venv"}
-    (installed,) = [line for line in (checkout / "called").read_text().splitlines() if line.startswith("python ")]
-    assert installed.endswith("--editable .[check]")
-    done, called = _run(checkout, "deploy/setup.sh", "check")
-    assert (done.returncode, called.count("python ")) == (0, 1)
 
 
 @pytest.mark.parametrize(("busy", "code"), [(0, 0), (2, 0), (2, 3)])
@@ -133,43 +111,8 @@ def test_the_set_up_waits_for_another_apt_and_says_so_once(checkout: Path, busy:
     assert "Could not get lock" not in done.stderr
 
 
-def _packages(checkout: Path, *arguments: str) -> set[str]:
-    """The Debian packages that the set-up asks for where none is installed."""
-    (checkout / "called").unlink(missing_ok=True)
-    _, called = _run(checkout, "deploy/setup.sh", *arguments)
-    return {line.split()[-1] for line in called.splitlines() if line.startswith("dpkg-query ")}
-
-
 @pytest.mark.parametrize("arguments", [["test"], ["--fast"], [""]])
 def test_the_ci_script_refuses_every_argument_before_it_does_anything(checkout: Path, arguments: list[str]) -> None:
     done, called = _run(checkout, ".ci/run", *arguments)
     assert (done.returncode, done.stdout, called) == (2, "", "")
     assert done.stderr == "usage: .ci/run (it takes no arguments)\n"
-
-
-def test_without_arguments_both_scripts_go_to_work(checkout: Path) -> None:
-    assert "dpkg-query" in _run(checkout, "deploy/setup.sh")[1]
-    assert "make check" in _run(checkout, ".ci/run")[1]
-
-
-def test_ci_checks_a_bare_clone_before_it_tests_it() -> None:
-    """What only `make test` installs would hide what `make check` lacks."""
-    commands = [line for line in (TOP / ".ci/run").read_text().splitlines() if line.startswith("make")]
-    assert commands == ["make check", "make test"]
-
-
-def test_each_target_of_make_sets_up_what_it_runs() -> None:
-    recipes = re.findall(
-        r"^([a-z0-9-]+):[^\n]*##[^\n]*\n((?:(?:\t|if|else|endif).*\n)*)", (TOP / "Makefile").read_text(), re.M
-    )
-    needs = {target: recipe for target, recipe in recipes if re.search(r"PYTHON|\.venv|deploy/\w+/", recipe)}
-    assert {"report", "check", "test", "golden", "bench", "chart"} <= needs.keys()
-    assert [target for target, recipe in needs.items() if "deploy/setup.sh" not in recipe and target != "clean"] == []
-
-
-def test_a_dry_run_of_make_starts_no_guest() -> None:
-    done = subprocess.run(
-        ["make", "-n", "test", "PYTHON=false"], cwd=TOP, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "background.py make" in done.stdout

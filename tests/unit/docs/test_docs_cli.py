@@ -11,7 +11,6 @@ import click
 import pytest
 
 from documentation.command_tree import commands, described_options, examples, exit_codes, usage
-from numaudit.cli.main import VERBS
 
 MatchesGolden = Callable[[str, str], None]
 COMMANDS = dict(commands())
@@ -115,7 +114,3 @@ def test_every_command_shows_an_example_of_its_own_and_says_its_exit_codes(path:
     own = " ".join(("numaudit", *path))
     assert any(own in line for line in examples(COMMANDS[path]))
     assert re.match(r"(?:0 |the command's own)", exit_codes(COMMANDS[path]) or "")
-
-
-def test_every_page_that_says_more_is_of_a_verb() -> None:
-    assert _MORE.keys() <= VERBS.keys()

@@ -79,24 +79,6 @@ def test_every_command_that_a_page_names_can_be_typed(page: Path) -> None:
     assert {line: wrong for line in code_of(page) if (wrong := _wrong(line))} == {}
 
 
-def test_a_command_that_is_not_there_would_be_noticed() -> None:
-    assert _wrong("numaudit forcast POD") == ["no verb 'forcast'"]
-    assert _wrong("sudo .venv/bin/numaudit report --live") == ["no flag --live"]
-    assert _wrong("numaudit state verify FILE --duration 10s") == ["no flag --duration"]
-    assert _wrong("numaudit state verify [FILE] -o json") == []
-    assert _wrong("kubectl -n numaudit exec daemonset/numaudit -- numaudit doktor") == ["no verb 'doktor'"]
-    assert _wrong("kubectl numaudit repot -A") == ["no verb 'repot'"]
-    assert _wrong("kubectl numaudit report -A --root x") == ["no flag --root"]
-    assert _wrong("kubectl numaudit report mysql-0 -n prod --duration 10s") == []
-    assert _wrong("kubectl -n numaudit rollout restart daemonset/numaudit") == []
-    assert _wrong("numaudit report -o yaml > file") != []
-    assert _wrong("numaudit report --fail-on drifted,misplaced") != []
-    assert _wrong("cat file | numaudit state check -") == ["no verb 'check'"]
-    assert _wrong("numaudit state verify && numaudit state predict") == ["no verb 'predict'"]
-    assert _wrong("numaudit assert --max-remote 5 -- ./benchmark") != []
-    assert _wrong("numaudit assert --max-remote SHARE --max-spilled 64Mi prod/db | tee log") == []
-
-
 @each_page
 def test_every_flag_that_a_page_names_alone_is_one_of_ours_or_known_to_be_anothers(page: Path) -> None:
     named = {re.split(r"[ =]", span)[0] for span in code_of(page) if span.startswith("-")}

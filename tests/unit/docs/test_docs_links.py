@@ -29,11 +29,6 @@ def test_every_heading_that_a_page_links_to_is_there(page: Path) -> None:
     assert _lost_anchors(page, page.read_text(encoding="utf-8")) == set()
 
 
-def test_a_heading_that_is_not_there_would_be_noticed() -> None:
-    page = TOP / "docs/verdicts.md"
-    assert _lost_anchors(page, "[a](#limits) [b](#limit) [c](state.md#will-the-kubelet-start)") == {"#limit"}
-
-
 def test_the_index_has_a_line_for_every_page() -> None:
     index = (TOP / "docs/README.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| \[[^]]+\]\(([\w.-]+\.md)\) \|", index, re.MULTILINE))

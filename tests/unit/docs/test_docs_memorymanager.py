@@ -74,8 +74,3 @@ def test_each_function_of_a_table_has_its_meaning() -> None:
 def test_every_type_is_listed_once() -> None:
     types = {name for name in STABLE if not _is_no_type(getattr(api, name))}
     assert sorted(re.findall(r"`([A-Z]\w+)`", TYPES)) == sorted(types)
-
-
-def test_every_outcome_is_explained() -> None:
-    table = PAGE[PAGE.index("## Outcomes") : PAGE.index("## Versions")]
-    assert set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", table)) == set(api.AdmissionOutcome)

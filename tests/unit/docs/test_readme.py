@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -39,10 +38,3 @@ def test_the_readme_shows_the_real_report_and_all_verbs(
     filled = fill(readme, "example: report --root tests/fixtures/misaligned-node.tar.xz --top 3", shown)
     filled = fill(filled, "verbs", f"| verb | answers |\n| --- | --- |\n{verbs}")
     matches_golden("README.md", filled)
-
-
-def test_the_readmes_example_is_a_misaligned_node() -> None:
-    document = json.loads((TOP / "tests/golden/misaligned-node.json").read_text(encoding="utf-8"))
-    verdicts = {one["pod"]: one["verdict"]["name"] for one in document["containers"] if one["verdict"] is not None}
-    assert verdicts["gu-small-numanode"] == "cpu-remote"
-    assert verdicts["gu-init-numanode"] == "drifted"
