@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 import tools
 from clusters import api_server
@@ -365,6 +366,7 @@ def test_verbs_without_a_page_are_asked_on_all_nodes_by_exec(lab: Lab, capfd: Ca
     bare, worker = found["answers"]
     assert (bare["node"], bare["document"], bare["problem"]) == ("bare", None, "no agent runs there")
     assert (worker["document"]["kind"], worker["document"]["admitted"]) == ("Explanation", False)
+    assert found["summary"] == "default/too-big is refused on 1 node; no answer from 1 node"
     lab.cluster.nodes.pop()
     assert plugin.call(["fit", "-f", str(pod), "--fail-on-reject"]) == 1
     assert "worker-1  refused" in capfd.readouterr().out
@@ -373,6 +375,38 @@ def test_verbs_without_a_page_are_asked_on_all_nodes_by_exec(lab: Lab, capfd: Ca
     assert plugin.call(["state", "verify"]) == 0
     assert "worker-1  valid   memory_manager_state, cpu_manager_state" in capfd.readouterr().out
     assert lab.asked[-1] == ["state", "verify", "-o", "json"]
+
+
+def test_the_replicas_of_a_workload_are_added_up_over_all_nodes(lab: Lab, capfd: Capture, tmp_path: Path) -> None:
+    lab.cluster.add_node("worker-2")
+    lab.cluster.add_agent("worker-2")
+    file, template = tmp_path / "web.yaml", {"spec": yaml.safe_load(TOO_BIG)["spec"]}
+    template["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "10m", "memory": "50Mi"}
+
+    def asked_for(replicas: int, *more: str, code: int) -> str:
+        spec = {"replicas": replicas, "template": template}
+        file.write_text(json.dumps({"kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}))
+        assert plugin.call(["fit", "-f", str(file), "-o", "json", *more]) == code
+        found = json.loads(capfd.readouterr().out)
+        validate(found, "NodeAnswerList")
+        assert [one["exitCode"] for one in found["answers"]] == [0, 0]
+        return str(found["summary"])
+
+    one = json.dumps({"kind": "Pod", "metadata": {"name": "web"}, **template}).encode()
+    alone = numaudit_there([], ["timeout", "numaudit", "fit", "-f", "-", "-o", "json", "--count=1000"], one)
+    each = json.loads(alone.stdout)["replicas"]["fit"]
+    assert 0 < each < 1000
+    both = asked_for(2 * each, "--fail-on-reject", code=0)
+    assert both == f"all {2 * each} default/web would be admitted, on 2 nodes"
+    short = asked_for(2 * each + 1, "--fail-on-reject", code=1)
+    assert short == f"{2 * each} of {2 * each + 1} default/web would be admitted, on 2 nodes"
+    lab.cluster.add_node("bare")
+    assert plugin.call(["fit", "-f", str(file), "--fail-on-reject"]) == 3
+    out = capfd.readouterr().out
+    assert out.startswith(
+        f"{2 * each} of {2 * each + 1} default/web would be admitted, on 2 nodes; no answer from 1 node"
+    )
+    assert f"worker-2  {each} of {2 * each + 1} admitted" in out
 
 
 def test_what_is_wrong_on_a_node_is_in_its_row(lab: Lab, capfd: Capture, tmp_path: Path) -> None:

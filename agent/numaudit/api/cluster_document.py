@@ -198,6 +198,8 @@ class NodeAnswerList(Value, frozen=True):
     """Context of the kubeconfig; null = there is none, as in a pod."""
     verb: str
     """The verb, such as `state verify`."""
+    summary: str | None
+    """Of `fit`: on which nodes how many of the pods fit; null = the verb has no sums."""
     answers: list[NodeAnswer]
     """By the name of the node."""
     notices: list[str]

@@ -99,6 +99,16 @@ class Doubt(Value, frozen=True):
     """Container -> what it gets if they are gone, where that is something else; only of a pod admitted either way."""
 
 
+class Replicas(Value, frozen=True):
+    """How many such pods fit, one after the other."""
+
+    asked: int
+    """Number of them."""
+    fit: int
+    """Those that would be admitted, get their huge pages, and leave a kubelet that starts again; no more than 1000 are
+    tried."""
+
+
 class Explanation(Value, frozen=True):
     """Explanation why a pod is admitted or refused."""
 
@@ -146,6 +156,8 @@ class Explanation(Value, frozen=True):
 
     not_known: str | None = None
     """The reason why it is not known whether the kubelet decides like this, such as a feature gate; null = it does."""
+    replicas: Replicas | None = None
+    """null = the pod is there already."""
 
     @property
     def is_open(self) -> bool:
@@ -156,6 +168,11 @@ class Explanation(Value, frozen=True):
     def fits(self) -> bool:
         """Would it be admitted, get its huge pages, and leave a kubelet that starts again?"""
         return self.not_known is None and self.admitted and not self.hugepages_short and self.start_refusal is None
+
+    @property
+    def replicas_fit(self) -> bool:
+        """Do all of them fit that were asked for?"""
+        return self.replicas is None or self.replicas.fit == self.replicas.asked
 
 
 class ExplanationList(Value, frozen=True):
@@ -174,6 +191,7 @@ def explanation(
     not_added_up: str | None = None,
     owner: str | None = None,
     hugepages_short: tuple[HugePageShortage, ...] | None = None,
+    replicas: Replicas | None = None,
 ) -> Explanation:
     """`policy` is the Topology Manager's."""
     admission = found.admission
@@ -199,6 +217,7 @@ def explanation(
         start_refusal=found.start_refusal,
         not_checked=admission.pod.not_checked,
         not_known=admission.problem,
+        replicas=replicas,
     )
 
 

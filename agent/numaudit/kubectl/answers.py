@@ -5,6 +5,7 @@ Pure: bytes in, values out. Who owns one node, or one agent's pod, decides what 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -125,6 +126,55 @@ class Report(Value, frozen=True):
     restarts: tuple[Restart, ...] = ()
     memory_manager: Room | None = None
     sources: tuple[Source, ...] = ()
+
+
+class Replicas(Value, frozen=True):
+    asked: Count
+    fit: Count
+
+
+class Doubt(Value, frozen=True):
+    decides: bool = True
+
+
+class Fit(Value, frozen=True):
+    """The part of an explanation that says how many of a pod fit on its node."""
+
+    pod: Text = ""
+    admitted: bool = False
+    not_known: str | None = None
+    doubt: Doubt | None = None
+    replicas: Replicas | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """May the kubelet decide otherwise?"""
+        return self.not_known is not None or (self.doubt is not None and self.doubt.decides)
+
+    @property
+    def asked(self) -> int:
+        return 1 if self.replicas is None else self.replicas.asked
+
+    @property
+    def fit(self) -> int:
+        """No more than were asked for, and none while the answer is open."""
+        if self.is_open:
+            return 0
+        return int(self.admitted) if self.replicas is None else min(self.replicas.asked, self.replicas.fit)
+
+
+class _Fits(Value, frozen=True):
+    items: tuple[Fit, ...] = ()
+
+
+def fits(found: Mapping[str, Any]) -> tuple[Fit, ...]:
+    """The pods of an Explanation or ExplanationList. Raises ValueError."""
+    try:
+        if found.get("kind") == "ExplanationList":
+            return msgspec.convert(found, _Fits).items
+        return (msgspec.convert(found, Fit),)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"its answer is no Explanation: {error}") from None
 
 
 def report(body: bytes) -> Report:

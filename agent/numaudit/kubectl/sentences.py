@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from numaudit.api.cluster_document import ClusterAgents, ClusterNode, ClusterRoom, misaligned
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
+from numaudit.kubectl.answers import Fit
 from numaudit.topology.sizes import in_units, plural
 
 _MOST_AWAY, _MOST_NAMES = 50, 5
@@ -78,3 +80,34 @@ def several_versions(count: ClusterAgents) -> list[str]:
         return []
     listed = ", ".join(f"{version} on {plural(nodes, 'node')}" for version, nodes in count.versions.items())
     return [f"the agents are of {len(count.versions)} versions: {listed}"]
+
+
+def fit_summary(answers: Iterable[Sequence[Fit]], silent: int) -> str:
+    """`answers`: the pods of each node that answered; `silent`: nodes that did not."""
+    unknown = [f"no answer from {plural(silent, 'node')}"] if silent else []
+    return "; ".join([*(_of_pod(name, found) for name, found in _by_pod(answers).items()), *unknown])
+
+
+def all_fit(answers: Iterable[Sequence[Fit]]) -> bool:
+    """Are as many of each pod admitted, on all nodes together, as were asked for?"""
+    return all(sum(one.fit for one in found) >= found[0].asked for found in _by_pod(answers).values())
+
+
+def _by_pod(answers: Iterable[Sequence[Fit]]) -> Mapping[str, Sequence[Fit]]:
+    found: defaultdict[str, list[Fit]] = defaultdict(list)
+    for one in (one for pods in answers for one in pods):
+        found[one.pod].append(one)
+    return found
+
+
+def _of_pod(name: str, found: Sequence[Fit]) -> str:
+    asked, total = found[0].asked, sum(one.fit for one in found)
+    taking, open_ = sum(one.fit > 0 for one in found), sum(one.is_open for one in found)
+    refusing = len(found) - taking - open_
+    several = "" if asked == 1 else f"all {asked} " if total >= asked else f"{total} of {asked} "
+    parts = [
+        f"{several}{name} would be admitted, on {plural(taking, 'node')}" if taking else "",
+        f"{'' if taking else f'{name} is '}refused on {plural(refusing, 'node')}" if refusing else "",
+        f"{'' if taking or refusing else f'{name}: '}not known of {plural(open_, 'node')}" if open_ else "",
+    ]
+    return ", ".join(filter(None, parts))

@@ -260,3 +260,47 @@ def _without(state: NodeState, uids: Iterable[str]) -> NodeState:
     for uid in uids:
         state = remove(state, uid)
     return state
+
+
+def _workload(folder: Path, memory: str, replicas: int) -> str:
+    template = {"spec": pod("web", memory, "20m")["spec"]}
+    given = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": replicas, "template": template}}
+    return write(folder, "workload.yaml", given)
+
+
+def _how_many(setup_root: Path, memory: str) -> int:
+    """By the library: the same pod again and again until the kubelet refuses it."""
+    here = node_on(Host.under(setup_root), AskedKubelet(None, None))
+    state = state_of(here.setup, here.files, here.pods, here.storage)
+    for number in range(200):
+        admission = admit(here.setup.kubelet, state, read_pod(pod(f"web-{number}", memory, "20m")))
+        if not admission.admitted:
+            return number
+        state = admission.state
+    raise AssertionError(memory)
+
+
+@pytest.mark.parametrize("memory", ["20Mi", "400Mi", "900Mi", "64Gi"])
+def test_as_many_replicas_fit_as_the_kubelet_admits_one_after_the_other(
+    capsys: Capture, tmp_path: Path, fixtures: Path, memory: str
+) -> None:
+    root = fixtures / "kubernetes-four-nodes"
+    fit = _how_many(root, memory)
+    for asked in (1, fit, fit + 1):
+        found = document(capsys, "-f", _workload(tmp_path, memory, asked), "--root", str(root))
+        assert found["replicas"] == {"asked": max(1, asked), "fit": min(max(1, asked), fit)}
+        assert found["admitted"] == (fit > 0)
+
+
+def test_the_number_of_replicas_may_be_asked_for_and_decides_the_exit_code(
+    capsys: Capture, tmp_path: Path, fixtures: Path
+) -> None:
+    root = fixtures / "kubernetes-four-nodes"
+    fit = _how_many(root, "400Mi")
+    assert fit > 1
+    asked = ("-f", _workload(tmp_path, "400Mi", fit + 1), "--root", str(root), "--fail-on-reject")
+    assert document(capsys, *asked)["replicas"] == {"asked": fit + 1, "fit": fit}
+    document(capsys, *asked, "--count", str(fit))
+    document(capsys, *asked, "--count", str(fit + 1), code=1)
+    assert call(["fit", *asked]) == 0
+    assert f"{fit} of {fit + 1} such pods fit, one after the other." in capsys.readouterr().out

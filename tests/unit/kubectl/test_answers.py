@@ -21,6 +21,7 @@ from numaudit.kubectl.everywhere import NodeReply, Replies
 from numaudit.kubectl.merged import merge
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb, ask
+from numaudit.kubectl.sentences import all_fit, fit_summary
 from processes.input_cost import MIB, costs
 
 HEAD: dict[str, Any] = {"apiVersion": "numaudit/v1", "kind": "Report"}
@@ -158,3 +159,43 @@ def test_on_a_terminal_an_agent_prints_escapes_and_moves_no_cursor(tmp_path: Pat
     assert os.waitpid(child, 0)[1] == 0
     os.close(master)
     assert shown.decode() == "a\\x1b]52;c;eA==\\x07\r\nb\\x9b é\r\n"
+
+
+def _fits(**fields: object) -> tuple[answers.Fit, ...]:
+    return answers.fits({"kind": "Explanation", "pod": "prod/web", **fields})
+
+
+FULL = _fits(admitted=False, replicas={"asked": 3, "fit": 0})
+TWO = _fits(admitted=True, replicas={"asked": 3, "fit": 2})
+ONE = _fits(admitted=True, replicas={"asked": 3, "fit": 1})
+DOUBTED = _fits(admitted=True, replicas={"asked": 3, "fit": 3}, doubt={"decides": True})
+
+
+@pytest.mark.parametrize(
+    ("of_nodes", "silent", "said", "all_of_them"),
+    [
+        ([TWO, ONE], 0, "all 3 prod/web would be admitted, on 2 nodes", True),
+        (
+            [TWO, FULL],
+            1,
+            "2 of 3 prod/web would be admitted, on 1 node, refused on 1 node; no answer from 1 node",
+            False,
+        ),
+        ([FULL, FULL], 0, "prod/web is refused on 2 nodes", False),
+        ([DOUBTED], 0, "prod/web: not known of 1 node", False),
+        ([DOUBTED, TWO], 0, "2 of 3 prod/web would be admitted, on 1 node, not known of 1 node", False),
+        ([_fits(admitted=True)], 0, "prod/web would be admitted, on 1 node", True),
+    ],
+)
+def test_replicas_are_added_up_over_the_nodes_whose_answer_is_certain(
+    of_nodes: list[tuple[answers.Fit, ...]], silent: int, said: str, all_of_them: bool
+) -> None:
+    assert fit_summary(of_nodes, silent) == said
+    assert all_fit(of_nodes) is all_of_them
+
+
+def test_an_agent_that_says_more_fit_than_were_asked_for_counts_for_no_more() -> None:
+    (one,) = _fits(admitted=True, replicas={"asked": 3, "fit": 1000})
+    assert one.fit == 3
+    with pytest.raises(ValueError, match="no Explanation"):
+        _fits(replicas={"asked": -1, "fit": 0})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -15,12 +16,14 @@ from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUS
 from numaudit.cli.verdict_list import VerdictList
 from numaudit.errors import InputError, Unavailable
 from numaudit.kubectl import answers as answers_of_agents
+from numaudit.kubectl.answers import Fit
 from numaudit.kubectl.api import Api
 from numaudit.kubectl.cluster import AGENTS, AgentPods, FoundPod, find_agents, list_nodes
 from numaudit.kubectl.everywhere import VERB_SECONDS, Replies, Way, ask_reports, ask_verb
 from numaudit.kubectl.merged import merge
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
+from numaudit.kubectl.sentences import all_fit, fit_summary
 from numaudit.value import Origin, Timestamp
 from numaudit.views.terminal import cluster_tables, terminal
 
@@ -31,7 +34,7 @@ _OF_ALL = {
     ("headroom",): {"output"},
     ("doctor",): {"output", "require"},
     ("state", "verify"): {"output", "policies", "kubernetes_version", "feature_gates"},
-    ("fit",): {"output", "pod", "with_room", "fail_on_reject", "kubernetes_version", "feature_gates"},
+    ("fit",): {"output", "pod", "with_room", "count", "fail_on_reject", "kubernetes_version", "feature_gates"},
 }
 """Verb -> options that mean something for a table of all nodes."""
 _TOP = 10
@@ -98,27 +101,41 @@ def _gate(asked: CommandLine, report: ClusterReport) -> int:
 
 
 def _print_answers(asked: CommandLine, context: str | None, replies: Replies) -> int:
-    answers = []
+    answers: list[NodeAnswer] = []
+    fits: list[tuple[Fit, ...]] = []
     for one in replies.by_node:
         document: dict[str, Any] | None = None
         problem = one.problem
         if one.body is not None:
             try:
                 document = answers_of_agents.document(one.body, _KINDS[asked.verb])
+                if asked.verb == ("fit",):
+                    fits.append(answers_of_agents.fits(document))
             except ValueError as error:
-                problem = str(error)
+                document, problem = None, str(error)
         agent = None if one.agent is None else one.agent.name
         answers.append(NodeAnswer(one.node, agent, one.exit_code, problem, document))
-    found = NodeAnswerList(context, asked.name, answers, list(replies.notices))
+    summary = fit_summary(fits, len(answers) - len(fits)) if fits else None
+    found = NodeAnswerList(context, asked.name, summary, answers, list(replies.notices))
     if asked.output == "json":
         json_output.write("NodeAnswerList", found, Origin(None, Timestamp(time.time())))
     else:
         cluster_tables.print_answers(found, terminal.console())
-    codes = [one.exit_code for one in answers if one.document is not None]
+    return _exit_code(asked, answers, fits)
+
+
+def _exit_code(asked: CommandLine, answers: Sequence[NodeAnswer], fits: Sequence[Sequence[Fit]]) -> int:
+    """The gravest of the nodes'; of `fit` it is about all nodes together."""
+    codes = [one.exit_code or 0 for one in answers if one.document is not None]
+    is_of_fit = asked.verb == ("fit",)
     if not codes:
         return EXIT_CANNOT_ANSWER
-    if EXIT_FINDINGS in codes:
+    if is_of_fit and all_fit(fits):
+        return 0
+    if EXIT_FINDINGS in codes and not is_of_fit:
         return EXIT_FINDINGS
     if len(codes) < len(answers):
         return EXIT_CANNOT_ANSWER
-    return EXIT_INCONCLUSIVE if EXIT_INCONCLUSIVE in codes else max(code or 0 for code in codes)
+    if EXIT_INCONCLUSIVE in codes:
+        return EXIT_INCONCLUSIVE
+    return EXIT_FINDINGS if "fail_on_reject" in asked.given else max(codes)

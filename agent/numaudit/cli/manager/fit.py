@@ -60,7 +60,15 @@ here, 5 with --fail-on-reject if the outcome is unknown, as where pods in the ch
     help="Name the smallest set of pods whose deletion would let it in. Nothing is deleted.",
 )
 @click.option(
-    "--fail-on-reject", is_flag=True, help="Exit with 1 when the pod is refused or the kubelet would not start again."
+    "--count",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Number of such pods, one after the other. Default: the workload's replicas.",
+)
+@click.option(
+    "--fail-on-reject",
+    is_flag=True,
+    help="Exit with 1 when the pod, or one of --count, is refused or the kubelet would not start again.",
 )
 @options.root
 def command(**given: options.Given) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.api import explanation_document
-from numaudit.api.explanation_document import Explanation, ExplanationList
+from numaudit.api.explanation_document import Explanation, ExplanationList, Replicas
 from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.manager.scenario_files import ScenarioFiles
@@ -26,8 +26,9 @@ from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import DEVICES_ELSEWHERE, DEVICES_WITHOUT_PLACE, state_of
 from numaudit.kubelet.questions.pods_here import PodsHere
 from numaudit.kubelet.questions.starting import AskedKubelet
-from numaudit.memorymanager.admission import Admission, NodeState
+from numaudit.memorymanager.admission import Admission, NodeState, admit
 from numaudit.memorymanager.huge_pages import HugePageRoom, HugePageShortage, shortages
+from numaudit.memorymanager.manager import start_refusal
 from numaudit.scenario.document import Document
 from numaudit.scenario.explanation import admit_without, explain
 from numaudit.scenario.files import Files
@@ -40,6 +41,8 @@ from numaudit.scenario.values import Setup
 from numaudit.topology.quantity import ZERO
 
 _NO_ROOM = "--make-room was left out: a feature gate that is not modelled here decides about the pod, too"
+MOST_PODS = 1000
+"""Replicas that are tried on one node; a kubelet takes 110 unless its maxPods says more."""
 _OTHER_FILES = "the files that were given may be of another node"
 
 
@@ -78,6 +81,7 @@ def run(
     kubernetes_version: str | None,
     feature_gates: str | None,
     with_room: bool,
+    count: int | None,
     fail_on_reject: bool,
     root: Path | None,
 ) -> None:
@@ -101,17 +105,17 @@ def run(
     manifests = read_manifests(yaml_document.read_all(pod, "the pod"))
     if node.is_this_host and host is not None and any(_wants_huge_pages(one.pod) for one in manifests):
         node = replace(node, huge_pages=_huge_pages(host))
-    found = [_explained(node, one, with_room=with_room) for one in manifests]
+    found = [_explained(node, one, count, with_room=with_room) for one in manifests]
     for notice in dict.fromkeys(notice for one in found for notice in one.notices):
         click.echo(f"numaudit: {notice}", err=True)
     _print(found, output, host)
     if fail_on_reject and any(one.is_open for one in found):
         click.get_current_context().exit(EXIT_INCONCLUSIVE)
-    if fail_on_reject and not all(one.fits for one in found):
+    if fail_on_reject and not all(one.fits and (count is None or one.replicas_fit) for one in found):
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanation:
+def _explained(node: _Node, manifest: Manifest, count: int | None, *, with_room: bool) -> Explanation:
     """The pod on the node as it is: those beside it in its file are not there."""
     pod = manifest.pod
     found = explain(node.setup, node.state, pod)
@@ -136,7 +140,21 @@ def _explained(node: _Node, manifest: Manifest, *, with_room: bool) -> Explanati
         _not_added_up(node, pod),
         manifest.owner,
         _hugepages_short(node, found.admission),
+        _replicas(node, found.admission, count or manifest.replicas or 1),
     )
+
+
+def _replicas(node: _Node, first: Admission, asked: int) -> Replicas:
+    """One after the other, until one does not fit. Raises as `admit` does."""
+    kubelet, admission, uids = node.setup.kubelet, first, set[str]()
+    for number in range(min(asked, MOST_PODS)):
+        if number:
+            admission = admit(kubelet, admission.state, replace(first.pod, uid=f"{first.pod.uid} {number}"))
+        uids.add(admission.pod.uid)
+        is_taken = admission.admitted and admission.problem is None
+        if not is_taken or _lacking(node, admission, uids) or start_refusal(kubelet, admission.state) is not None:
+            return Replicas(asked, number)
+    return Replicas(asked, min(asked, MOST_PODS))
 
 
 def _wants_huge_pages(pod: Pod) -> bool:
@@ -153,10 +171,15 @@ def _huge_pages(host: Host) -> Mapping[str, HugePageRoom]:
 
 
 def _hugepages_short(node: _Node, admission: Admission) -> tuple[HugePageShortage, ...] | None:
-    if node.huge_pages is None or not admission.admitted:
+    return _lacking(node, admission, {admission.pod.uid}) if admission.admitted else None
+
+
+def _lacking(node: _Node, admission: Admission, uids: Collection[str]) -> tuple[HugePageShortage, ...] | None:
+    """Huge pages that the kernel lacks for all these pods together; None = not known."""
+    if node.huge_pages is None:
         return None
-    pods, before, after = frozenset((admission.pod.uid,)), node.state.memory.state, admission.state.memory.state
-    return shortages(before.machine, after, pods, node.huge_pages)
+    before, after = node.state.memory.state, admission.state.memory.state
+    return shortages(before.machine, after, frozenset(uids), node.huge_pages)
 
 
 def _print(found: list[Explanation], output: str, host: Host | None) -> None:

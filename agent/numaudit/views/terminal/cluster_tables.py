@@ -175,9 +175,12 @@ def print_headroom(found: ClusterReport, out: Console) -> None:
 
 
 def print_answers(found: NodeAnswerList, out: Console) -> None:
-    """A row for each node: its answer in a word, and why."""
+    """A row for each node: its answer in a word, and why. Of `fit` the sum, and where most fit first."""
+    if found.summary is not None:
+        _note(f"{found.summary}", out)
+        _note("", out)
     table = new_table("NODE", "ANSWER", "~WHY")
-    for one in found.answers:
+    for one in sorted(found.answers, key=_fit_count, reverse=True):
         answer, style, why = _cells(found.verb, one)
         table.add_row(printable(one.node), Text(printable(answer), style), printable(_cut(why)) or "-")
     print_table(table, out)
@@ -229,8 +232,22 @@ def _fit(document: Mapping[str, Any]) -> Cells:
     admitted = [one for one in pods if one.get("admitted")]
     sentences = " ".join(str(one.get("sentence")) for one in pods)
     alone = "admitted" if admitted else "refused"
-    answer = f"{len(admitted)} of {len(pods)} admitted" if len(pods) > 1 else alone
+    answer = f"{len(admitted)} of {len(pods)} admitted" if len(pods) > 1 else _replicas(pods[0]) or alone
     return answer, "green" if len(admitted) == len(pods) else "red", sentences
+
+
+def _replicas(pod: Mapping[str, Any]) -> str | None:
+    match pod.get("replicas"):
+        case {"asked": int(asked), "fit": int(fit)} if asked > 1:
+            return f"{fit} of {asked} admitted"
+    return None
+
+
+def _fit_count(one: NodeAnswer) -> int:
+    match one.document:
+        case {"replicas": {"fit": int(fit)}}:
+            return fit
+    return 0
 
 
 def _list(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

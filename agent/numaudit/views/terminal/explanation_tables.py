@@ -48,6 +48,8 @@ def _print_explanation(found: Explanation, out: Console) -> None:
     color = "yellow" if found.is_open else "green" if found.fits else "red"
     owner = f" (pod of {found.owner})" if found.owner is not None else ""
     print_note(printable(f"{found.pod}{owner}: {_verdict(found)}"), out, color)
+    if found.replicas is not None and found.replicas.asked > 1:
+        print_note(f"{found.replicas.fit} of {found.replicas.asked} such pods fit, one after the other.", out)
     for line in _limits(found):
         print_note(printable(line), out, "yellow")
     for short in found.hugepages_short or ():
