@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping
 from goals import at_most_ms
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse, render, verify
 from numaudit.checkpoints.formats.seal import write
-from numaudit.containermanager.memory.machine_state import charge, default_machine_state
 from numaudit.containermanager.memory.replay import replay, without_assignments
-from numaudit.containermanager.memory.state import Block, MemoryState
+from numaudit.containermanager.memory.state import Block, MemoryState, charge, default_machine_state
 from numaudit.gojson import fnv
 from numaudit.topology.machine import HugePages, Machine, Node
 from short import pick, run

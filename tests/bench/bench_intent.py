@@ -23,7 +23,7 @@ from goals import at_most_ms
 from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host

@@ -11,11 +11,7 @@ from msgspec import field
 from numaudit.containermanager.memory.candidates import fewest_nodes
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.containermanager.pod.requests import pod_requests
-from numaudit.containermanager.topologymanager.admission_error import (
-    TOPOLOGY_AFFINITY_ERROR,
-    UNEXPECTED,
-    AdmissionError,
-)
+from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED, AdmissionError
 from numaudit.errors import InputError
 from numaudit.intent.hints import HintRecord
 from numaudit.intent.node import ContainerIntent, Intent

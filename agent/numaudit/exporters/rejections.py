@@ -8,7 +8,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
+from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.metric import OTHER
 from numaudit.memorymanager.outcome import AdmissionOutcome

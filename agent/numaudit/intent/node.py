@@ -14,7 +14,7 @@ from numaudit.intent.promise import Promise
 from numaudit.topology.nodeset import CpuSet
 
 if TYPE_CHECKING:
-    from numaudit.containermanager.cpu.room import CPURoom
+    from numaudit.containermanager.cpu.hints import CPURoom
     from numaudit.containermanager.memory.headroom import Headroom, Holder
     from numaudit.containermanager.memory.state import Block, MachineState
     from numaudit.intent.hints import HintRecord

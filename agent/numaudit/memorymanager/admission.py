@@ -17,7 +17,7 @@ from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.cpu import hints as cpu_hints
 from numaudit.containermanager.cpu.allocation import RefusedWithState
 from numaudit.containermanager.cpu.hints import CPUPod, cpu_pod
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.device import allocation as device_allocation
 from numaudit.containermanager.device import hints as device_hints
 from numaudit.containermanager.device.hints import DeviceState
@@ -27,9 +27,13 @@ from numaudit.containermanager.memory.static_policy import NO_HINT, Choice, Memo
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, Pod, is_managed_at_pod_level, is_ordinary_init
 from numaudit.containermanager.predicates import Capacity, NodeShortage, amounts, node_requests, shortage
-from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint, merge
-from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE
+from numaudit.containermanager.topologymanager.policy import (
+    CONTAINER_SCOPE,
+    POD_SCOPE,
+    TOPOLOGY_AFFINITY_ERROR,
+    AdmissionError,
+)
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import (

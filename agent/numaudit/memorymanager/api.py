@@ -30,7 +30,7 @@ from numaudit.containermanager.cpu.options import (
     parse_cpu_options as parse_cpu_options,
 )
 from numaudit.containermanager.cpu.start import create_cpu_manager as create_cpu_manager
-from numaudit.containermanager.cpu.state import CPUState as CPUState
+from numaudit.containermanager.cpu.topology import CPUState as CPUState
 from numaudit.containermanager.cpu.topology import CPUInfo as CPUInfo, CPUTopology as CPUTopology
 from numaudit.containermanager.device import allocation as _device_allocation, hints as _device_hints
 from numaudit.containermanager.device.allocation import split_by_affinity as split_by_affinity
@@ -52,7 +52,7 @@ from numaudit.containermanager.memory.candidates import (
     judge_candidates as judge_candidates,
 )
 from numaudit.containermanager.memory.group_rules import breaks_a_group as breaks_a_group
-from numaudit.containermanager.memory.machine_state import (
+from numaudit.containermanager.memory.state import (
     allocatable_memory as allocatable_memory,
     charge as charge,
     check_reservations_fit as check_reservations_fit,
@@ -100,7 +100,7 @@ from numaudit.memorymanager.outcome import (
     Placement as Placement,
     Rejection as Rejection,
 )
-from numaudit.containermanager.pod.level import shared_pool_error as shared_pool_error
+from numaudit.containermanager.pod.requests import shared_pool_error as shared_pool_error
 from numaudit.containermanager.pod.manifest import read_pod as read_pod
 from numaudit.containermanager.pod.requests import (
     container_requests as container_requests,
@@ -112,7 +112,7 @@ from numaudit.checkpoints.start.restore import (
     memory_start_error as memory_start_error,
 )
 from numaudit.containermanager.topologymanager import policy as _topology_policy
-from numaudit.containermanager.topologymanager.admission_error import (
+from numaudit.containermanager.topologymanager.policy import (
     AdmissionError as AdmissionError,
     KubeletHangs as KubeletHangs,
 )

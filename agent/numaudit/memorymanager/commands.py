@@ -11,11 +11,10 @@ from msgspec import Struct, field
 
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.containermanager.cpu.state import CPUState
-from numaudit.containermanager.memory.machine_state import default_machine_state, hugepages_name
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.replay import MissingTarget, replay
 from numaudit.containermanager.memory.reserved import read_reserved_memory
-from numaudit.containermanager.memory.state import MemoryState
+from numaudit.containermanager.memory.state import MemoryState, default_machine_state, hugepages_name
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.plain import given, read_mapping
 from numaudit.containermanager.pod.spec import CPU, MEMORY, Container, Pod, Resources

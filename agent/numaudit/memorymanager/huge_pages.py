@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from numaudit.containermanager.memory.headroom import admissible
-from numaudit.containermanager.memory.machine_state import table_of
-from numaudit.containermanager.memory.state import MachineState, MemoryState
+from numaudit.containermanager.memory.state import MachineState, MemoryState, table_of
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.sizes import in_units

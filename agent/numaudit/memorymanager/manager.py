@@ -15,12 +15,11 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.cpu import start as cpu_start
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory import static_policy
-from numaudit.containermanager.memory.machine_state import default_machine_state
 from numaudit.containermanager.memory.replay import Refusal, check_start
-from numaudit.containermanager.memory.state import MachineState, MemoryState
+from numaudit.containermanager.memory.state import MachineState, MemoryState, default_machine_state
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import Pod, is_ordinary_init
 from numaudit.errors import InputError, NumauditError

@@ -8,7 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from numaudit.containermanager.cpu.hints import CPUPod
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.candidates import JudgedCandidate, judge_candidates
 from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.containermanager.memory.static_policy import (
@@ -24,8 +24,8 @@ from numaudit.containermanager.memory.static_policy import (
 from numaudit.containermanager.pod.requests import Requests
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
 from numaudit.containermanager.predicates import NodeShortage
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import CPU_RESIZE_GATE, HUGE_PAGES_GATE, KubeletFeatures
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.sizes import plural

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.hints import CPUPolicy
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.cpu.topology import Group as CpuGroup
 from numaudit.containermanager.device.hints import Device, DeviceState
 from numaudit.containermanager.memory.headroom import admissible, holders_of

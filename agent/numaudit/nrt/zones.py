@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from numaudit.containermanager.cpu.hints import CPUPolicy, count_by_node
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.device.hints import DeviceState
-from numaudit.containermanager.memory.machine_state import allocatable_memory, hugepages_name
-from numaudit.containermanager.memory.state import MemoryState
+from numaudit.containermanager.memory.state import MemoryState, allocatable_memory, hugepages_name
 from numaudit.containermanager.pod.spec import CPU, MEMORY
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet

@@ -22,7 +22,7 @@ from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CPU, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.kubelet.sources import state_files

@@ -20,9 +20,9 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.checkpoints.start.memory_start import machine_changes, reservation_changes
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.device.hints import DeviceState
-from numaudit.containermanager.memory.machine_state import default_machine_state
+from numaudit.containermanager.memory.state import default_machine_state
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import CPU, Container, Pod, Resources
 from numaudit.containermanager.versions import DRIFT_GATE, DRIFT_OPTION

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from numaudit.containermanager.memory import static_policy
 from numaudit.containermanager.pod.requests import pod_requests
 from numaudit.containermanager.pod.spec import MEMORY, Pod
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet

@@ -23,9 +23,8 @@ from numaudit.containermanager.pod.spec import (
     requests_of,
 )
 from numaudit.containermanager.predicates import PODS, NodeShortage, node_requests
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import IMPOSSIBLE, MergeSteps, Offer
-from numaudit.containermanager.topologymanager.policy import RESTRICTED, SINGLE_NUMA_NODE
+from numaudit.containermanager.topologymanager.policy import RESTRICTED, SINGLE_NUMA_NODE, AdmissionError
 from numaudit.containermanager.versions import POD_LEVEL_GATE
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.kubelet import Kubelet

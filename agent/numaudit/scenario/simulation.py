@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numaudit.containermanager.cpu import allocation as cpu_allocation
 from numaudit.containermanager.memory.static_policy import remove_container
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
 from numaudit.memorymanager.kubelet import Kubelet

@@ -12,8 +12,7 @@ from numaudit.containermanager.device.hints import DeviceState, container_reques
 from numaudit.containermanager.memory.static_policy import is_managed
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
-from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, NONE
+from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, NONE, KubeletHangs
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.admission import Admission, admit
 from numaudit.memorymanager.outcome import AdmissionOutcome

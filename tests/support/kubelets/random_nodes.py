@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import Device, DeviceState
 from numaudit.containermanager.pod.manifest import read_pod
-from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import NodeState, admit, reconcile, remove
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet

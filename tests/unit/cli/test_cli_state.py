@@ -29,7 +29,7 @@ from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.findings import MEANINGS
 from numaudit.cli.main import call
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.topology.nodeset import CpuSet
 from processes.agent_process import PATIENCE, eventually
 

@@ -12,7 +12,7 @@ from kubelets.steps import Step
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CPU, MEMORY, write
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.kernel import files
 from numaudit.kernel.host import Host

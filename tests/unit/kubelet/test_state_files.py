@@ -16,7 +16,7 @@ from fixture_trees import FIXTURES
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import write
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import NodeState

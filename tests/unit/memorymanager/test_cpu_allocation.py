@@ -13,9 +13,8 @@ from numaudit.containermanager.cpu.allocation import cpus_of as cpus_to_run_on
 from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.start import start
-from numaudit.containermanager.cpu.state import CPUState
-from numaudit.containermanager.cpu.topology import CPUTopology
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.cpu.topology import CPUState, CPUTopology
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.errors import InputError
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular, regular_machines, topologies
 from numaudit.containermanager.cpu.assignment import Accumulator, take_packed
 from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology, Group
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.topology.nodeset import CpuSet
 
 FREE = EIGHT_CORES.cpus - CpuSet.of(0, 8)

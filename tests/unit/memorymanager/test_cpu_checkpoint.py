@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fixture_trees import FIXTURES
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint, accepts, parse, verify
 from numaudit.checkpoints.formats.seal import write
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.errors import ParseError
 from numaudit.topology.nodeset import CpuSet
 

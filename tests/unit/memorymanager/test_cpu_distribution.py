@@ -10,7 +10,7 @@ from kubelets.cpu_machines import EIGHT_CORES, cpus_of, regular, regular_machine
 from numaudit.containermanager.cpu.assignment import Accumulator, take_packed
 from numaudit.containermanager.cpu.distribution import take_distributed
 from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology, Group
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError, KubeletHangs
+from numaudit.containermanager.topologymanager.policy import AdmissionError, KubeletHangs
 from numaudit.topology.nodeset import CpuSet
 
 FREE = EIGHT_CORES.cpus - CpuSet.of(0, 8)

@@ -19,8 +19,7 @@ from numaudit.containermanager.cpu.hints import (
     hints_for_pod,
 )
 from numaudit.containermanager.cpu.options import CPUOptions
-from numaudit.containermanager.cpu.state import CPUState
-from numaudit.containermanager.cpu.topology import CPUTopology, Group
+from numaudit.containermanager.cpu.topology import CPUState, CPUTopology, Group
 from numaudit.containermanager.pod.spec import Container, Pod, Resources
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.containermanager.versions import KubeletFeatures

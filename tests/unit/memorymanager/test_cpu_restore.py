@@ -11,7 +11,7 @@ import pytest
 from kubelets.cpu_machines import regular
 from numaudit.containermanager.cpu.allocation import RefusedWithState, allocate_pod
 from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy, hints_for_pod
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -12,7 +12,7 @@ from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.start import create_cpu_manager, start
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.topologymanager.policy import OptionGates
 from numaudit.errors import InputError
 from numaudit.topology.nodeset import CpuSet

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from numaudit.containermanager.device.allocation import ByAffinity, allocate, remove_stale, split_by_affinity
 from numaudit.containermanager.device.hints import Device, DeviceState
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.topology.nodeset import NodeSet
 
 NIC = "vendor.example/nic"

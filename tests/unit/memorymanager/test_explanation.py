@@ -14,7 +14,7 @@ from documentation.examples import times
 from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.api import explanation_document, simulation_document
 from numaudit.containermanager.pod.manifest import read_pod
-from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.manager import fresh_state

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.containermanager.memory.machine_state import (
+from numaudit.containermanager.memory.state import (
+    Block,
+    MemoryTable,
+    NUMANodeState,
     allocatable_memory,
     charge,
     check_reservations_fit,
@@ -14,7 +17,6 @@ from numaudit.containermanager.memory.machine_state import (
     hugepages_name,
     release,
 )
-from numaudit.containermanager.memory.state import Block, MemoryTable, NUMANodeState
 from numaudit.errors import InputError
 from numaudit.topology.machine import HugePages, Machine, Node
 

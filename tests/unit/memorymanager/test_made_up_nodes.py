@@ -13,8 +13,7 @@ from hosts.node_tree import MIB, NodeTree, Pod
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.cli.observe.report_work import observe
-from numaudit.containermanager.memory.machine_state import charge, default_machine_state
-from numaudit.containermanager.memory.state import Block, MemoryState
+from numaudit.containermanager.memory.state import Block, MemoryState, charge, default_machine_state
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine

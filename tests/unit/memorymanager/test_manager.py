@@ -19,8 +19,8 @@ from numaudit.containermanager.memory.static_policy import (
     NO_PREFERRED_EXTENSION,
 )
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
 from numaudit.memorymanager.kubelet import Kubelet, NotModelled, read_kubelet

@@ -12,9 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kubelets.pods import container, pod
 from numaudit.containermanager.memory.candidates import calculate_hints, find_best_hint, judge_candidates
 from numaudit.containermanager.memory.group_rules import BrokenRule
-from numaudit.containermanager.memory.machine_state import default_machine_state
 from numaudit.containermanager.memory.replay import check_start
-from numaudit.containermanager.memory.state import MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.state import (
+    MachineState,
+    MemoryState,
+    MemoryTable,
+    NUMANodeState,
+    default_machine_state,
+)
 from numaudit.containermanager.memory.static_policy import (
     MemoryPolicy,
     add_container,
@@ -25,7 +30,7 @@ from numaudit.containermanager.memory.static_policy import (
     remove_stale_state,
 )
 from numaudit.containermanager.pod.spec import Container, Pod
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import NodeSet
 

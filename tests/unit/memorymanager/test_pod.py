@@ -9,7 +9,7 @@ from kubelets.pods import bare, container, pod, quantities
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import (
     LATEST_FEATURES,
     KubeletFeatures,

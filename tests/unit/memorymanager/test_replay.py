@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from fixture_trees import FIXTURES
 from numaudit.checkpoints.formats import memory as memory_checkpoint
-from numaudit.containermanager.memory.machine_state import charge, default_machine_state
 from numaudit.containermanager.memory.replay import (
     DIFFERENT,
     NO_MACHINE_STATE,
@@ -21,7 +20,15 @@ from numaudit.containermanager.memory.replay import (
     replay,
     without_assignments,
 )
-from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.state import (
+    Block,
+    MachineState,
+    MemoryState,
+    MemoryTable,
+    NUMANodeState,
+    charge,
+    default_machine_state,
+)
 from numaudit.topology.machine import HugePages, Machine, Node
 
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))

@@ -7,7 +7,7 @@ import pytest
 from kubelets.pods import container, pod
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Container, Pod
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import KubeletFeatures
 
 GI = 2**30

@@ -19,10 +19,16 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.findings import MEANINGS, StateFinding
 from numaudit.checkpoints.start.memory_start import machine_changes, reserved_in
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, examine
-from numaudit.containermanager.cpu.state import CPUState
-from numaudit.containermanager.memory.machine_state import charge, default_machine_state
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.replay import check_start
-from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.state import (
+    Block,
+    MemoryState,
+    MemoryTable,
+    NUMANodeState,
+    charge,
+    default_machine_state,
+)
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

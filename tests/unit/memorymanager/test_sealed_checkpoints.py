@@ -19,7 +19,7 @@ from numaudit.checkpoints.formats.seal import NewerFormat, Seal
 from numaudit.checkpoints.start.kubelet_words import kubelet_says
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, examine, unreadable
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.gojson.fnv import fnv1a
 from numaudit.topology.nodeset import CpuSet
 

@@ -11,9 +11,8 @@ from msgspec import structs
 from kubelets.pods import bare, container, pod
 from numaudit.containermanager.memory.candidates import Shortage, calculate_hints, find_best_hint, judge_candidates
 from numaudit.containermanager.memory.group_rules import BrokenRule
-from numaudit.containermanager.memory.machine_state import default_machine_state
 from numaudit.containermanager.memory.replay import DIFFERENT, check_start
-from numaudit.containermanager.memory.state import Block, MemoryState
+from numaudit.containermanager.memory.state import Block, MemoryState, default_machine_state
 from numaudit.containermanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
@@ -33,8 +32,8 @@ from numaudit.containermanager.memory.static_policy import (
     remove_stale_state,
 )
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
 from numaudit.errors import InputError
 from numaudit.topology.machine import HugePages, Machine, Node

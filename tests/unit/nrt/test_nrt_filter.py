@@ -15,7 +15,7 @@ from clusters.nrt_filter import would_admit
 from kubelets.random_nodes import Plain, random_kubelet, random_pod, random_state
 from made_up.scenarios import machine, play, pod, scenario
 from numaudit.containermanager.pod.manifest import read_pod
-from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import NodeState, admit
 from numaudit.memorymanager.kubelet import Kubelet

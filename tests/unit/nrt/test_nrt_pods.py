@@ -14,12 +14,10 @@ from msgspec.structs import replace
 from clusters.placement_consumer import ALPHABET, Name, decoded, hash_of, nodes_of, read_placement
 from kubelets.random_nodes import random_kubelet, random_pod, random_state
 from made_up.scenarios import Plain, machine, play, pod, scenario
-from numaudit.containermanager.memory.machine_state import charge
-from numaudit.containermanager.memory.state import Block
+from numaudit.containermanager.memory.state import Block, charge
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.predicates import Capacity
-from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
-from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE
+from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit, remove
 from numaudit.nrt.annotations import MOST_BYTES, annotations_of, left_out, read_part, size_of

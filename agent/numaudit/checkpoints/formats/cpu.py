@@ -19,7 +19,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.seal import SealedCheckpoint
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import ParseError
 from numaudit.gojson import json as go_json

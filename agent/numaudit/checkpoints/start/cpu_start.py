@@ -12,8 +12,7 @@ from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.start import start as start_cpu_manager
-from numaudit.containermanager.cpu.state import CPUState
-from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUState, CPUTopology
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.errors import InputError
 from numaudit.gojson.spew import Verification

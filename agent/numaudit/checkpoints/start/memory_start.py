@@ -13,9 +13,15 @@ from itertools import islice
 
 from numaudit.checkpoints.formats.memory import WITH_PODS, MemoryCheckpoint
 from numaudit.checkpoints.start.findings import StateFinding, Stops
-from numaudit.containermanager.memory.machine_state import SystemReserved, default_machine_state
 from numaudit.containermanager.memory.replay import GROUP_SUMS_SINCE, Refusal, check_start, without_assignments
-from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable
+from numaudit.containermanager.memory.state import (
+    Block,
+    MachineState,
+    MemoryState,
+    MemoryTable,
+    SystemReserved,
+    default_machine_state,
+)
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.gojson.json import UINT64

@@ -26,8 +26,8 @@ from numaudit.checkpoints.start.cpu_start import cpu_findings
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding, Stops
 from numaudit.checkpoints.start.memory_start import memory_findings, replayed
 from numaudit.containermanager.cpu.hints import CPUPolicy
-from numaudit.containermanager.memory.machine_state import SystemReserved
 from numaudit.containermanager.memory.replay import Refusal
+from numaudit.containermanager.memory.state import SystemReserved
 from numaudit.containermanager.versions import DRIFT_OPTION, LATEST, KubernetesVersion, charges_pods_again
 from numaudit.errors import ParseError
 from numaudit.gojson.spew import Verification

@@ -25,7 +25,7 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import Seal
 from numaudit.containermanager.cpu import start as cpu_start
 from numaudit.containermanager.cpu.hints import CPUPolicy
-from numaudit.containermanager.cpu.state import CPUState
+from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.replay import check_start
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from numaudit.containermanager.cpu.topology import CPUTopology, Group
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet
 

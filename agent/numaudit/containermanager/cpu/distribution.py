@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from numaudit.containermanager.cpu.assignment import Accumulator, take_packed
 from numaudit.containermanager.cpu.topology import CPUTopology, Group
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError, KubeletHangs
+from numaudit.containermanager.topologymanager.policy import AdmissionError, KubeletHangs
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.topology.nodeset import CpuSet
 

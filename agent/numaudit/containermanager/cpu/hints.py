@@ -1,15 +1,16 @@
-"""Topology hints of the static CPU Manager.
+"""Topology hints of the static CPU Manager, and the numbers of CPUs that it has given away and may still give.
 
 Source: pkg/kubelet/cm/cpumanager/policy_static.go (GetTopologyHints, GetPodTopologyHints).
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from numaudit.containermanager.cpu.options import CPUOptions
-from numaudit.containermanager.cpu.state import CPUState
-from numaudit.containermanager.cpu.topology import CPUTopology, Group
+from numaudit.containermanager.cpu.topology import CPUState, CPUTopology, Group
 from numaudit.containermanager.pod.spec import (
     CPU,
     Pod,
@@ -20,13 +21,13 @@ from numaudit.containermanager.pod.spec import (
     qos,
     requests_of,
 )
-from numaudit.containermanager.topologymanager.admission_error import EMPTY_POD_SHARED_POOL, AdmissionError
 from numaudit.containermanager.topologymanager.hints import (
     ProviderHints,
     TopologyHint,
     candidate_masks,
     sums_by_mask,
 )
+from numaudit.containermanager.topologymanager.policy import EMPTY_POD_SHARED_POOL, AdmissionError
 from numaudit.containermanager.versions import (
     LATEST,
     LATEST_FEATURES,
@@ -233,3 +234,32 @@ def _is_socket_aligned(policy: CPUPolicy, mask: NodeSet, least: int) -> bool:
         return False
     sockets = topology.groups_of(Group.SOCKET, topology.cpus_in(Group.NODE, mask))
     return len(sockets) == -(-least // nodes_per_socket)
+
+
+class CPURoom(NamedTuple):
+    """Numbers of CPUs; their sum is all CPUs of the node."""
+
+    node: int
+    free: int
+    """They may still be given to a container exclusively."""
+    exclusive: int
+    """A container has them."""
+    reserved: int
+    """Reserved for the system: no container gets them."""
+
+
+def cpu_room(policy: CPUPolicy, state: CPUState) -> tuple[CPURoom, ...]:
+    """Of each node that has CPUs."""
+    topology = policy.topology
+    free = count_by_node(topology, policy.available(state) & topology.cpus)
+    reserved = count_by_node(topology, policy.reserved)
+    size = count_by_node(topology, topology.cpus)
+    return tuple(
+        CPURoom(
+            node,
+            free.get(node, 0),
+            size[node] - free.get(node, 0) - reserved.get(node, 0),
+            reserved.get(node, 0),
+        )
+        for node in topology.nodes
+    )

@@ -12,10 +12,8 @@ from msgspec.structs import replace
 from numaudit.containermanager.cpu.allocation import take
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions, check_cpu_options, parse_cpu_options
-from numaudit.containermanager.cpu.state import CPUState
-from numaudit.containermanager.cpu.topology import CPUTopology
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
-from numaudit.containermanager.topologymanager.policy import NONE, OptionGates
+from numaudit.containermanager.cpu.topology import CPUState, CPUTopology
+from numaudit.containermanager.topologymanager.policy import NONE, AdmissionError, OptionGates
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import InputError, nearest
 from numaudit.gojson.strconv import quote

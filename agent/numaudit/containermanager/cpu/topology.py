@@ -1,6 +1,8 @@
-"""The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each.
+"""The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each; and its state, which
+says to whom it has given which.
 
-Source: pkg/kubelet/cm/cpumanager/topology/topology.go, google/cadvisor utils/sysinfo (getCoresInfo).
+Source: pkg/kubelet/cm/cpumanager/topology/topology.go, pkg/kubelet/cm/cpumanager/state/state.go, google/cadvisor
+utils/sysinfo (getCoresInfo).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import cached_property
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from numaudit.errors import InputError
 from numaudit.topology.machine import Cpu, Machine
@@ -153,3 +155,25 @@ def _known_or_one(what: str, values: Mapping[int, int | None]) -> Mapping[int, i
 
 def _average(cpus: int, groups: int) -> int:
     return cpus // groups if groups else 0
+
+
+CPUEntries = Mapping[str, Mapping[str, CpuSet]]
+"""Pod UID -> container name -> its exclusive CPUs."""
+
+
+class CPUState(Struct, frozen=True):
+    """All that `cpu_manager_state` keeps, and `reusable`, which is lost when the kubelet restarts."""
+
+    default_cpus: CpuSet
+    """The shared pool. Reserved CPUs are in it, except with strict-cpu-reservation."""
+    entries: CPUEntries = field(default_factory=dict)
+    pod_entries: Mapping[str, CpuSet] = field(default_factory=dict)
+    """Pod UID -> CPUs of the whole pod; used with PodLevelResourceManagers only."""
+    reusable: Mapping[str, CpuSet] = field(default_factory=dict)
+    """Pod UID -> CPUs of its ordinary init containers that no later container took over."""
+
+    @property
+    def in_any_set(self) -> CpuSet:
+        """All CPUs that it knows."""
+        held = (cpus for containers in self.entries.values() for cpus in containers.values())
+        return CpuSet.from_ids(cpu for cpus in (self.default_cpus, *self.pod_entries.values(), *held) for cpu in cpus)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import DeviceIds, DeviceState
-from numaudit.containermanager.topologymanager.admission_error import AdmissionError
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.gojson.strconv import quote
 from numaudit.topology.nodeset import NodeSet
 

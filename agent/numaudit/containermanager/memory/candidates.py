@@ -18,8 +18,7 @@ from numaudit.containermanager.memory.group_rules import (
     groups_of,
     rule_against,
 )
-from numaudit.containermanager.memory.machine_state import table_of
-from numaudit.containermanager.memory.state import MachineState
+from numaudit.containermanager.memory.state import MachineState, table_of
 from numaudit.containermanager.pod.requests import Requests
 from numaudit.containermanager.topologymanager.hints import TopologyHint, candidate_masks
 from numaudit.errors import InputError

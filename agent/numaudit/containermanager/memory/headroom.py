@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import Struct
 
 from numaudit.containermanager.memory.candidates import largest_by_size
-from numaudit.containermanager.memory.machine_state import table_of
-from numaudit.containermanager.memory.state import Block, MachineState, MemoryState
+from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, table_of
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.containermanager.topologymanager.policy import POLICIES, RESTRICTED, SINGLE_NUMA_NODE
 from numaudit.errors import InputError

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numaudit.containermanager.memory.machine_state import charge
-from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
+from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState, charge
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 
 GROUP_SUMS_SINCE: KubernetesVersion = (1, 32)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from numaudit.containermanager.memory.machine_state import SystemReserved
+from numaudit.containermanager.memory.state import SystemReserved
 from numaudit.containermanager.plain import given, read_mapping, read_quantity, read_sequence, shown
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY, is_memory
 from numaudit.containermanager.versions import LATEST, KubernetesVersion

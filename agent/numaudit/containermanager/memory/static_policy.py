@@ -15,14 +15,12 @@ from msgspec.structs import replace
 from numaudit.containermanager.memory import candidates
 from numaudit.containermanager.memory.candidates import Reusable, calculate_hints, find_best_hint
 from numaudit.containermanager.memory.group_rules import breaks_a_group
-from numaudit.containermanager.memory.machine_state import charge, release
 from numaudit.containermanager.memory.reusable import shrink_init_blocks, update_reusable
-from numaudit.containermanager.memory.state import Block, MachineState, MemoryState
-from numaudit.containermanager.pod.level import divide, shared_pool_error
-from numaudit.containermanager.pod.requests import Requests, container_requests, pod_requests
+from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, charge, release
+from numaudit.containermanager.pod.requests import Requests, container_requests, divide, pod_requests, shared_pool_error
 from numaudit.containermanager.pod.spec import MEMORY, Pod, is_sidecar, is_unsupported, qos
-from numaudit.containermanager.topologymanager.admission_error import EMPTY_POD_SHARED_POOL, AdmissionError
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.topologymanager.policy import EMPTY_POD_SHARED_POOL, AdmissionError
 from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures, charges_pods_again
 from numaudit.errors import InputError
 from numaudit.topology.nodeset import NodeSet

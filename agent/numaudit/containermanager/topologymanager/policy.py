@@ -1,6 +1,7 @@
-"""Configuration of the Topology Manager: policy, scope, options.
+"""Configuration of the Topology Manager: policy, scope, options; and the refusals of the managers that it asks.
 
-Source: pkg/kubelet/cm/topologymanager/{topology_manager,policy_options}.go, pkg/features.
+Source: pkg/kubelet/cm/topologymanager/{topology_manager,policy_options}.go, pkg/kubelet/cm/admission/errors.go,
+pkg/features.
 """
 
 from __future__ import annotations
@@ -10,8 +11,36 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.errors import InputError, nearest
+from numaudit.errors import InputError, NumauditError, nearest
 from numaudit.gojson.strconv import GoSyntaxError, atoi, parse_bool, quote
+
+TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
+UNEXPECTED = "UnexpectedAdmissionError"
+SMT_ALIGNMENT = "SMTAlignmentError"
+EMPTY_POD_SHARED_POOL = "EmptyPodSharedPoolError"
+
+
+class AdmissionError(NumauditError):
+    """A provider's Allocate failed: the kubelet's text, and the reason of the pod's status.
+
+    Only texts under UNEXPECTED are wrapped ("Allocate failed due to ..., which is unexpected")
+    before a user sees them; the others are the pod's message as they are.
+    """
+
+    def __init__(self, text: str, reason: str = UNEXPECTED) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+    @property
+    def message(self) -> str:
+        """The message in the pod's status."""
+        text = str(self)
+        return f"Allocate failed due to {text}, which is unexpected" if self.reason == UNEXPECTED else text
+
+
+class KubeletHangs(NumauditError):
+    """A request from which a real kubelet never returns, so that there is no answer to give."""
+
 
 NONE = "none"
 BEST_EFFORT = "best-effort"

@@ -12,7 +12,7 @@ from numaudit.checkpoints.start.findings import (
 )
 from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
 from numaudit.containermanager.pod.names import with_names
-from numaudit.containermanager.topologymanager.admission_error import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
+from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.intent.node import Intent
 from numaudit.topology.sizes import plural

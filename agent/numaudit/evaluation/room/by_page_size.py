@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from numaudit.containermanager.memory.machine_state import hugepages_name
+from numaudit.containermanager.memory.state import hugepages_name
 from numaudit.intent.promise import Promise
 from numaudit.snapshot import BytesByNode, Resident
 from numaudit.topology.nodeset import NodeSet

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from numaudit.containermanager.memory.machine_state import table_of
-from numaudit.containermanager.memory.state import MemoryTable
+from numaudit.containermanager.memory.state import MemoryTable, table_of
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.errors import InputError
 from numaudit.intent.node import Intent

@@ -7,8 +7,7 @@ from itertools import product
 
 from msgspec import Struct
 
-from numaudit.containermanager.memory.machine_state import hugepages_name
-from numaudit.containermanager.memory.state import MachineState
+from numaudit.containermanager.memory.state import MachineState, hugepages_name
 from numaudit.containermanager.pod.names import full_name
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.memorymanager.huge_pages import HugePageRoom, HugePagesAtStart

@@ -11,7 +11,7 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart
-from numaudit.containermanager.cpu.room import cpu_room
+from numaudit.containermanager.cpu.hints import cpu_room
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.predicates import unrequested

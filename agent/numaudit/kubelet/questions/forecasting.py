@@ -17,7 +17,7 @@ from numaudit.checkpoints.start.outlook import KubeletAtStart, worst
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.topologymanager.admission_error import KubeletHangs
+from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent.pods import PodFacts
 from numaudit.intent.sources import StartOutlook

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.checkpoints.start.outlook import KubeletAtStart
-from numaudit.containermanager.memory.machine_state import ReservedTooMuch
+from numaudit.containermanager.memory.state import ReservedTooMuch
 from numaudit.containermanager.versions import (
     DRA_GATE,
     DRIFT_GATE,
