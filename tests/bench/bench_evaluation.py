@@ -21,10 +21,9 @@ from numaudit.daemon.memory import collect_garbage_rarely
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.hint_outcomes import outcomes
-from numaudit.intent.hints import HintRecord
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import Intent
-from numaudit.intent.pods import PodContainer, PodFacts
+from numaudit.intent.pods import HintRecord, PodContainer, PodFacts
 from numaudit.kubelet.intent.join import complete, join
 from numaudit.kubelet.intent.promises import Checkpoints
 from numaudit.report.build import build

@@ -67,7 +67,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "probes/loading/loader_child.py": ({".is_mount", ".read_text", ".stat"}, "tracefs of the running kernel"),
     "probes/loading/program_sources.py": ({".is_dir", ".read_bytes", ".read_text"}, "sources of the package"),
     "probes/reasons.py": ({".read_text"}, "settings of the running kernel, and this very process"),
-    "run/group.py": ({".rmdir"}, "a cgroup of our own"),
+    "run/cgroup.py": ({".rmdir"}, "a cgroup of our own"),
     "run/holding.py": ({".resolve", ".rmdir"}, "the user's --state-dir; cgroups of our own"),
     "run/store.py": ({".glob", ".mkdir", ".unlink", "os.open"}, "numaudit's own state"),
     "views/page/frame.py": ({".read_text"}, "files of the package"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numaudit.api.explanation_document import ExplainedMerge, explained_merge
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.intent.hints import HintRecord
+from numaudit.intent.pods import HintRecord
 from numaudit.kubelet.questions.rederived import Rederived, differences
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.values import ContainerReport, NodeReport

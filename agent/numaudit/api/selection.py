@@ -13,7 +13,7 @@ from numaudit.report.names import display_name
 from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 _SHORTEST_ID = 4
 """Digits of a container id."""

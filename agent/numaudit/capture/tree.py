@@ -18,7 +18,7 @@ from numaudit.capture.archive import MOST_LEVELS, SUFFIX
 from numaudit.capture.new_folder import NewFolder, filled, new_file
 from numaudit.capture.temporary import temporary_folder
 from numaudit.capture.thread_files import Missing, ThreadFiles
-from numaudit.containers import runtime_names
+from numaudit.containers import container_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel import files
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
@@ -29,7 +29,7 @@ from numaudit.kubelet.dra import cdi
 from numaudit.kubelet.sources import cdi_files, recording
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
@@ -244,8 +244,8 @@ def _is_too_deep(host: Host, folder: Path) -> bool:
 def _copy_runtime_names(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
     """Docker's and Podman's names of their containers, without the environments in the same files."""
     try:
-        for file in runtime_names.sources(host):
-            _copy(host, file, tree, summary, partial(runtime_names.names_only, file))
+        for file in container_names.sources(host):
+            _copy(host, file, tree, summary, partial(container_names.names_only, file))
     except OSError as error:
         _note(host, Path(error.filename or host.root), error, summary)
 

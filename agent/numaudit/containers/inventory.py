@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numaudit.containers import cgroup_path, mountinfo
+from numaudit.containers import cgroup_path, container_names
 from numaudit.containers.cgroup_path import CgroupOwner
-from numaudit.containers.runtime_names import NAMED_BY, RuntimeNames
+from numaudit.containers.container_names import NAMED_BY, RuntimeNames
 from numaudit.errors import escaped
 from numaudit.kernel import files
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader
@@ -238,7 +238,7 @@ class _PodFacts:
             return replace(container, kind="sandbox")
         return replace(container, name=found.container_name)
 
-    def _mounts(self, pod_uid: str, groups: tuple[Cgroup, ...]) -> mountinfo.MountFacts | None:
+    def _mounts(self, pod_uid: str, groups: tuple[Cgroup, ...]) -> container_names.MountFacts | None:
         """The facts of the first process that can be read; processes end at any time."""
         for group in groups:
             try:
@@ -250,7 +250,7 @@ class _PodFacts:
                     text = read_text(self.host.proc / str(pid) / "mountinfo")
                 except OSError:
                     continue
-                return mountinfo.parse(text, pod_uid)
+                return container_names.parse_mountinfo(text, pod_uid)
         return None
 
     def _pod_names(self) -> dict[str, tuple[str, str]]:

@@ -33,7 +33,7 @@ from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.topology.tiers import TierSettings, in_words
 
 _Basic = Callable[[str, Host], Check]

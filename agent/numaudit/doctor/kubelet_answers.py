@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
 from numaudit.doctor.failed import failed
-from numaudit.intent.sources import StartOutlook
+from numaudit.intent.kubelet import StartOutlook
 from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.questions.examination import examine, examine_absent
 from numaudit.kubelet.questions.kubelet_here import kubelet_here
 from numaudit.kubelet.sources.client import NoToken, NotPermitted
 from numaudit.kubelet.sources.readings import KubeletReadings, Question
 from numaudit.snapshot import Check
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 PODRESOURCES = "podresources"
 _RIGHTS = (

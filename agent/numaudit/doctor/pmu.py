@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.pmu.choose import Cores, Plan, first_that_opens, plans
-from numaudit.pmu.refusals import counts_nothing, never_ran, why_not_open
+from numaudit.pmu.choose import Cores, Plan, counts_nothing, first_that_opens, never_ran, plans, why_not_open
 from numaudit.probes.counters.accesses import accesses_of
 from numaudit.probes.counters.plan_events import PlanEvents, use_memory
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from numaudit.intent.node import ContainerIntent
-from numaudit.intent.promise import ClaimPromise
+from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
 

@@ -22,7 +22,7 @@ from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 
 def access_clause(used: UsedElsewhere, now: float) -> str:

@@ -13,10 +13,8 @@ from numaudit.containermanager.memory.state import MachineState
 from numaudit.containermanager.pod.requests import pod_requests
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED, AdmissionError
 from numaudit.errors import InputError
-from numaudit.intent.hints import HintRecord
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.pods import Rejection
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
+from numaudit.intent.pods import HintRecord, Rejection
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp, Value, timestamp

@@ -12,8 +12,7 @@ from pathlib import Path
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_text
 from numaudit.pmu.choose import CorePmu, Cores
-from numaudit.pmu.identity import CpuIdentity, is_guest, parse_cpuinfo, parse_midr
-from numaudit.pmu.machine_kind import MachineKind
+from numaudit.pmu.identity import CpuIdentity, MachineKind, is_guest, parse_cpuinfo, parse_midr
 from numaudit.topology.machine import Machine
 
 _CORE_PMU = re.compile(r"cpu|cpu_core|cpu_atom|cpu_lowpower|armv[89]_\w{1,40}", re.ASCII)

@@ -23,7 +23,7 @@ from numaudit.kubectl.answers import Checkpoint, Container, Measured, Rejection,
 from numaudit.kubectl.everywhere import NodeReply, Replies, without_body
 from numaudit.kubectl.sentences import SEVERITY, blind_spots, several_versions, summary
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.value import Timestamp
 
 _HOUR = 3600.0

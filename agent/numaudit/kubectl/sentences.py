@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numaudit.api.cluster_document import ClusterAgents, ClusterNode, ClusterRoom, misaligned
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.kubectl.answers import Fit
-from numaudit.topology.sizes import in_units, plural
+from numaudit.topology.quantity import in_units, plural
 
 _MOST_AWAY, _MOST_NAMES = 50, 5
 """Nodes without an answer, and other nodes, that a notice names."""

@@ -12,7 +12,7 @@ from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT
 from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
-from numaudit.intent.sources import StartOutlook
+from numaudit.intent.kubelet import StartOutlook
 from numaudit.kernel import files
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import LARGEST_FILE, STANDARD_INPUT, Host, is_named_pipe, is_pipe

@@ -14,7 +14,7 @@ from numaudit.containermanager.memory.headroom import admissible
 from numaudit.containermanager.memory.state import MachineState, MemoryState, table_of
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 from numaudit.value import Value
 
 

@@ -28,7 +28,7 @@ from numaudit.containermanager.topologymanager.hints import ProviderHints, Topol
 from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import CPU_RESIZE_GATE, HUGE_PAGES_GATE, KubeletFeatures
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.value import Value
 
 

@@ -9,8 +9,8 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
+from numaudit.intent.kubelet import CheckpointHealth
 from numaudit.intent.node import Intent
-from numaudit.intent.sources import CheckpointHealth
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.topology.nodeset import CpuSet
 from numaudit.value import Timestamp, Value, timestamp

@@ -15,7 +15,7 @@ from numaudit.containermanager.pod.spec import CPU, MEMORY
 from numaudit.evaluation.room.headroom import Unpromised
 from numaudit.intent.node import Intent, NodeRoom
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import at_most
+from numaudit.topology.quantity import at_most
 from numaudit.value import Value
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.names import display_name
 from numaudit.report.sums.kinds import count_kinds
 from numaudit.report.values import ContainerReport, NodeReport, Summary
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 _NOT_MEASURED = "access not measured"
 """The reason of an aligned container whose accesses no source measured."""

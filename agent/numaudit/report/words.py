@@ -5,7 +5,7 @@ from __future__ import annotations
 from numaudit.evaluation.access import Access
 from numaudit.report.values import ContainerReport
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 UNKNOWN = "?"
 

@@ -12,8 +12,7 @@ from numaudit.api.selection import only
 from numaudit.engine.engine import Engine
 from numaudit.errors import NumauditError
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.memorymanager.outcome import Placement
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId, Snapshot

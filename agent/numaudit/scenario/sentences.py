@@ -31,7 +31,7 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 PROVIDERS = ("devices", "cpu", "memory")
 _MOST_HOLDERS = 3

@@ -10,8 +10,7 @@ from numaudit.containermanager.pod.spec import CPU, MEMORY
 from numaudit.containermanager.predicates import in_unit
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.quantity import Quantity
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import Quantity, in_units
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _LONGEST = 7

@@ -14,7 +14,7 @@ from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, share, size
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 _WAYS: Mapping[HeldBy, str] = {
     "descriptor": "open files",

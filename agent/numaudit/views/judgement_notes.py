@@ -15,7 +15,7 @@ from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import size
-from numaudit.topology.sizes import at_most, plural
+from numaudit.topology.quantity import at_most, plural
 from numaudit.views.terminal.terminal import print_note
 
 _SEVERITIES = get_args(Severity)

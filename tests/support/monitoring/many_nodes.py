@@ -15,8 +15,7 @@ from numaudit.exporters.exposition import evaluate_containers, evaluate_live, ev
 from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import SeriesTracker
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.report.build import build
 from numaudit.scenario.values import Setup
 from numaudit.snapshot import Allowed, Container, NodeMemory, Resident, Snapshot

@@ -8,7 +8,7 @@ from pathlib import Path
 from documentation.marked_places import fill
 from numaudit.doctor.sources import SOURCE_CHECKS
 from numaudit.pmu.families import EventSet, families
-from numaudit.pmu.machine_kind import VIRTUAL_KINDS
+from numaudit.pmu.identity import VIRTUAL_KINDS
 
 MatchesGolden = Callable[[str, str], None]
 PAGE = Path(__file__).parents[3] / "docs/measuring.md"

@@ -13,8 +13,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.thresholds import Thresholds
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

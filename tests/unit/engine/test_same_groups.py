@@ -18,8 +18,7 @@ from numaudit.engine.collectors.containers.allowed import AllowedCollector, Allo
 from numaudit.engine.collectors.containers.group_files import Residency, own
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.observer import Observer
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Resident, Snapshot
 from numaudit.topology.nodeset import NodeSet

@@ -9,8 +9,7 @@ from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.room.by_page_size import HugePagesOfContainer, by_page_size
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, HugeBytes, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -16,8 +16,7 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.changes import OF_CONTAINERS, OF_NO_CONTAINER, OF_THE_HOST, unchanged
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.pmu.stall import Bounds, Penalty
 from numaudit.report.build import build
 from numaudit.report.values import Report

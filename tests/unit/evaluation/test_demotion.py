@@ -13,8 +13,7 @@ from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.causes.demotion import Demotion, demotion, slower_nodes
 from numaudit.evaluation.findings import Finding, find
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.report.counters import TierMoves

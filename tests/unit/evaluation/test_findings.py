@@ -10,11 +10,9 @@ from msgspec.structs import replace
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import RULES, Finding, find
-from numaudit.intent.kubelet import KubeletConfig, KubeletSeries
-from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.intent.kubelet import CheckpointHealth, KubeletConfig, KubeletSeries, StartOutlook
+from numaudit.intent.node import ContainerIntent, Intent, Promise, PromisedDevices
 from numaudit.intent.pods import PodFacts
-from numaudit.intent.promise import Promise, PromisedDevices
-from numaudit.intent.sources import CheckpointHealth, StartOutlook
 from numaudit.kubelet.parsers.config import parse_file, settle
 from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node

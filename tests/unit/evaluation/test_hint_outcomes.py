@@ -8,11 +8,9 @@ from numaudit.containermanager.memory.state import Block, MachineState, MemoryTa
 from numaudit.containermanager.pod.spec import Container, Pod, Resources
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcome_of_reason, outcomes
-from numaudit.intent.hints import HintRecord
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.pods import PodFacts, Rejection
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
+from numaudit.intent.pods import HintRecord, PodFacts, Rejection
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity

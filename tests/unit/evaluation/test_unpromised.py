@@ -6,8 +6,7 @@ import pytest
 
 from numaudit.containermanager.memory.state import Block, MemoryTable, NUMANodeState
 from numaudit.evaluation.room.headroom import Unpromised, unpromised_by_node
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import NodeSet

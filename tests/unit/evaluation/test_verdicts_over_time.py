@@ -16,8 +16,7 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

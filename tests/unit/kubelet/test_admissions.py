@@ -9,7 +9,7 @@ import pytest
 
 from kubelets.steps import RUNS
 from numaudit.containermanager.topologymanager.hints import TopologyHint
-from numaudit.intent.hints import HintRecord
+from numaudit.intent.pods import HintRecord
 from numaudit.kubelet.parsers import admissions
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.parsers.admissions import Admissions

@@ -15,7 +15,7 @@ from numaudit.capture.tree import capture
 from numaudit.cli.main import call
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.exporters.catalogue import TICK_METRICS
-from numaudit.intent.sources import CheckpointHealth
+from numaudit.intent.kubelet import CheckpointHealth
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.snapshot import Snapshot

@@ -20,8 +20,7 @@ from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import Finding
 from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.metric import Columns, Values
-from numaudit.intent.node import ContainerIntent
-from numaudit.intent.promise import ClaimPromise
+from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources.podresources import ListAnswer, decode
 from numaudit.report.cells import why

@@ -22,8 +22,8 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
+from numaudit.intent.kubelet import SourceName, SourceState
 from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.sources import SourceName, SourceState
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.proto.podresources_pb2 import AllocatableResourcesResponse
 from numaudit.kubelet.sources import polled, poller

@@ -13,10 +13,8 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.memory.state import Block, MemoryState
-from numaudit.intent.hints import HintRecord
-from numaudit.intent.node import ContainerIntent
-from numaudit.intent.pods import PodContainer, PodFacts, Rejection
-from numaudit.intent.promise import Promise, PromisedDevices
+from numaudit.intent.node import ContainerIntent, Promise, PromisedDevices
+from numaudit.intent.pods import HintRecord, PodContainer, PodFacts, Rejection
 from numaudit.kubelet.intent.join import Joined, complete, join, rejections
 from numaudit.kubelet.intent.promises import Checkpoints, by_container
 from numaudit.kubelet.sources.podresources import PodResources

@@ -23,7 +23,7 @@ from kubelets.podresources_server import serving
 from kubelets.steps import STEPS, Step
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent.promise import Promise, PromisedDevices
+from numaudit.intent.node import Promise, PromisedDevices
 from numaudit.kubelet.proto import podresources_pb2 as pb
 from numaudit.kubelet.sources.podresources import Client, ListAnswer, PodResources, decode, decode_allocatable
 from numaudit.topology.nodeset import CpuSet, NodeSet

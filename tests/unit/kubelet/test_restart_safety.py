@@ -24,8 +24,8 @@ from numaudit.doctor.kubelet_answers import checkpoint_checks
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.evaluation.findings import find
 from numaudit.exporters.catalogue import TICK_METRICS
+from numaudit.intent.kubelet import CheckpointHealth, StartOutlook
 from numaudit.intent.node import Intent
-from numaudit.intent.sources import CheckpointHealth, StartOutlook
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources import machine_watch
 from numaudit.kubelet.sources.poller import KubeletPoller

@@ -16,8 +16,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import Finding
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.report.build import build
 from numaudit.report.summary import summarize
 from numaudit.report.sums.kinds import kinds_in_words

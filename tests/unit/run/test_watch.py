@@ -7,7 +7,7 @@ from typing import cast
 from numaudit.containermanager.memory.state import Block
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import Promise
 from numaudit.run.watch import CommandWatch
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node

@@ -13,8 +13,7 @@ from rich.console import Console
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.build import build
 from numaudit.snapshot import Allowed, Container, ContainerId, Kind, Mappings, Resident, SharedMemory, Snapshot

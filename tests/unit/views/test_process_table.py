@@ -10,8 +10,7 @@ from rich.console import Console
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import judge
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import (

@@ -16,7 +16,7 @@ import yaml
 import numaudit.cli.manager.run_work  # noqa: F401 -- imported once here, and not by each child
 from numaudit.cli.main import call
 from numaudit.containermanager.memory.state import Block
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import Promise
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from workload import CGROUPS, MIB
 

@@ -21,8 +21,7 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.hint_faults import HINT_FAULTS

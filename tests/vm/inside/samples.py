@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.counted import HintFault
-from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts

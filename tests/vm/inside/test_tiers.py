@@ -31,7 +31,7 @@ from numaudit.probes.session import Session
 from numaudit.report.build import build
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId, Snapshot
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 from workload import MIB, Cgroup, Worker, cgroup, eventually, worker
 
 ONE_TIER = os.environ.get("NUMAUDIT_GUEST") == "6.1"

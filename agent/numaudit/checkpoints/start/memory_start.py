@@ -28,7 +28,7 @@ from numaudit.gojson.json import UINT64
 from numaudit.gojson.spew import Verification
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import exact, plural
+from numaudit.topology.quantity import exact, plural
 
 _BEFORE_GROUP_SUMS: KubernetesVersion = (GROUP_SUMS_SINCE[0], GROUP_SUMS_SINCE[1] - 1)
 _MOST_OVERLAPS = 1000

@@ -20,7 +20,7 @@ from numaudit.kernel.host import is_named_pipe
 from numaudit.report.gates.gate import GateCheck, GateLimits, judge_gate, worst_state
 from numaudit.report.values import Report
 from numaudit.run import command as commands
-from numaudit.run.group import own_group
+from numaudit.run.cgroup import own_group
 from numaudit.run.watch import CommandWatch, due
 from numaudit.snapshot import ContainerId
 

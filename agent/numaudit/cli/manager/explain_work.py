@@ -15,8 +15,8 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.intent.hints import HintRecord
 from numaudit.intent.node import Intent
+from numaudit.intent.pods import HintRecord
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import storage_of
 from numaudit.kubelet.questions.node_here import node_here, state_of

@@ -41,7 +41,7 @@ def command(target: Path) -> None:
     """
     from numaudit.capture.tree import NOT_READ
     from numaudit.cli.signals import as_interrupts
-    from numaudit.topology.sizes import plural
+    from numaudit.topology.quantity import plural
 
     with as_interrupts():
         summary, where = _capture(target)

@@ -1,5 +1,5 @@
-"""The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each; and its state, which
-says to whom it has given which.
+"""The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each; and its state: which
+of them each container has.
 
 Source: pkg/kubelet/cm/cpumanager/topology/topology.go, pkg/kubelet/cm/cpumanager/state/state.go, google/cadvisor
 utils/sysinfo (getCoresInfo).

@@ -22,7 +22,7 @@ from numaudit.snapshot import (
     Snapshot,
 )
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 from numaudit.value import Value
 
 CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "demoted", "shared-memory", "unknown"]

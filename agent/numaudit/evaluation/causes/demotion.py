@@ -12,7 +12,7 @@ from typing import NamedTuple
 from numaudit.evaluation.causes.placement import bytes_outside
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 
 class Demotion(NamedTuple):

@@ -13,7 +13,7 @@ from numaudit.intent.node import ContainerIntent
 from numaudit.snapshot import ContainerId
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 _NAMED = 3
 _NO_DEVICES = ContainerDevices((), (), {})

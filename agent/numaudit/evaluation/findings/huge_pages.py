@@ -10,7 +10,7 @@ from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.evaluation.room.huge_pages import HugePagesOfSize, huge_pages_of, largest_users, sets_in_force
 from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 _MOST_USERS = 3
 

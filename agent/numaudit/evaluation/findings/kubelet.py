@@ -15,7 +15,7 @@ from numaudit.containermanager.pod.names import with_names
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.intent.node import Intent
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 _REJECTIONS = "kubelet_admission_rejections_total"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 
 def _cannot_heal(evidence: TickEvidence) -> Iterator[RuleResult]:

@@ -12,7 +12,7 @@ from numaudit.evaluation.room.movable import available, movable_from
 from numaudit.intent.node import ContainerIntent
 from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 
 def _oom_risk(evidence: TickEvidence) -> Iterator[RuleResult]:

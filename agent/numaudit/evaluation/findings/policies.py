@@ -9,7 +9,7 @@ from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.evaluation.room.policies import is_bind, policy_nodes
 from numaudit.snapshot import Container, Mappings, NodeMemory
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 _NEARLY_FULL = 0.05
 """Share of the nodes' memory: with less of it free or reclaimable, the next allocations may find none."""

@@ -8,7 +8,7 @@ from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 _OF_A_COMMAND = (
     "Set `topologyManagerPolicy` to restricted or single-numa-node in the configuration of `numaudit run`, so that "

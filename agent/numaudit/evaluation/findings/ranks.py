@@ -9,7 +9,7 @@ from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.evaluation.ranks.rank import Rank, RankVerdict
 from numaudit.snapshot import Container
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units, plural
+from numaudit.topology.quantity import in_units, plural
 
 _NAMED = 3
 

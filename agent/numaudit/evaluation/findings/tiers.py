@@ -10,7 +10,7 @@ from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.evaluation.thresholds import DEFAULT
 from numaudit.snapshot import Container
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 _NAMED = 3
 _OFF = "`echo false > /sys/kernel/mm/numa/demotion_enabled`"

@@ -11,7 +11,7 @@ from numaudit.process_placement import ProcessPlacement, ThreadGroup
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.table import OF_JOBS
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 
 def affinity_problems(declared: Declaration, process: ProcessPlacement, context: RankContext) -> Iterator[RankProblem]:

@@ -12,7 +12,7 @@ from numaudit.ranks import policy
 from numaudit.ranks.declaration import Declaration, PolicyKind
 from numaudit.ranks.policy import PolicyInForce
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 _FULFILLED_BY: Mapping[PolicyKind, tuple[PolicyKind | None, ...]] = {
     "bind": ("bind",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from numaudit.containermanager.memory.state import hugepages_name
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import Promise
 from numaudit.snapshot import BytesByNode, Resident
 from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Value

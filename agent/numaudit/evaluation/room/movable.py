@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from numaudit.snapshot import ContainerId, NodeMemory, Snapshot
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 
 _MOVED = ("anon", "shmem")
 

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.claims import Claim, ClaimDevice
 from numaudit.errors import ParseError
-from numaudit.intent.node import ContainerIntent
+from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.intent.pods import ClaimReference, PodContainer
-from numaudit.intent.promise import ClaimPromise
 from numaudit.kubelet.dra.drivers import places, promised, promises_devices_only
 from numaudit.kubelet.intent.promises import ContainerKey
 from numaudit.kubelet.parsers.pods import Pods

@@ -16,9 +16,9 @@ from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
-from numaudit.intent.hints import HintRecord
+from numaudit.intent.kubelet import StartOutlook
 from numaudit.intent.node import Intent, NodeRoom
-from numaudit.intent.sources import StartOutlook
+from numaudit.intent.pods import HintRecord
 from numaudit.kubelet.intent import join
 from numaudit.kubelet.intent.claims import with_claims
 from numaudit.kubelet.intent.join import Joined

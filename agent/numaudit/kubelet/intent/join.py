@@ -12,10 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numaudit.intent.hints import HintRecord
-from numaudit.intent.node import ContainerIntent
-from numaudit.intent.pods import PodContainer, PodFacts, Rejection
-from numaudit.intent.promise import Promise
+from numaudit.intent.node import ContainerIntent, Promise
+from numaudit.intent.pods import HintRecord, PodContainer, PodFacts, Rejection
 from numaudit.kubelet.intent import promises
 from numaudit.kubelet.intent.promises import Checkpoints, ContainerKey, OtherSources
 from numaudit.kubelet.parsers.pods import Pods

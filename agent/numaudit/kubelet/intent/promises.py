@@ -14,9 +14,9 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.memory.state import Block
-from numaudit.intent.promise import Promise, PromisedDevices, devices_by_nodes
+from numaudit.intent.node import Promise, PromisedDevices, devices_by_nodes
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.sizes import exact
+from numaudit.topology.quantity import exact
 
 ContainerKey = tuple[str, str]
 """Pod UID, container name."""

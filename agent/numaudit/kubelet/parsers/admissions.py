@@ -13,8 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numaudit.intent.hints import HintRecord
-from numaudit.intent.pods import Rejection
+from numaudit.intent.pods import HintRecord, Rejection
 from numaudit.kubelet.parsers import log
 
 MOST_RECORDS = 4096

@@ -15,7 +15,7 @@ from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.checkpoints.start.outlook import UNKNOWN_FORMAT
 from numaudit.errors import ParseError
 from numaudit.gojson.spew import Verification
-from numaudit.intent.sources import CheckpointHealth, StartOutlook
+from numaudit.intent.kubelet import CheckpointHealth, StartOutlook
 
 Problem = Literal["absent", "unreadable", "not understood", "checksum", "newer format"]
 

@@ -19,7 +19,7 @@ from numaudit.containermanager.memory.replay import replay
 from numaudit.containermanager.memory.state import Block, MachineState, MemoryState
 from numaudit.containermanager.pod.names import PodName
 from numaudit.errors import InputError
-from numaudit.intent.sources import StartOutlook
+from numaudit.intent.kubelet import StartOutlook
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.starting import Starting
 from numaudit.topology.machine import Machine

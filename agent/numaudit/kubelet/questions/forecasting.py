@@ -19,8 +19,8 @@ from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError, ParseError, Unavailable
+from numaudit.intent.kubelet import StartOutlook
 from numaudit.intent.pods import PodFacts
-from numaudit.intent.sources import StartOutlook
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.examination import examine, examine_absent
 from numaudit.kubelet.questions.kubelet_here import KubeletHere

@@ -14,9 +14,8 @@ from numaudit.containermanager.pod.names import full_name
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.errors import NumauditError
-from numaudit.intent.hints import HintRecord
 from numaudit.intent.node import Intent
-from numaudit.intent.pods import Rejection
+from numaudit.intent.pods import HintRecord, Rejection
 from numaudit.memorymanager.admission import NodeState, remove
 from numaudit.memorymanager.outcome import Rejection as DerivedRejection
 from numaudit.scenario import words

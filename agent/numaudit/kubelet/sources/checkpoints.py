@@ -22,7 +22,7 @@ from numaudit.checkpoints.formats.file import CheckpointKind
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.outlook import KubeletAtStart
 from numaudit.errors import Unavailable
-from numaudit.intent.sources import CheckpointHealth
+from numaudit.intent.kubelet import CheckpointHealth
 from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.node_cpus import online_cpus

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
-from numaudit.intent.promise import Promise, PromisedDevices, devices_by_nodes
+from numaudit.intent.node import Promise, PromisedDevices, devices_by_nodes
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.parsers.pods import MOST_PODS

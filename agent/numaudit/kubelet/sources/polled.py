@@ -8,7 +8,7 @@ from time import monotonic, time
 from typing import Generic, Literal, TypeVar
 
 from numaudit.errors import ParseError, Unavailable, to_keep
-from numaudit.intent.sources import SourceName, SourceState
+from numaudit.intent.kubelet import SourceName, SourceState
 from numaudit.kernel.host import explain
 from numaudit.kubelet.sources.patience import NoTimeLeft
 

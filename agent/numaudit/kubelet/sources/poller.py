@@ -18,8 +18,7 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, DEVICES, CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable, to_keep
-from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.sources import SourceState
+from numaudit.intent.kubelet import KubeletConfig, SourceState
 from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import klog

@@ -8,7 +8,7 @@ from numaudit.containers.host_process import why_not_the_hosts
 from numaudit.errors import Absent
 from numaudit.kernel import files, tasks
 from numaudit.kernel.host import Host, may_exist, read_bytes
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 _MOST_NAMED = 3
 

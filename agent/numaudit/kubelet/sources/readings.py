@@ -13,8 +13,7 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.intent.kubelet import KubeletConfig
-from numaudit.intent.sources import SourceName, SourceState
+from numaudit.intent.kubelet import KubeletConfig, SourceName, SourceState
 from numaudit.kubelet.parsers.admissions import LogFacts
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics

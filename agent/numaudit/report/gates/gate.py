@@ -14,7 +14,7 @@ from msgspec import Struct
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.report.gates.fail_below import full_name
 from numaudit.report.values import ContainerReport
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 from numaudit.value import Value
 
 GateState = Literal["passed", "failed", "inconclusive"]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from numaudit.process_placement import MappedMemory, ThreadGroup
 from numaudit.report.processes.values import ProcessesReport, ProcessReport
 from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, size
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 MOST = 40
 """Processes that are shown."""

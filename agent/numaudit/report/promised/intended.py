@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.intent.node import ContainerIntent
-from numaudit.intent.promise import ClaimPromise
+from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.report.values import Intended, PromiseOfSource
 from numaudit.topology.machine import Machine
 

@@ -10,7 +10,7 @@ from numaudit.api.document import TopologyHugePages, TopologyNode
 from numaudit.report.sums.occupants import Occupant, Occupants
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import CpuSet
-from numaudit.topology.sizes import in_units, plural
+from numaudit.topology.quantity import in_units, plural
 from numaudit.topology.tiers import MemorySpeed
 from numaudit.views.machine.ink import CARD, EDGE, HELD, LINE, PAPER, bar, empty, words
 from numaudit.views.page.markup import Markup, element, join, short

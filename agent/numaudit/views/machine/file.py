@@ -12,7 +12,7 @@ from numaudit.report.names import display_name
 from numaudit.report.sums.occupants import occupants
 from numaudit.report.values import Report
 from numaudit.topology.nodeset import CpuSet
-from numaudit.topology.sizes import in_units, plural
+from numaudit.topology.quantity import in_units, plural
 from numaudit.views.machine.card import WIDE, Card, card_high, drawn_card, in_words
 from numaudit.views.machine.distances import matrix
 from numaudit.views.machine.ink import EDGE, FONT, PAPER, STYLE, bar, empty, patterns, words

@@ -8,7 +8,7 @@ from numaudit.containermanager.pod.names import full_name
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
-from numaudit.topology.sizes import at_most
+from numaudit.topology.quantity import at_most
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import PageSection
 from numaudit.views.page.tables import table

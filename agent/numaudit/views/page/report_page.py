@@ -10,7 +10,7 @@ from numaudit.report.sums.kinds import kinds_in_words
 from numaudit.report.sums.remainders import is_small_remainder
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import UNKNOWN
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.drawings.sparkline import sparkline

@@ -21,7 +21,7 @@ from numaudit.errors import printable
 from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.words import UNKNOWN, size
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 MOST_TOP = 200

@@ -13,7 +13,7 @@ from numaudit.errors import printable
 from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.sizes import exact, plural
+from numaudit.topology.quantity import exact, plural
 from numaudit.views.terminal.simulation_tables import change_lines, place_line
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 

@@ -12,7 +12,7 @@ from numaudit.checkpoints.start.findings import MEANINGS
 from numaudit.errors import printable
 from numaudit.memorymanager.forecast import Fate, Forecast, PodForecast
 from numaudit.topology.nodeset import IdSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.views.terminal.terminal import new_table, print_table
 
 _STYLE = {"refused": "red", "elsewhere": "yellow", "unknown": "yellow", "kept": "green"}

@@ -12,7 +12,7 @@ from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.errors import printable
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
-from numaudit.topology.sizes import at_most, plural
+from numaudit.topology.quantity import at_most, plural
 from numaudit.views.terminal.fit import Filled, filled_table, fit, left_out
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 

@@ -17,7 +17,7 @@ from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played, ScenarioRun
 from numaudit.scenario.words import any_of, nodes
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _STYLE = {True: "green", False: "red", None: ""}

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from numaudit import __version__
 from numaudit.errors import printable
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 from numaudit.value import Origin
 
 _WIDER_THAN_ANY_PATH = 1 << 16

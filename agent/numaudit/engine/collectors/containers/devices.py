@@ -27,7 +27,7 @@ from numaudit.kernel.host import Host, explain
 from numaudit.ranks.told import HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.topology.machine import Machine
-from numaudit.topology.sizes import plural
+from numaudit.topology.quantity import plural
 
 _MOST_PROCESSES = 1024
 """Processes of one container whose descriptors are read."""

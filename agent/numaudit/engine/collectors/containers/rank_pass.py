@@ -27,7 +27,7 @@ from numaudit.ranks.declaration import Placeable, Told
 from numaudit.ranks.table import declarations
 from numaudit.ranks.told import ProcessTold
 from numaudit.snapshot import Container, Mappings
-from numaudit.topology.sizes import in_units
+from numaudit.topology.quantity import in_units
 from numaudit.value import Timestamp
 
 _MOST_PROCESSES = 4096
