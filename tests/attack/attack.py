@@ -1,7 +1,7 @@
 """The agent under attack: silent, slow, greedy, never-reading, half-handshake, huge-header, wrong-password clients.
 
 Run: python tests/attack/attack.py [SECONDS]. A real agent with TLS and users serves 1,000 containers, and
-352 clients on the loopback attack it all at once for two minutes. Meanwhile one scraper keeps its connection, one makes
+752 clients on the loopback attack it all at once for two minutes. Meanwhile one scraper keeps its connection, one makes
 a new one for each scrape, and a kubelet asks for health. It fails when a scrape or health takes more than a second or
 gets a wrong answer, or when the agent takes more than 128 MiB.
 """

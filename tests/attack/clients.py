@@ -116,7 +116,7 @@ async def _answer(reader: asyncio.StreamReader) -> None:
 
 
 KINDS: dict[Callable[[Target], Awaitable[None]], int] = {
-    _silent: 100,
+    _silent: 500,
     _half_handshake: 60,
     _slow: 30,
     _huge_headers: 10,

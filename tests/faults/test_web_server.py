@@ -53,9 +53,6 @@ class Echo:
             raise RuntimeError("a bug")
         return Response(HTTPStatus.OK, "text/plain", (BODY,))
 
-    def is_urgent(self, path: str) -> bool:
-        return path == "/-/healthy"
-
     def count(self, path: str, status: HTTPStatus) -> None:
         self.answers[path, status.value] += 1
 
@@ -146,22 +143,20 @@ def test_a_request_that_is_being_answered_is_never_closed_to_make_room(start: St
         one.close()
 
 
-def test_when_all_is_busy_health_is_answered_and_anything_else_is_asked_to_come_again(start: StartServer) -> None:
+def test_who_comes_while_every_slot_is_being_answered_is_closed_and_gets_in_when_one_ends(start: StartServer) -> None:
     echo = Echo()
-    server = start(most=8, timeout=NEVER, site=echo)
-    threads = [threading.Thread(target=_get, args=(server, "/slow")) for _ in range(7)]
+    server = start(most=4, timeout=NEVER, site=echo)
+    threads = [threading.Thread(target=_get, args=(server, "/slow")) for _ in range(4)]
     for thread in threads:
         thread.start()
-    assert _eventually(lambda: sum(one.answering for one in server.connections._open) == 7)
-    silent = _silent(server, 20)
-    assert _get(server, "/-/healthy")[0] == 200
-    assert _get(server)[0] == 503
-    assert echo.answers["/", 503] == 1
+    assert _eventually(lambda: sum(one.answering for one in server.connections._open) == 4)
+    with pytest.raises((OSError, http.client.HTTPException)):
+        _get(server)
     echo.go_on.set()
     for thread in threads:
         thread.join(PATIENCE)
-    for one in silent:
-        one.close()
+    assert _get(server) == (200, BODY)
+    assert sum(echo.answers.values()) == 5
 
 
 def _never_reading(server: Server, count: int, path: str = "/large") -> list[socket.socket]:
@@ -211,17 +206,30 @@ def test_a_connection_is_used_again_for_the_next_scrape(start: StartServer) -> N
     connection.close()
 
 
-def test_a_client_that_has_read_a_page_keeps_its_connection_among_strangers(start: StartServer) -> None:
-    server = start(timeout=NEVER)
+def test_a_scraper_among_five_hundred_silent_clients_is_answered_again_and_again(start: StartServer) -> None:
+    server = start(most=16, timeout=NEVER)
+    silent = _silent(server, 500)
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-    connection.request("GET", "/")
-    assert connection.getresponse().read() == BODY
-    connection.auto_open = False
-    silent = _silent(server, 40)
-    assert _eventually(lambda: server.connections.evicted >= 30)
-    connection.request("GET", "/")
-    assert connection.getresponse().read() == BODY
+    for _ in range(5):
+        connection.close()  # its connection, too, is closed when it has been idle longest
+        silent += _silent(server, 20)
+        connection.request("GET", "/")
+        assert connection.getresponse().read() == BODY
     for one in silent:
+        one.close()
+
+
+def test_the_connection_that_has_been_idle_longest_is_closed_for_a_newer_one(start: StartServer) -> None:
+    server = start(most=4, timeout=NEVER)
+    oldest, used, other = (_silent(server, 1)[0] for _ in range(3))
+    assert _eventually(lambda: len(server.connections) == 3)
+    used.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert used.recv(8) == b"HTTP/1.1"
+    newer = _silent(server, 2)
+    oldest.settimeout(PATIENCE)
+    assert oldest.recv(1) == b""
+    assert _eventually(lambda: server.connections.evicted == 1)
+    for one in (oldest, used, other, *newer):
         one.close()
 
 
@@ -347,6 +355,7 @@ USERS = f"basic_auth_users: {{ali: {bcrypt.hashpw(b'sesame', bcrypt.gensalt(4)).
         ("", USERS, False),
         ("", "http_server_config: {headers: {X-Frame-Options: deny}}\n", True),
     ],
+    ids=["any", "any-v4", "loopback", "localhost", "users", "headers"],
 )
 def test_an_address_that_others_reach_without_a_password_is_warned_of(
     tmp_path: Path, host: str, config: str, warns: bool

@@ -1,8 +1,7 @@
 """The slots for connections, and who loses one when there are more.
 
-A connection whose client must act (send its request, or read its answer) may be closed for a newer one. One whose
-request is being answered may not, so some slots are kept from requests that may take a while: through them a new
-connection always gets in.
+A connection whose client must act (send its request, or read its answer) may be closed for a newer one: the one that
+has been idle longest. One whose request is being answered may not.
 """
 
 from __future__ import annotations
@@ -11,12 +10,9 @@ import contextlib
 import socket
 import threading
 import time
-from enum import IntEnum
 
 from msgspec import Struct, field
 
-RESERVED_SHARE = 1 / 16
-"""Of all slots, and at least one: never taken by requests that are being answered, but for urgent ones."""
 GRACE = 0.1
 """Seconds that every client has before its connection may be closed for a newer one.
 
@@ -24,16 +20,6 @@ Less, and handshakes end early on a busy machine; more, and new connections wait
 """
 _LONGEST_WAIT = 0.5
 """Seconds that a new connection waits for a slot."""
-
-
-class Trust(IntEnum):
-    """Knowledge about a client. Who has less is closed first, so that a scraper keeps its connection."""
-
-    UNKNOWN = 0
-    HANDSHAKE = 1
-    """It has done its TLS handshake."""
-    READER = 2
-    """It may see pages and has read the newest it asked for."""
 
 
 class ClientConnection(Struct, eq=False):
@@ -48,8 +34,6 @@ class ClientConnection(Struct, eq=False):
     """Until when the client has to be done."""
     answering: bool = False
     """A whole request has arrived and is being answered: never closed to make room."""
-    urgent: bool = False
-    trust: Trust = Trust.UNKNOWN
 
 
 class Connections(Struct):
@@ -62,10 +46,6 @@ class Connections(Struct):
 
     def __len__(self) -> int:
         return len(self._open)
-
-    @property
-    def reserved(self) -> int:
-        return max(1, int(self.most * RESERVED_SHARE))
 
     def add(self, one: socket.socket, client: str, seconds: float) -> ClientConnection | None:
         """A new connection; None when no other could be closed for it for half a second."""
@@ -93,15 +73,10 @@ class Connections(Struct):
         """Its client has done a part of what it has to."""
         connection.waiting_since = time.monotonic()
 
-    def answers(self, connection: ClientConnection, seconds: float, urgent: bool) -> bool:
-        """A whole request is here. False: it must be refused, for only the reserved slots are left."""
+    def answers(self, connection: ClientConnection, seconds: float) -> None:
+        """A whole request is here."""
         with self._changed:
-            answering = sum(one.answering and not one.urgent for one in self._open)
-            if not urgent and answering >= self.most - self.reserved:
-                return False
-            connection.answering, connection.urgent = True, urgent
-            connection.deadline = time.monotonic() + seconds
-        return True
+            connection.answering, connection.deadline = True, time.monotonic() + seconds
 
     def remove(self, connection: ClientConnection) -> None:
         with self._changed:
@@ -125,7 +100,8 @@ class Connections(Struct):
         passed."""
         end = time.monotonic() + _LONGEST_WAIT
         while len(self._open) >= self.most:
-            first = self._first_to_go()
+            idle = (one for one in self._open if not one.answering)
+            first = min(idle, key=lambda one: one.waiting_since, default=None)
             now = time.monotonic()
             left = (end if first is None else min(end, first.waiting_since + GRACE)) - now
             if left > 0:
@@ -136,16 +112,6 @@ class Connections(Struct):
                 self._close(first)
                 self.evicted += 1
         return True
-
-    def _first_to_go(self) -> ClientConnection | None:
-        """Of those with the least trust, so many that they hold half of the slots at least."""
-        waiting = [one for one in self._open if not one.answering]
-        for trust in (Trust.UNKNOWN, Trust.HANDSHAKE):
-            among = [one for one in waiting if one.trust <= trust]
-            if 2 * len(among) >= self.most:
-                waiting = among
-                break
-        return min(waiting, key=lambda one: one.waiting_since, default=None)
 
     def _close(self, connection: ClientConnection) -> None:
         """Its thread wakes up with an error and ends; the slot is free at once."""

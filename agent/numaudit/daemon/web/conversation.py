@@ -18,7 +18,7 @@ import h11
 from msgspec import Struct, field
 
 from numaudit.daemon.web.auth import AccessRules
-from numaudit.daemon.web.connections import ClientConnection, Connections, Trust
+from numaudit.daemon.web.connections import ClientConnection, Connections
 from numaudit.daemon.web.pages import Request, Response, plain
 
 KEEP_ALIVE = 120.0
@@ -42,9 +42,6 @@ class Site(Protocol):
 
     def answer(self, request: Request) -> Response: ...
 
-    def is_urgent(self, path: str) -> bool:
-        """Return True when a page is answered even while all other slots are taken."""
-
     def count(self, path: str, status: HTTPStatus) -> None:
         """An answer leaves. The path is empty when no request could be read."""
 
@@ -52,9 +49,9 @@ class Site(Protocol):
 class _Refused(Exception):
     """The request gets this answer, and the connection ends."""
 
-    def __init__(self, status: HTTPStatus, reason: str, *headers: tuple[str, str]) -> None:
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
-        self.response = plain(status, f"{reason}\n", *headers)
+        self.response = plain(status, f"{reason}\n")
 
 
 class Conversation(Struct):
@@ -118,10 +115,7 @@ class Conversation(Struct):
         return Request(path, headers, event.method.decode(), self.slot.client, query)
 
     def _answer(self, request: Request) -> Response:
-        if not self.connections.answers(self.slot, 2 * self.patience, self.site.is_urgent(request.path)):
-            raise _Refused(
-                HTTPStatus.SERVICE_UNAVAILABLE, "too many requests are being answered; try again", ("Retry-After", "1")
-            )
+        self.connections.answers(self.slot, 2 * self.patience)
         try:
             return self.site.answer(request)
         except Exception:
@@ -144,10 +138,7 @@ class Conversation(Struct):
         if request is None or request.method != "HEAD":
             parts += [self._http.send(h11.Data(data=part)) or b"" for part in response.body]
         self._http.send(h11.EndOfMessage())
-        self.slot.trust = Trust.HANDSHAKE
         self._write(parts)
-        if response.status < HTTPStatus.BAD_REQUEST and not self.slot.urgent:
-            self.slot.trust = Trust.READER
 
     def _headers(self, response: Response, last: bool) -> Iterable[tuple[str, str]]:
         headers = {

@@ -11,9 +11,8 @@ from http import HTTPStatus
 
 from msgspec import Struct, field
 
-from numaudit.daemon.web.attempts import SECONDS_PER_ATTEMPT
 from numaudit.daemon.web.auth import AccessRules
-from numaudit.daemon.web.passwords import PasswordCheck
+from numaudit.daemon.web.passwords import SECONDS_PER_ATTEMPT, PasswordCheck
 from numaudit.daemon.web.tick_document import TickDocument, TickDocuments
 from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import MetricPages, accepts_gzip, negotiate
@@ -65,7 +64,7 @@ class Health(Struct, frozen=True):
 
 
 class AgentSite(Struct):
-    """The agent's pages. Health and readiness never render metrics, need no password and are answered at once."""
+    """The agent's pages. Health and readiness never render metrics and need no password."""
 
     metrics: MetricPages
     newest: Callable[[], TickDocuments | None]
@@ -83,10 +82,6 @@ class AgentSite(Struct):
     """Path (`other` for unknown ones) and status -> answers."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def is_urgent(self, path: str) -> bool:
-        route = _ROUTES.get(path)
-        return route is not None and route.is_urgent
-
     def count(self, path: str, status: HTTPStatus) -> None:
         with self._lock:
             self.requests[path if path in _ROUTES else "other", str(status.value)] += 1
@@ -98,7 +93,7 @@ class AgentSite(Struct):
         if request.method not in route.methods:
             allowed = ", ".join(route.methods)
             return plain(HTTPStatus.METHOD_NOT_ALLOWED, f"use {allowed}\n", ("Allow", allowed))
-        if not route.is_urgent:
+        if not route.is_public:
             match self.access.check(request.headers.get("authorization", ""), request.client):
                 case PasswordCheck.WRONG:
                     return _CHALLENGE
@@ -207,16 +202,16 @@ class _Route(Struct, frozen=True):
     """For the page's list."""
     answer: Callable[[AgentSite, Request], Response]
     methods: tuple[str, ...] = _GET
-    is_urgent: bool = False
-    """Answered without a password, and while all else must wait."""
+    is_public: bool = False
+    """Answered without a password."""
 
 
 _ROUTES: Mapping[str, _Route] = {
     "/": _Route("the newest report as a page", AgentSite._page),
     "/metrics": _Route("Prometheus metrics", AgentSite._metrics),
     "/report.json": _Route("the newest report", AgentSite._report),
-    "/-/healthy": _Route("does the agent still tick?", lambda site, _: _health(site.healthy()), is_urgent=True),
-    "/-/ready": _Route("is there a first snapshot?", lambda site, _: _health(site.ready()), is_urgent=True),
+    "/-/healthy": _Route("does the agent still tick?", lambda site, _: _health(site.healthy()), is_public=True),
+    "/-/ready": _Route("is there a first snapshot?", lambda site, _: _health(site.ready()), is_public=True),
     "/-/reload": _Route("POST reads the settings again, where web.reload is on", AgentSite._reload, methods=("POST",)),
 }
 LINKS: Mapping[str, str] = {path: route.what for path, route in _ROUTES.items() if path != "/"}

@@ -7,17 +7,72 @@ can make; one password is hashed at a time, and wrong ones are counted against t
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import secrets
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
 from msgspec import Struct, field
 
-from numaudit.daemon.web.attempts import AttemptLimit, PriorityLock
 from numaudit.daemon.web.rules import password_checker
 
+ATTEMPTS = 10
+SECONDS_PER_ATTEMPT = 6.0
+MOST_ADDRESSES = 4096
+LONGEST_WAIT = 2.0
+"""Seconds that a password waits to be hashed."""
+_ROUNDING = 1e-6
+"""Of seconds: sums of them are not exact."""
 _REMEMBERED = 1000
 """Verdicts of each kind."""
+
+
+class AttemptLimit(Struct):
+    """The rate of wrong passwords of each client address. An address that is not listed has all its attempts.
+
+    Addresses of an IPv6 network of 64 bits count as one, for any host may have as many of them as it likes.
+    """
+
+    now: Callable[[], float] = time.monotonic
+    _full_at: dict[str, float] = field(default_factory=dict)
+    """Address -> when it will have all its attempts again; what was used last comes last."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self, client: str) -> bool:
+        """Use one. False = there is none left."""
+        address, now = network_of(client), self.now()
+        with self._lock:
+            full_at = max(now, self._full_at.pop(address, now))
+            enough = full_at - now <= (ATTEMPTS - 1) * SECONDS_PER_ATTEMPT + _ROUNDING
+            self._full_at[address] = full_at + SECONDS_PER_ATTEMPT if enough else full_at
+            if len(self._full_at) > MOST_ADDRESSES:
+                del self._full_at[next(iter(self._full_at))]
+        return enough
+
+    def refund(self, client: str) -> None:
+        """The password was right."""
+        address = network_of(client)
+        with self._lock:
+            if address in self._full_at:
+                self._full_at[address] -= SECONDS_PER_ATTEMPT
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+
+def network_of(client: str) -> str:
+    """Network that counts as one client."""
+    try:
+        address = ipaddress.ip_address(client.partition("%")[0])
+    except ValueError:
+        return client
+    if isinstance(address, ipaddress.IPv4Address):
+        return client
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(address), 64), strict=False).network_address)
 
 
 class PasswordCheck(Enum):
@@ -33,7 +88,7 @@ class Passwords(Struct):
     """Checks passwords of many clients at once. A good one that is remembered needs no lock."""
 
     attempts: AttemptLimit = field(default_factory=AttemptLimit)
-    hashing: PriorityLock = field(default_factory=PriorityLock)
+    hashing: threading.Lock = field(default_factory=threading.Lock)
     _secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _good: dict[bytes, None] = field(default_factory=dict)
     _wrong: dict[bytes, None] = field(default_factory=dict)
@@ -47,16 +102,15 @@ class Passwords(Struct):
             return PasswordCheck.GOOD
         if key in self._wrong:
             return PasswordCheck.WRONG
-        attempts = self.attempts.take(client)
-        if attempts is None:
+        if not self.attempts.take(client):
             return PasswordCheck.TOO_MANY
-        verdict = self._in_turn(key, password, hash_, known, attempts)
+        verdict = self._in_turn(key, password, hash_, known)
         if verdict is not PasswordCheck.WRONG:
             self.attempts.refund(client)
         return verdict
 
-    def _in_turn(self, key: bytes, password: bytes, hash_: bytes, known: bool, attempts: int) -> PasswordCheck:
-        if not self.hashing.acquire(attempts):
+    def _in_turn(self, key: bytes, password: bytes, hash_: bytes, known: bool) -> PasswordCheck:
+        if not self.hashing.acquire(timeout=LONGEST_WAIT):
             return PasswordCheck.TOO_MANY
         try:
             if key not in self._good and key not in self._wrong:  # nobody has asked the same meanwhile

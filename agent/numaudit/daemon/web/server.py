@@ -16,7 +16,7 @@ from socketserver import TCPServer
 from typing import Any, cast
 
 from numaudit.daemon.web.auth import AccessRules, allows_certificate
-from numaudit.daemon.web.connections import ClientConnection, Connections, Trust
+from numaudit.daemon.web.connections import ClientConnection, Connections
 from numaudit.daemon.web.conversation import Conversation, Site
 from numaudit.daemon.web.rules import Rules
 from numaudit.errors import InputError
@@ -141,4 +141,3 @@ class Server(TCPServer):
         wrapped.do_handshake()
         if not allows_certificate(rules, wrapped.getpeercert()):
             raise ssl.SSLError("the client's certificate has none of the allowed names")
-        connection.trust = Trust.HANDSHAKE

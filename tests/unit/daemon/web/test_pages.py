@@ -14,9 +14,9 @@ import bcrypt
 import pytest
 
 from made_up.reports import LIVE, STARTED, container, exposition, report
-from numaudit.daemon.web.attempts import ATTEMPTS
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.daemon.web.pages import LINKS, AgentSite, Health, Request, Response
+from numaudit.daemon.web.passwords import ATTEMPTS
 from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.errors import InputError
 from numaudit.exporters.exposition import evaluate_live

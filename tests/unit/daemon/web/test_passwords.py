@@ -1,28 +1,23 @@
-"""Passwords: what is remembered, what wrong ones cost, and who is next."""
+"""Passwords: what is remembered, and what wrong ones cost."""
 
 from __future__ import annotations
-
-import threading
 
 import bcrypt
 import pytest
 
-from numaudit.daemon.web import attempts as limits
 from numaudit.daemon.web import passwords
-from numaudit.daemon.web.attempts import (
+from numaudit.daemon.web.passwords import (
     ATTEMPTS,
     MOST_ADDRESSES,
-    MOST_WAITING,
     SECONDS_PER_ATTEMPT,
     AttemptLimit,
-    PriorityLock,
+    PasswordCheck,
+    Passwords,
     network_of,
 )
-from numaudit.daemon.web.passwords import PasswordCheck, Passwords
 
 HASH = bcrypt.hashpw(b"sesame", bcrypt.gensalt(4))
 USERS = {"ali": HASH, "twin": HASH}
-PATIENCE = 60.0
 
 
 def test_a_verdict_for_one_user_serves_no_other_with_the_same_hash() -> None:
@@ -43,7 +38,7 @@ def test_a_changed_password_ends_the_old_one() -> None:
 
 def test_wrong_passwords_do_not_push_out_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "_REMEMBERED", 5)
-    monkeypatch.setattr(limits, "ATTEMPTS", 100)
+    monkeypatch.setattr(passwords, "ATTEMPTS", 100)
     checker = Passwords()
     assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
     for number in range(20):
@@ -89,7 +84,7 @@ def test_a_right_password_costs_no_try() -> None:
     attempts = AttemptLimit()
     checker = Passwords(attempts=attempts)
     assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
-    assert attempts.take("a") == 1
+    assert [attempts.take("a") for _ in range(ATTEMPTS + 1)] == [True] * ATTEMPTS + [False]
 
 
 def test_an_unknown_name_takes_as_many_hashes_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +98,13 @@ def test_an_unknown_name_takes_as_many_hashes_as_a_known_one(monkeypatch: pytest
 def test_a_try_comes_back_every_few_seconds() -> None:
     clock = [1000.1]
     attempts = AttemptLimit(now=lambda: clock[0])
-    assert [attempts.take("a") for _ in range(ATTEMPTS + 1)] == [*range(1, ATTEMPTS + 1), None]
-    clock[0] += SECONDS_PER_ATTEMPT
-    assert [attempts.take("a"), attempts.take("a")] == [ATTEMPTS, None]
+    assert [attempts.take("a") for _ in range(ATTEMPTS + 1)] == [True] * ATTEMPTS + [False]
+    clock[0] += SECONDS_PER_ATTEMPT - 0.1
+    assert not attempts.take("a")
+    clock[0] += 0.1
+    assert [attempts.take("a"), attempts.take("a")] == [True, False]
     attempts.refund("a")
-    assert attempts.take("a") == ATTEMPTS
+    assert attempts.take("a")
 
 
 def test_addresses_are_not_remembered_without_end() -> None:
@@ -132,56 +129,10 @@ def test_an_ipv6_network_counts_as_one_client(client: str, counts_as: str) -> No
     assert network_of(client) == counts_as
 
 
-def _waiters(lock: PriorityLock, attempts: list[int]) -> tuple[list[threading.Thread], list[int], list[int]]:
-    """Threads that wait one after another, and, by their attempts, who got the turn and who was sent away."""
-    served: list[int] = []
-    refused: list[int] = []
-
-    def wait(attempts: int) -> None:
-        if lock.acquire(attempts):
-            served.append(attempts)
-            lock.release()
-        else:
-            refused.append(attempts)
-
-    threads = [threading.Thread(target=wait, args=(one,)) for one in attempts]
-    for thread in threads:
-        thread.start()
-    return threads, served, refused
-
-
-def test_whoever_has_the_fewest_tries_in_use_is_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LONGEST_WAIT", PATIENCE)
-    lock = PriorityLock()
-    assert lock.acquire(1)
-    threads, served, _ = _waiters(lock, [9, 5, 7, 1])
-    while len(lock._waiting) < 4:
-        pass
-    lock.release()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert served == [1, 5, 7, 9]
-
-
-def test_when_too_many_wait_those_with_the_most_tries_are_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LONGEST_WAIT", PATIENCE)
-    lock = PriorityLock()
-    assert lock.acquire(1)
-    attempts = [*range(20, 10, -1)]
-    threads, served, refused = _waiters(lock, attempts)
-    while len(refused) < len(attempts) - MOST_WAITING:
-        pass
-    lock.release()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert sorted(refused) == [19, 20]
-    assert sorted(served) == [*range(11, 19)]
-
-
-def test_nobody_waits_for_a_turn_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LONGEST_WAIT", 0.01)
-    lock = PriorityLock()
-    assert lock.acquire(1)
-    assert not lock.acquire(1)
-    lock.release()
-    assert lock.acquire(1)
+def test_a_password_waits_a_while_for_the_one_before_it_and_is_then_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    checker = Passwords()
+    with checker.hashing:
+        monkeypatch.setattr(passwords, "LONGEST_WAIT", 0.01)
+        assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.TOO_MANY
+    assert [checker.attempts.take("a") for _ in range(ATTEMPTS + 1)] == [True] * ATTEMPTS + [False]
+    assert checker.check(USERS, "ali", b"sesame", "b") is PasswordCheck.GOOD
