@@ -107,7 +107,7 @@ golden: ## rewrite the golden outputs; read the diff before you commit it
 	@deploy/setup.sh test browser
 	$(PYTHON) -m pytest tests/unit --update-golden
 
-chart: ## write the templates of the Helm chart again after a change of the manifests, alerts or dashboards
+chart: ## make the Helm chart, deploy/helm/numaudit, of the manifests, alerts, dashboards and settings
 	@deploy/setup.sh test deploy
 	$(PYTHON) deploy/helm/generate_chart.py .cache/tools/kustomize/usr/bin/kustomize build
 

@@ -1,8 +1,8 @@
-"""Writes the templates of the Helm chart: `make chart`, or `python3 deploy/helm/generate_chart.py kubectl kustomize`.
+"""Makes the Helm chart whole: `make chart`, or `.venv/bin/python deploy/helm/generate_chart.py kubectl kustomize`.
 
 The base and each component are built by kustomize; `variants` turns their differences into conditions on
-`.Values.components`. `settings` in values.schema.json is made of the agent's settings. What the chart has of its own is
-in the rest of that file, values.yaml, Chart.yaml and templates/_helpers.tpl.
+`.Values.components`. values.schema.json is the file beside this one with the agent's settings. Git keeps neither; what
+the chart has of its own is in values.yaml, Chart.yaml, templates/_helpers.tpl and templates/NOTES.txt.
 """
 
 from __future__ import annotations
@@ -151,8 +151,8 @@ def builder(command: Sequence[str]) -> Build:
     return build
 
 
-def values_schema(written: str) -> str:
-    """values.schema.json with the agent's settings as they are now: nested, or with a dot in their names."""
+def values_schema() -> str:
+    """The schema of the values, with the agent's settings: nested, or with a dot in their names."""
     settings: Manifest = {"type": "object", "additionalProperties": False, "properties": {}}
     for path in KEYS:
         settings["properties"][path] = {"$ref": f"#/definitions/{path}"}
@@ -160,7 +160,7 @@ def values_schema(written: str) -> str:
         if section:
             empty = {"type": ["object", "null"], "additionalProperties": False, "properties": {}}
             settings["properties"].setdefault(section, empty)["properties"][name] = settings["properties"][path]
-    schema = json.loads(written)
+    schema = json.loads((HERE / "values.schema.json").read_text(encoding="utf-8"))
     schema["properties"]["settings"] = settings
     schema["definitions"] = {
         path: {"description": f"{path}: {key.kind.what}", **key.kind.schema} for path, key in KEYS.items()
@@ -180,8 +180,7 @@ def main(command: Sequence[str]) -> None:
         old.unlink()
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    schema = CHART / "values.schema.json"
-    schema.write_text(values_schema(schema.read_text(encoding="utf-8")), encoding="utf-8")
+    (CHART / "values.schema.json").write_text(values_schema(), encoding="utf-8")
 
 
 if __name__ == "__main__":
