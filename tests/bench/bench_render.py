@@ -62,7 +62,7 @@ def main() -> None:
 
     def evaluate() -> Exposition:
         series = tracker.update(report.containers, report.taken_at, (0,))
-        return evaluate_tick(ExportedTick(report, "0", "3", 1.0, 2.0), evaluate_containers(series)[0])
+        return evaluate_tick(ExportedTick(report, "0", "3", 1.0, 2.0), evaluate_containers(series))
 
     of = evaluate()
     registry = CollectorRegistry()

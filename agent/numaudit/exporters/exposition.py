@@ -9,15 +9,22 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from numaudit.exporters.blocks import NOTHING, Evaluated, SeriesBlock, evaluate
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.facts import ExportedTick, Live
 from numaudit.exporters.limit import Omitted, SeriesLimit
-from numaudit.exporters.metric import IDENTITY, Metric, Number, Since
+from numaudit.exporters.metric import IDENTITY, NO_VALUES, Columns, Metric, Number, Since
 from numaudit.exporters.series import ContainerName, Labels, Series
 
 Point = tuple[ContainerName | None, Labels, Number]
 """The container (None = the series belongs to none), the values of the row's labels, the number."""
+
+
+class SeriesBlock(Struct, frozen=True, gc=False):
+    """The points of one container in one family; without a container (key None), all of the family."""
+
+    key: ContainerName | None
+    labels: tuple[Labels, ...]
+    numbers: tuple[Number, ...]
 
 
 class MetricFamily(Struct, frozen=True):
@@ -66,19 +73,12 @@ class Exposition(Struct, frozen=True):
 
 
 def evaluate_containers(
-    series: Sequence[Series],
-    kept_labels: Sequence[str] = IDENTITY,
-    limit: SeriesLimit | None = None,
-    last: Evaluated = NOTHING,
-) -> tuple[Exposition, Evaluated]:
-    """The container families, and what the next tick takes over of them: then it is `last`.
-
-    What is over the limit is left out; the series come in order of importance.
-    """
-    evaluated = evaluate(series, last)
-    columns = zip(CONTAINER_METRICS, evaluated.columns, strict=True)
-    families = [MetricFamily(row, column.blocks, column.points) for row, column in columns]
-    created, order = evaluated.created, [one.key for one in series]
+    series: Sequence[Series], kept_labels: Sequence[str] = IDENTITY, limit: SeriesLimit | None = None
+) -> Exposition:
+    """The container families. What is over the limit is left out; the series come in order of importance."""
+    families = [_container_family(row, series) for row in CONTAINER_METRICS]
+    created: Mapping[ContainerName, float] = {one.key: one.created for one in series}
+    order = [*created]
     if set(kept_labels) != set(IDENTITY):
         shorten = _shortener(kept_labels)
         families = [_merge(family, shorten) for family in families if family.metric.merged is not None]
@@ -87,7 +87,18 @@ def evaluate_containers(
     omitted = Omitted()
     if limit is not None:
         families, omitted = _limited(families, limit, order)
-    return Exposition(tuple(families), {}, created, omitted), evaluated
+    return Exposition(tuple(families), {}, created, omitted)
+
+
+def _container_family(row: Metric[Any], series: Sequence[Series]) -> MetricFamily:
+    if row.is_counter:
+        found = [one.totals.get(row.name, NO_VALUES) for one in series]
+    else:
+        found = [Columns.of(row.values(one.report)) for one in series]
+    pairs = zip(series, found, strict=True)
+    return MetricFamily.of(
+        row, [SeriesBlock(one.key, values.labels, values.numbers) for one, values in pairs if values.numbers]
+    )
 
 
 def evaluate_tick(tick: ExportedTick, containers: Exposition) -> Exposition:

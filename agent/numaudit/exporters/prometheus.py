@@ -6,22 +6,21 @@ several times as long (tests/bench/bench_render.py), since it formats every labe
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
+from isal import isal_zlib
 from msgspec import Struct, field
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.utils import floatToGoString
 
-from numaudit.exporters.blocks import SeriesBlock
 from numaudit.exporters.exposition import Exposition, MetricFamily
 from numaudit.exporters.metric import IDENTITY, Metric
-from numaudit.exporters.packed import Packed, Packer, Text
 from numaudit.exporters.series import ContainerName, Labels
 
 Format = Literal["text", "openmetrics"]
@@ -31,6 +30,9 @@ _FRACTIONS = ("seconds", "ratio")
 _GO_EXPONENT = 1e6
 """From here on Go writes an exponent where Python does not."""
 _SCRAPES = 64
+_GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\x04\xff"
+"""No name, no time, packed fast, on any system."""
+_RAW = -15
 REMEMBERED_FOR = 300.0
 """Seconds that a form is rendered ahead of scrapes after the last one asked for it."""
 
@@ -58,27 +60,10 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-def render(exposition: Exposition, format_: Format, created: bool = True, before: Rendered | None = None) -> bytes:
-    """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics.
-
-    `before` is what this format's last rendering left; this one replaces it.
-    """
-    return b"".join(chain.from_iterable(_texts(exposition, format_, created, before)))
-
-
-def _texts(exposition: Exposition, format_: Format, created: bool, before: Rendered | None) -> list[Text]:
-    """That of each family, in pieces; the very value of the last rendering where it is the same."""
-    rendered = Rendered() if before is None else before
-    identities, known = rendered.identities, rendered.families
-    if exposition.created.keys() != identities.keys():
-        rendered.identities = {key: identities.get(key) or _labels_text(IDENTITY, key) for key in exposition.created}
-    rendered.families = {}
-    for family in exposition.families:
-        name = family.metric.full_name
-        counts = created and format_ == "openmetrics" and family.metric.is_counter
-        since = _Since.of(exposition, family.metric, counts)
-        rendered.families[name] = _render_family(family, format_, since, rendered.identities, known.get(name))
-    return [one.pieces for one in rendered.families.values()]
+def render(exposition: Exposition, format_: Format, created: bool = True) -> bytes:
+    """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics."""
+    identities: dict[ContainerName, bytes] = {}  # each container has points in many families
+    return b"".join([_render_family(one, exposition, format_, created, identities) for one in exposition.families])
 
 
 def end_of(format_: Format) -> bytes:
@@ -86,99 +71,33 @@ def end_of(format_: Format) -> bytes:
     return b"# EOF\n" if format_ == "openmetrics" else b""
 
 
-class _Since(NamedTuple):
-    """Since when the counters of a family count, where that is to be shown."""
-
-    container: Mapping[ContainerName, float] = {}
-    others: float | None = None
-
-    @classmethod
-    def of(cls, exposition: Exposition, metric: Metric[Any], is_shown: bool) -> _Since:
-        if not is_shown:
-            return cls()
-        is_container = metric.since == "container"
-        return cls(exposition.created if is_container else {}, exposition.created_at(metric, None))
-
-    def of_key(self, key: ContainerName | None) -> float | None:
-        return self.others if key is None else self.container.get(key, self.others)
-
-
-class _RenderedFamily(NamedTuple):
-    """Parts that the next rendering can use again."""
-
-    blocks: Sequence[SeriesBlock]
-    pieces: Text
-    """The head, then each block's lines."""
-    since: _Since
-
-    def has(self, blocks: Sequence[SeriesBlock]) -> bool:
-        """Are its blocks these? Most often they are the very same."""
-        return self.blocks is blocks or self.blocks == blocks
-
-    def of(self, blocks: Sequence[SeriesBlock], since: _Since) -> list[bytes | None]:
-        """The lines of each block that would be the same: what did not change is the very same block, most often in
-        its place. None = they have to be made.
-        """
-        if len(blocks) == len(self.blocks):
-            lines = islice(self.pieces, 1, None)
-            found = [
-                text if block is last else None for block, last, text in zip(blocks, self.blocks, lines, strict=True)
-            ]
-        else:
-            known = dict(zip(map(id, self.blocks), islice(self.pieces, 1, None), strict=True))
-            found = [known.get(id(block)) for block in blocks]
-        if self.since == since:
-            return found
-        return [
-            text if self.since.of_key(block.key) == since.of_key(block.key) else None
-            for block, text in zip(blocks, found, strict=True)
-        ]
-
-
-class Rendered(Struct):
-    """Parts of a rendering that the next one takes over."""
-
-    families: dict[str, _RenderedFamily] = field(default_factory=dict)
-    """By name."""
-    identities: dict[ContainerName, bytes] = field(default_factory=dict)
-    """The labels of each container as text."""
-
-
 def _render_family(
     family: MetricFamily,
+    exposition: Exposition,
     format_: Format,
-    since: _Since,
-    identities: Mapping[ContainerName, bytes],
-    before: _RenderedFamily | None,
-) -> _RenderedFamily:
-    # Facts and verdicts hardly ever change from tick to tick.
-    if before is not None and before.since == since and before.has(family.blocks):
-        return before
-    last = [None for _ in family.blocks] if before is None else before.of(family.blocks, since)
-    has_fractions, is_dated, began = family.metric.unit in _FRACTIONS, since != _Since(), since.container
-    templates: dict[tuple[Labels, ...], bytes] = {}
+    created: bool,
+    identities: dict[ContainerName, bytes],
+) -> bytes:
+    metric = family.metric
+    has_fractions = metric.unit in _FRACTIONS
+    is_dated = created and format_ == "openmetrics" and metric.is_counter
+    templates: dict[tuple[tuple[Labels, ...], bool], bytes] = {}  # few differ
     pieces = [_head(family, format_)]
-    template, of_labels, of_created = b"", None, None
-    for block, text in zip(family.blocks, last, strict=True):
-        if text is not None:
-            pieces.append(text)
-            continue
+    for block in family.blocks:
         key, labels = block.key, block.labels
-        created = None
-        if is_dated:
-            created = since.others if key is None else began.get(key, since.others)
-        if labels is not of_labels or created != of_created:  # neighbours mostly have the same
-            of_labels, of_created = labels, created
-            template = templates.get(labels) or _lines(family.metric, key is not None, labels, created is not None)
-            templates[labels] = template  # few differ
-            if created is not None:
-                template = template.replace(_CREATED, _time(created))
-        lines = template
+        began = exposition.created_at(metric, key) if is_dated else None
+        lines = templates.get((labels, began is None))
+        if lines is None:
+            lines = templates[labels, began is None] = _lines(metric, key is not None, labels, began is not None)
+        if began is not None:
+            lines = lines.replace(_CREATED, _time(began))
         if key is not None:
-            lines = lines.replace(_IDENTITY, identities.get(key) or _labels_text(IDENTITY, key))
-        numbers = tuple(map(_go_float, block.numbers)) if has_fractions else block.numbers
-        pieces.append(lines % numbers)
-    return _RenderedFamily(family.blocks, pieces, since)
+            identity = identities.get(key)
+            if identity is None:
+                identity = identities[key] = _labels_text(IDENTITY, key)
+            lines = lines.replace(_IDENTITY, identity)
+        pieces.append(lines % (tuple(map(_go_float, block.numbers)) if has_fractions else block.numbers))
+    return b"".join(pieces)
 
 
 _IDENTITY, _CREATED = b"\0", b"\1"
@@ -241,17 +160,39 @@ def _escape(value: str) -> str:
     return value
 
 
+class _Packed(NamedTuple):
+    """A gzip stream that goes on: its part ends at a byte (a full flush), so that another one can follow.
+
+    ISA-L packs it, in a quarter of zlib's time and to fewer bytes. Source: RFC 1951, RFC 1952.
+    """
+
+    stream: bytes
+    crc: int
+    size: int
+    """Of what is packed, in bytes."""
+
+    @classmethod
+    def of(cls, text: bytes) -> _Packed:
+        packer = isal_zlib.compressobj(1, wbits=_RAW)
+        packed = packer.compress(text) + packer.flush(isal_zlib.Z_FULL_FLUSH)
+        return cls(_GZIP_HEADER + packed, isal_zlib.crc32(text), len(text))
+
+    def end(self, tail: bytes) -> bytes:
+        """The rest of the stream, which packs `tail`."""
+        packer = isal_zlib.compressobj(1, wbits=_RAW)
+        last = packer.compress(tail) + packer.flush()
+        return last + struct.pack("<II", isal_zlib.crc32(tail, self.crc), (self.size + len(tail)) & 0xFFFFFFFF)
+
+
 class _Page(NamedTuple):
     """One tick in one form. What changes between ticks comes after it."""
 
     plain: bytes
-    packed: Packed | None
+    packed: _Packed | None
 
     @classmethod
-    def of(cls, texts: Sequence[Text], gzip: bool, packer: Packer | None = None) -> _Page:
-        if not gzip:
-            return cls(b"".join(chain.from_iterable(texts)), None)
-        return cls(b"", (packer or Packer()).pack(texts))
+    def of(cls, text: bytes, gzip: bool) -> _Page:
+        return cls(b"", _Packed.of(text)) if gzip else cls(text, None)
 
     def with_tail(self, tail: bytes) -> tuple[bytes, bytes]:
         """Two parts, so that answers share the first, which is large."""
@@ -274,8 +215,6 @@ class MetricPages(Struct):
     _rendered: dict[ScrapeForm, _Page] = field(default_factory=dict)
     _asked: dict[ScrapeForm, float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _before: dict[Format, Rendered] = field(default_factory=dict)
-    _packers: dict[Format, Packer] = field(default_factory=dict)
     _first: threading.Lock = field(default_factory=threading.Lock)
 
     def publish(self, exposition: Exposition) -> None:
@@ -284,14 +223,8 @@ class MetricPages(Struct):
             oldest = self.now() - REMEMBERED_FOR
             self._asked = {form: at for form, at in self._asked.items() if at >= oldest}
             forms = list(self._asked)
-        texts = {
-            name: _texts(exposition, name, self.created, self._before.setdefault(name, Rendered()))
-            for name in dict.fromkeys(form.format for form in forms)
-        }
-        rendered = {
-            form: _Page.of(texts[form.format], form.gzip, self._packers.setdefault(form.format, Packer()))
-            for form in forms
-        }
+        texts = {name: render(exposition, name, self.created) for name in {form.format for form in forms}}
+        rendered = {form: _Page.of(texts[form.format], form.gzip) for form in forms}
         with self._lock:
             self._exposition, self._rendered = exposition, rendered
 
@@ -312,10 +245,9 @@ class MetricPages(Struct):
                 self.scrapes += 1
                 self.scraped_at.append(self.now())
         if is_current and form not in rendered:
-            # What the tick's rendering uses again is left alone, so that nobody waits for that.
             with self._first:
                 if form not in rendered:
-                    rendered[form] = _Page.of(_texts(exposition, form.format, self.created, None), form.gzip)
-        page = rendered[form] if is_current else _Page.of((), form.gzip)
+                    rendered[form] = _Page.of(render(exposition, form.format, self.created), form.gzip)
+        page = rendered[form] if is_current else _Page.of(b"", form.gzip)
         tail = render(self.live(), form.format, self.created) + end_of(form.format)
         return page.with_tail(tail)

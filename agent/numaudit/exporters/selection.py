@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
-from itertools import compress
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -67,14 +66,11 @@ def show(selector: Selector) -> str:
 
 
 class Selection(Struct):
-    """The containers to export. What was decided about one is remembered as long as nothing of it changes."""
+    """The containers to export. Each set of facts about one is decided once."""
 
     include: tuple[Selector, ...] = ()
     exclude: tuple[Selector, ...] = ()
     _decided: dict[tuple[str, ...], bool] = field(default_factory=dict)
-    _newest: Sequence[ContainerReport] = ()
-    _takes_newest: dict[int, bool] = field(default_factory=dict)
-    """Of the newest tick's reports, by the `id` of each: most are the very same in the next tick."""
 
     def of(self, containers: Sequence[ContainerReport]) -> list[ContainerReport]:
         """Those that are to be exported, in their order."""
@@ -82,10 +78,7 @@ class Selection(Struct):
             return list(containers)
         if len(self._decided) > 2 * len(containers):
             self._decided.clear()
-        known = self._takes_newest
-        takes = [self._decide(one) if (before := known.get(id(one))) is None else before for one in containers]
-        self._takes_newest, self._newest = dict(zip(map(id, containers), takes, strict=True)), containers
-        return list(compress(containers, takes))
+        return [one for one in containers if self._decide(one)]
 
     def _decide(self, one: ContainerReport) -> bool:
         facts = (one.path or "", one.namespace or "", one.pod or "", kind_of(one))

@@ -7,15 +7,14 @@ A container that ended is kept until the next two scrapes have seen its last val
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter, lt
-from typing import Any
+from operator import lt
 
 from msgspec import Struct, field
 
 from numaudit.exporters.catalogue import CONTAINER_METRICS
-from numaudit.exporters.metric import Columns, Metric, Number, Values
+from numaudit.exporters.metric import Columns, Metric, Number
 from numaudit.report.values import ContainerReport
 
 ContainerName = tuple[str, str, str]
@@ -43,8 +42,7 @@ class Series(Struct, frozen=True):
     report: ContainerReport
     """The newest instance's."""
     totals: Mapping[str, Columns]
-    """Counter's name -> counts of all instances so far by label values; the very value of the last tick where they are
-    the same."""
+    """Counter's name -> counts of all instances so far by label values."""
     created: float
     """Since when the counters count, in seconds since the epoch."""
     ended: bool
@@ -61,8 +59,6 @@ class _Entry(Struct):
     """Counter -> the label values that have a series of their own. They keep it, since no counter may fall."""
     ended_at: tuple[Sequence[int], int] | None = None
     """Fetches and ticks so far when the last instance ended."""
-    series: Series | None = None
-    """The series of the newest tick; None = it has to be made."""
 
 
 def key_of(one: ContainerReport) -> ContainerName:
@@ -93,16 +89,10 @@ class SeriesTracker:
     """Since when a container that is new counts, in seconds since the epoch: the agent's start, then the newest tick.
     None = with the tick that first saw it."""
     _entries: dict[ContainerName, _Entry] = dataclasses.field(default_factory=dict)
-    _newest: dict[int, Series] = dataclasses.field(default_factory=dict)
-    """Those of the newest tick that live and have one instance, by the `id` of its report."""
     _ticks: int = 0
-    _rows: Sequence[tuple[str, attrgetter[Any] | None, Callable[[ContainerReport], Values]]] = dataclasses.field(
-        init=False
-    )
     _bounded: Sequence[tuple[Metric[ContainerReport], int]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
-        self._rows = [(row.name, attrgetter(*row.reads) if row.reads else None, row.values) for row in self.counters]
         self._bounded = [(row, row.largest) for row in self.counters if row.largest is not None]
 
     def update(
@@ -121,55 +111,22 @@ class SeriesTracker:
         for one in ended:
             last = self._entries.get(key_of(one))
             if last is not None and _instance(one) in last.instances:
-                last.series = None
-                self._newest.pop(id(last.report), None)
                 self._count(last, last.instances[_instance(one)], one)
-        alive, changed = self._divide(containers)
-        for key, reports in changed.items():
+        alive: dict[ContainerName, list[ContainerReport]] = {}
+        for one in containers:
+            alive.setdefault(key_of(one), []).append(one)
+        for key, reports in alive.items():
             entry = self._entries.get(key)
             if entry is None:
                 created = taken_at if self.began is None else self.began
                 entry = self._entries[key] = _Entry(created, reports[0])
-            entry.series = None
             self._take_in(entry, {_instance(one): one for one in reports})
-            alive[key] = self._series(key, entry)
-        series = list(filter(None, alive.values()))
         self.began = taken_at
-        self._newest = {id(one.report): one for one in series}
-        for key in changed:
-            if len(self._entries[key].instances) > 1:
-                del self._newest[id(self._entries[key].report)]
-        if len(alive) < len(self._entries):
-            self._end({key: changed.get(key) or (one.report,) for key, one in alive.items() if one}, fetches)
-            series += [self._series(key, one) for key, one in self._entries.items() if one.ended_at is not None]
-        return series
-
-    def _divide(
-        self, containers: Iterable[ContainerReport]
-    ) -> tuple[dict[ContainerName, Series | None], dict[ContainerName, list[ContainerReport]]]:
-        """The key of each container, with its series if its report is the very one of the newest tick and nobody else
-        has the key, for then so are its counts; and the reports of all others."""
-        alive: dict[ContainerName, Series | None] = {}
-        changed: dict[ContainerName, list[ContainerReport]] = {}
-        newest = self._newest
-        for one in containers:
-            same = newest.get(id(one))
-            key = key_of(one) if same is None else same.key
-            if key not in alive and same is not None:
-                alive[key] = same
-                continue
-            known = alive.get(key)
-            of_key = changed.setdefault(key, [] if known is None else [known.report])
-            of_key.append(one)
-            alive[key] = None
-        return alive, changed
+        self._end(alive, fetches)
+        gone = [key for key in self._entries if key not in alive]
+        return [self._series(key, self._entries[key]) for key in (*alive, *gone)]
 
     def _series(self, key: ContainerName, entry: _Entry) -> Series:
-        if entry.series is None or entry.series.ended != (entry.ended_at is not None):
-            entry.series = self._made(key, entry)
-        return entry.series
-
-    def _made(self, key: ContainerName, entry: _Entry) -> Series:
         if len(entry.instances) == 1 and not entry.carried:
             (counts,) = entry.instances.values()
             totals = counts.copy()
@@ -200,21 +157,16 @@ class SeriesTracker:
             self._count(entry, entry.instances[instance], one)
 
     def _count(self, entry: _Entry, last: dict[str, Columns], one: ContainerReport) -> None:
-        for name, read, values in self._rows:
-            if read is not None and read(one) is None:
-                continue  # it is not measured
-            found = values(one)
-            counts = found if isinstance(found, Columns) else Columns.of(found)
+        for row in self.counters:
+            name, counts = row.name, Columns.of(row.values(one))
             before = last.get(name)
             if before is None:
                 if counts.labels:
                     last[name] = counts
             elif counts.labels == before.labels:
-                if counts.numbers == before.numbers:
-                    continue
                 if any(map(lt, counts.numbers, before.numbers)):
                     _carry_what_fell(entry.carried, name, before, counts)
-                last[name] = counts if counts.labels is before.labels else Columns(before.labels, counts.numbers)
+                last[name] = counts
             elif counts.labels:
                 _carry_what_fell(entry.carried, name, before, counts)
                 last[name] = Columns.of({**dict(before), **dict(counts)}.items())

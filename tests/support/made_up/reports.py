@@ -65,7 +65,7 @@ def tick(of: Report) -> ExportedTick:
 def exposition(of: Report) -> Exposition:
     """A first tick's numbers."""
     series = SeriesTracker().update(of.containers, of.taken_at, (0,))
-    return evaluate_tick(tick(of), evaluate_containers(series)[0])
+    return evaluate_tick(tick(of), evaluate_containers(series))
 
 
 LIVE = Live(

@@ -65,7 +65,7 @@ def _page(setup: Setup, machine_state: MachineState, containers: int, away: Iter
     )
     of = build(snapshot)
     series = SeriesTracker().update(of.containers, of.taken_at, tuple(ids))
-    whole = evaluate_tick(tick(of), evaluate_containers(series)[0]), evaluate_live(LIVE, STARTED)
+    whole = evaluate_tick(tick(of), evaluate_containers(series)), evaluate_live(LIVE, STARTED)
     return "".join(render(one, "text").decode() for one in whole)
 
 

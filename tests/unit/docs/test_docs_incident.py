@@ -37,7 +37,7 @@ FIGURES: tuple[tuple[str, str, str, Labels], ...] = (
 def exported(tree: str, pod: str, metric: str) -> tuple[dict[str, str], ...]:
     """The labels of a pod's series of this metric, beside those of the container."""
     report = Engine(Observer.of(Host.under(FIXTURES / tree))).tick().report
-    found = evaluate_containers(SeriesTracker().update(report.containers, report.taken_at, (0,)))[0]
+    found = evaluate_containers(SeriesTracker().update(report.containers, report.taken_at, (0,)))
     return tuple(
         dict(zip(family.metric.labels, labels, strict=True))
         for family in found.families

@@ -43,7 +43,7 @@ def test_a_container_has_no_series_of_0_bytes_and_a_node_has() -> None:
 
 def test_series_that_a_label_filter_makes_one_are_added_up() -> None:
     series = _series(container(1, pod="a"), container(2, pod="b"), container(3, pod="c", namespace="test"))
-    found = evaluate_containers(series, kept_labels=("namespace",))[0]
+    found = evaluate_containers(series, kept_labels=("namespace",))
     assert _values(found, "container_judged_bytes") == {("prod", "", ""): 24576, ("test", "", ""): 12288}
     assert _values(found, "container_allowed_node")["prod", "", "", "0", "memory"] == 1
     assert not [family for family in found.families if family.metric.name == "container_info"]
@@ -71,9 +71,9 @@ def test_verdicts_and_misplaced_bytes_of_a_node_are_counted_before_labels_make_c
 
 def test_over_the_limit_the_least_interesting_containers_are_left_out_whole_and_counted() -> None:
     series = _series(*(container(number, pod=f"p-{number}") for number in range(10)))
-    whole = evaluate_containers(series)[0]
+    whole = evaluate_containers(series)
     each = whole.series // 10
-    cut = evaluate_containers(series, limit=SeriesLimit(int(4 * each / 0.98) + 1))[0]
+    cut = evaluate_containers(series, limit=SeriesLimit(int(4 * each / 0.98) + 1))
     assert set(_values(cut, "container_judged_bytes")) == {one.key for one in series[:4]}
     assert (cut.series, cut.omitted) == (4 * each, Omitted(6 * each, 6))
 
@@ -82,13 +82,13 @@ def test_kernel_memory_below_a_page_has_no_series() -> None:
     (one,) = _series(container())
     home = NodeBytes(0, anon=1, shmem=0, file=0, hugetlb=None, kernel=4096, unevictable=0)
     foreign = NodeBytes(1, anon=0, shmem=0, file=1, hugetlb=None, kernel=4095, unevictable=0)
-    found = evaluate_containers([replace(one, report=replace(one.report, resident=(home, foreign)))])[0]
+    found = evaluate_containers([replace(one, report=replace(one.report, resident=(home, foreign)))])
     sizes = {labels[-2:]: size for labels, size in _values(found, "container_resident_bytes").items()}
     assert sizes == {("0", "anon"): 1, ("0", "kernel"): 4096, ("1", "file"): 1}
 
 
 def test_a_container_on_two_nodes_has_no_more_series_than_budgeted() -> None:
-    assert evaluate_containers(_series(container()))[0].series <= 25
+    assert evaluate_containers(_series(container())).series <= 25
 
 
 def test_every_row_of_the_catalogue_has_a_name_and_instrument_of_its_own() -> None:

@@ -17,7 +17,6 @@ from numaudit.daemon.ticks.features import Features
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.collectors.containers.rank_watch import WatchLimits
 from numaudit.engine.engine import Engine, Ticked
-from numaudit.exporters.blocks import NOTHING, Evaluated
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.limit import SeriesLimit
@@ -56,7 +55,6 @@ class Publisher:
     _selection: Selection = field(init=False)
     _limit: SeriesLimit = field(init=False)
     _rejections: Rejections = field(init=False)
-    _evaluated: Evaluated = NOTHING
     _dropped: Counter[str] = field(default_factory=lambda: Counter(max_series=0, max_ended=0))
     _changes: Changes = field(default_factory=Changes)
     _features: Features = field(init=False)
@@ -102,7 +100,7 @@ class Publisher:
         limits = self.settings.metrics
         selected = self._selection.of(report.containers)
         series = self._tracker.update(selected, report.taken_at, fetches, ended)
-        containers, self._evaluated = evaluate_containers(series, limits.labels, self._limit, self._evaluated)
+        containers = evaluate_containers(series, limits.labels, self._limit)
         omitted = containers.omitted
         self._dropped["max_series"] += omitted.series
         self._dropped["max_ended"] = self._tracker.forgotten

@@ -19,24 +19,12 @@ from numaudit.report.values import ContainerReport, NodeBytes, PromiseOfSource
 from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES
 from numaudit.topology.nodeset import NodeSet
 
-_ONE = (1,)
-_MOST_SETS = 2048
-"""Sets of labels of each kind that are remembered. Those of containers come and go with the nodes that they use."""
-
-
-@lru_cache(maxsize=_MOST_SETS)
-def _same(labels: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    """One tuple for all equal sets, so that their template is found by identity."""
-    return labels
-
 
 def info(container: ContainerReport) -> Values:
-    # Spelled out: this runs for every container in every tick.
     uid, id_ = container.pod_uid or "", container.container_id or ""
-    return Columns(((uid, id_, container.qos or "", container.runtime or ""),), _ONE)
+    return [((uid, id_, container.qos or "", container.runtime or ""), 1)]
 
 
-@lru_cache(maxsize=4096)
 def _each_node(nodes: NodeSet | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
     return () if nodes is None else tuple(((str(node), resource), 1) for node in nodes)
 
@@ -82,18 +70,11 @@ def _claims(container: ContainerReport) -> list[PromiseOfSource]:
 
 
 def allowed_nodes(container: ContainerReport) -> Values:
-    return _allowed(container.allowed_memory_nodes, container.allowed_cpu_nodes)
-
-
-@lru_cache(maxsize=4096)
-def _allowed(memory: NodeSet | None, cpu: NodeSet | None) -> Columns:
-    """Few cpusets are in use, and each by many containers."""
-    points = _each_node(memory, "memory") + _each_node(cpu, "cpu")
-    return Columns(tuple([labels for labels, _ in points]), tuple([number for _, number in points]))
+    return (*_each_node(container.allowed_memory_nodes, "memory"), *_each_node(container.allowed_cpu_nodes, "cpu"))
 
 
 def verdict(container: ContainerReport) -> Values:
-    return () if container.verdict is None else Columns(((container.verdict.name,),), _ONE)
+    return () if container.verdict is None else [((container.verdict.name,), 1)]
 
 
 def ranks(container: ContainerReport) -> Values:
@@ -137,20 +118,15 @@ def resident(container: ContainerReport) -> Columns:
 
 
 def _columns(nodes: tuple[NodeBytes, ...], sizes: list[int], shown: tuple[bool, ...]) -> Columns:
-    return Columns(_type_labels(tuple([node.numa_node for node in nodes]), shown), tuple(compress(sizes, shown)))
+    labels = _type_labels(tuple([node.numa_node for node in nodes]))
+    return Columns.of(zip(compress(labels, shown), compress(sizes, shown), strict=True))
 
 
 _all_types = attrgetter(*RESIDENT_TYPES)
 
 
-@lru_cache(maxsize=_MOST_SETS)
-def _type_labels(nodes: tuple[int, ...], shown: tuple[bool, ...]) -> tuple[tuple[str, str], ...]:
-    """Node and type of those that are shown. Most containers have the same."""
-    return tuple(compress(_all_type_labels(nodes), shown))
-
-
 @lru_cache(maxsize=256)
-def _all_type_labels(nodes: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+def _type_labels(nodes: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
     return tuple([(str(node), kind) for node in nodes for kind in RESIDENT_TYPES])
 
 
@@ -180,22 +156,17 @@ def misplaced_huge_pages(container: ContainerReport) -> Values:
 
 
 def cpu_seconds(container: Counters) -> Values:
-    on = container.cpu_seconds or ()
-    return Columns(_node_labels(tuple([one.numa_node for one in on])), tuple([one.seconds for one in on]))
-
-
-@lru_cache(maxsize=4096)
-def _node_labels(nodes: tuple[int, ...]) -> tuple[tuple[str], ...]:
-    return tuple([(str(node),) for node in nodes])
+    return [((str(one.numa_node),), one.seconds) for one in container.cpu_seconds or ()]
 
 
 def allocated(container: Counters) -> Values:
-    pairs = [pair for pair in container.allocated or () if pair.bytes]
-    labels = _same(tuple([_pair_labels(pair.cpu_numa_node, pair.numa_node) for pair in pairs]))
-    return Columns(labels, tuple([pair.bytes for pair in pairs]))
+    return [
+        (_pair_labels(pair.cpu_numa_node, pair.numa_node), pair.bytes)
+        for pair in container.allocated or ()
+        if pair.bytes
+    ]
 
 
-@lru_cache(maxsize=4096)
 def _pair_labels(cpu: int, node: int | None) -> tuple[str, str, str]:
     if node is None:
         return str(cpu), "unknown", "unknown"
@@ -203,28 +174,21 @@ def _pair_labels(cpu: int, node: int | None) -> tuple[str, str, str]:
 
 
 def remote_ratios(container: ContainerReport) -> Values:
-    # Pages are no accesses, and where a page is first used says nothing about later uses.
-    found = {
-        access.source: access.remote_ratio
+    # Pages are no accesses.
+    return [
+        ((access.source,), access.remote_ratio)
         for access in container.accesses
         if access.remote_ratio is not None and access.of in ("accesses", "expectation")
-    }
-    return Columns(_source_labels(*found), tuple(found.values()))
-
-
-@lru_cache(maxsize=64)
-def _source_labels(*sources: str) -> tuple[tuple[str], ...]:
-    return tuple([(source,) for source in sources])
+    ]
 
 
 def used_remotely(container: ContainerReport) -> Values:
-    found = {one.source: one.used_remotely for one in container.accesses if one.used_remotely is not None}
-    return Columns(_source_labels(*found), tuple([used.at_least_bytes for used in found.values()]))
+    accesses = container.accesses
+    return [((one.source,), one.used_remotely.at_least_bytes) for one in accesses if one.used_remotely is not None]
 
 
 def used_remotely_age(container: ContainerReport) -> Values:
-    found = {one.source: one.age or 0.0 for one in container.accesses if one.used_remotely is not None}
-    return Columns(_source_labels(*found), tuple(found.values()))
+    return [((one.source,), one.age or 0.0) for one in container.accesses if one.used_remotely is not None]
 
 
 def memory_accesses(container: ContainerReport) -> Values:
@@ -243,14 +207,9 @@ def remote_stall(container: ContainerReport) -> Values:
 def hint_faults(container: Counters) -> Values:
     sums: dict[tuple[str, str, str], int] = {}
     for kind in container.hint_faults or ():
-        labels = _fault_labels(kind.cpu_numa_node, kind.numa_node, kind.locality)
+        labels = (str(kind.cpu_numa_node), str(kind.numa_node), kind.locality)
         sums[labels] = sums.get(labels, 0) + kind.pages
-    return Columns(_same(tuple(sums)), tuple(sums.values()))
-
-
-@lru_cache(maxsize=4096)
-def _fault_labels(cpu: int, node: int, locality: str) -> tuple[str, str, str]:
-    return str(cpu), str(node), locality
+    return sums.items()
 
 
 def hint_outcome(container: ContainerReport) -> Values:
