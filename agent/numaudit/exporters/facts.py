@@ -8,7 +8,6 @@ from msgspec import Struct, field
 
 from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
-from numaudit.intent.node import NodeRoom
 from numaudit.nrt.apiserver.counts import NrtCounts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
@@ -48,8 +47,6 @@ class ExportedTick(Struct, frozen=True):
     """Reason -> series left out since start, one count for each tick."""
     omitted: Omitted = Omitted()
     """Series that `max_series` left out of this tick."""
-    room: NodeRoom | None = None
-    """CPUs and requests, as the kubelet counts them; None = not known."""
     rejections: RejectionCounts = RejectionCounts()
     """Pods that the kubelet refused since start."""
 

@@ -14,7 +14,6 @@ from made_up.ticks import readings_of
 from numaudit.counted import ProbeAccount
 from numaudit.engine.collectors.probes.probe_accounts import accounts
 from numaudit.engine.observer import Observer
-from numaudit.evaluation.findings import Finding
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Number
@@ -63,14 +62,6 @@ def test_huge_pages_that_the_map_offers_and_the_kernel_lacks_are_exported(captur
     }
 
 
-def test_containers_that_are_gone_and_still_hold_memory_are_counted(captured: CapturedHost) -> None:
-    found = build(Observer.of(captured("kubernetes-four-nodes")).observe())
-    gone = Finding("stale", "warning", "its pod is gone", "start one", None, "uid", "db", None, None, None)
-    other = Finding("oom-risk", "warning", "too little is free", "free some", None, "uid", "db", None, None, None)
-    for findings, count in (((), 0), ((gone, other, gone), 2)):
-        assert _values("memory_manager_stale_entries", tick(replace(found, findings=findings))) == {(): count}
-
-
 def test_without_a_checkpoint_there_is_no_memory_map() -> None:
     of = tick(report(container()))
     for name in (
@@ -78,7 +69,6 @@ def test_without_a_checkpoint_there_is_no_memory_map() -> None:
         "group",
         "admissible_bytes",
         "stranded_bytes",
-        "stale_entries",
         "unpromised_bytes",
         "encroached_bytes",
         "fragmentation_ratio",

@@ -23,7 +23,6 @@ from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import SeriesTracker
-from numaudit.intent.node import NodeRoom
 from numaudit.kernel.tasks import booted_at
 from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport, Report
@@ -89,14 +88,11 @@ class Publisher:
         ticked = self.engine.tick(devices=DeviceRequest(_DEVICES_SECONDS) if is_due else None)
         report = ticked.report
         ended = () if before is None else last_counts(before.ticked.report, ticked.snapshot)
-        intent = ticked.snapshot.intent
-        exposition = self._evaluate(report, None if intent is None else intent.room, ended, fetches)
+        exposition = self._evaluate(report, ended, fetches)
         self._log_changes(report.sources)
         return Published(ticked, exposition)
 
-    def _evaluate(
-        self, report: Report, room: NodeRoom | None, ended: Sequence[ContainerReport], fetches: Sequence[int]
-    ) -> Exposition:
+    def _evaluate(self, report: Report, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
         limits = self.settings.metrics
         selected = self._selection.of(report.containers)
         series = self._tracker.update(selected, report.taken_at, fetches, ended)
@@ -121,7 +117,6 @@ class Publisher:
             ended_containers=sum(one.ended for one in series),
             dropped_series=dict(self._dropped),
             omitted=omitted,
-            room=room,
             rejections=self._rejections.update(report.rejections),
         )
         return evaluate_tick(tick, containers)

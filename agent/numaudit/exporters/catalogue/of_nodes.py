@@ -90,44 +90,9 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         ("numa_node",), own_values.stranded,
     ),
     Metric(
-        "memory_manager_pool_bytes", "bytes",
-        "The kernel's pools of huge pages beside the memory map: free pages (reserved ones among them) and used ones.",
-        ("numa_node", "type", "state"), own_values.pool_bytes,
-    ),
-    Metric(
-        "memory_manager_pool_reserved_bytes", "bytes",
-        "Free huge pages that processes of the machine have reserved and not touched yet.",
-        ("type",), own_values.pool_reserved,
-    ),
-    Metric(
-        "memory_manager_unclaimed_bytes", "bytes",
-        "Promised huge pages that their containers do not use yet, by the nodes that they were promised on.",
-        ("group", "type"), own_values.unclaimed,
-    ),
-    Metric(
         "memory_manager_short_bytes", "bytes",
         "Huge pages that the Memory Manager would still promise on these nodes and that the kernel cannot give.",
         ("group", "type"), own_values.huge_pages_short,
-    ),
-    Metric(
-        "cpu_manager_cpus", "",
-        "CPUs by use: free (may be given to a container exclusively), exclusive (a container has them) or "
-        "system_reserved; absent without the static policy.",
-        ("numa_node", "state"), own_values.manager_cpus, item="cpu",
-    ),
-    Metric(
-        "node_unrequested_cpus", "",
-        "Allocatable CPUs that no pod of the node requests; the kubelet refuses a pod that requests more (OutOfcpu).",
-        (), one(own_values.unrequested_cpus), item="cpu",
-    ),
-    Metric(
-        "node_unrequested_bytes", "bytes",
-        "Allocatable memory and huge pages that no pod of the node requests.",
-        ("type",), own_values.unrequested_bytes,
-    ),
-    Metric(
-        "node_unrequested_pods", "", "Pods that the node may still take (maxPods).",
-        (), one(own_values.unrequested_pods), item="pod",
     ),
     Metric(
         "node_memory_bytes", "bytes", "Memory by the node's own count, independent of cgroups; `free` is a type.",
@@ -321,11 +286,6 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         "restart_refused_pods", "",
         "Pods that the kubelet would refuse after a restart, or after a reboot of the node, if it starts.",
         ("reboot",), kubelet_values.refused_pods, item="pod",
-    ),
-    Metric(
-        "memory_manager_stale_entries", "",
-        "Containers that are gone but still hold memory in the map; the kubelet frees it at its next admission.",
-        (), own_values.stale_entries, item="entry",
     ),
     Metric(
         "memory_manager_fragmentation_ratio", "ratio",

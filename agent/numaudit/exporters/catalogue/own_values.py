@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal
 
 from numaudit.exporters.facts import ExportedTick
@@ -44,29 +44,6 @@ def admissible(tick: ExportedTick) -> Values:
         yield (str(one.nodes),), one.bytes
 
 
-def pool_bytes(tick: ExportedTick) -> Values:
-    """The two parts of each pool of huge pages."""
-    manager = tick.report.memory_manager
-    for of_size in () if manager is None else manager.huge_pages:
-        for pool in of_size.pools:
-            if pool.free_bytes is not None:
-                yield (str(pool.numa_node), of_size.type, "free"), pool.free_bytes
-                yield (str(pool.numa_node), of_size.type, "used"), max(0, pool.total_bytes - pool.free_bytes)
-
-
-def pool_reserved(tick: ExportedTick) -> Values:
-    manager = tick.report.memory_manager
-    return [((one.type,), one.reserved_bytes) for one in (() if manager is None else manager.huge_pages)]
-
-
-def unclaimed(tick: ExportedTick) -> Values:
-    manager = tick.report.memory_manager
-    for of_size in () if manager is None else manager.huge_pages:
-        for room in of_size.rooms:
-            if room.unclaimed_bytes is not None:
-                yield (str(room.numa_nodes), of_size.type), room.unclaimed_bytes
-
-
 def huge_pages_short(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for row in () if manager is None else manager.huge_page_rows():
@@ -100,37 +77,6 @@ def encroached(tick: ExportedTick) -> Values:
         if node.unpromised_in_free_bytes is not None and node.unpromised_in_reserved_bytes is not None:
             yield (str(node.numa_node), "free"), node.unpromised_in_free_bytes
             yield (str(node.numa_node), "reserved"), node.unpromised_in_reserved_bytes
-
-
-def manager_cpus(tick: ExportedTick) -> Values:
-    for one in (tick.room.cpus if tick.room is not None else None) or ():
-        yield (str(one.node), "free"), one.free
-        yield (str(one.node), "exclusive"), one.exclusive
-        yield (str(one.node), "system_reserved"), one.reserved
-
-
-def _unrequested(tick: ExportedTick) -> Mapping[str, int]:
-    return (tick.room.unrequested if tick.room is not None else None) or {}
-
-
-def unrequested_cpus(tick: ExportedTick) -> float | None:
-    milli = _unrequested(tick).get("cpu")
-    return None if milli is None else milli / 1000
-
-
-def unrequested_bytes(tick: ExportedTick) -> Values:
-    for name, amount in _unrequested(tick).items():
-        if name == "memory" or name.startswith("hugepages-"):
-            yield (name,), amount
-
-
-def unrequested_pods(tick: ExportedTick) -> int | None:
-    return _unrequested(tick).get("pods")
-
-
-def stale_entries(tick: ExportedTick) -> Values:
-    if tick.report.memory_manager is not None:
-        yield (), sum(one.name == "stale" for one in tick.report.findings)
 
 
 def lost_events(tick: ExportedTick) -> Values:
