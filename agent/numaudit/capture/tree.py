@@ -25,7 +25,7 @@ from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import NOTE, Host, origin_of, read_bytes
 from numaudit.kernel.memory import tiers
-from numaudit.kubelet.dra import cdi
+from numaudit.kubelet.parsers import cdi
 from numaudit.kubelet.sources import cdi_files, recording
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings

@@ -21,9 +21,9 @@ from numaudit.kubelet.questions.examination import ExaminedFile, examine, examin
 from numaudit.kubelet.questions.forecasting import forecast_here
 from numaudit.kubelet.questions.kubelet_here import KubeletHere, kubelet_here
 from numaudit.kubelet.questions.node_here import NodeHere, node_here
-from numaudit.kubelet.questions.pod_names import pod_names
+from numaudit.kubelet.questions.pods_here import pod_names
 from numaudit.kubelet.questions.starting import AskedKubelet
-from numaudit.kubelet.sources import state_files
+from numaudit.kubelet.sources import checkpoints
 from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
@@ -95,7 +95,7 @@ def read_given(file: Path) -> bytes:
     if file != STANDARD_INPUT and is_named_pipe(file):
         raise InputError(f"{file} is a named pipe; give a file, or - for what a pipe brings to the standard input")
     if file != STANDARD_INPUT and not is_pipe(file):
-        data = state_files.read(file)
+        data = checkpoints.read_file(file)
         if data is None:
             raise InputError(f"{file} does not exist any more; give another file")
         return data

@@ -25,7 +25,7 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.errors import InputError, ParseError, Unavailable
-from numaudit.kubelet.sources import state_files
+from numaudit.kubelet.sources.checkpoints import read_file, write_file
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.commands import checkpoints_of
 from numaudit.topology.nodeset import CpuSet
@@ -51,13 +51,13 @@ class StateFolder(Struct, frozen=True):
         )
 
     def write(self, state: NodeState) -> None:
-        """Replace both files. Raises InputError and Unavailable as `state_files.write`."""
+        """Replace both files. Raises InputError and Unavailable as `checkpoints.write_file`."""
         for checkpoint in checkpoints_of(state):
-            state_files.write(self.folder / checkpoints.kind(checkpoint), checkpoint)
+            write_file(self.folder / checkpoints.kind(checkpoint), checkpoint)
 
     def _parsed(self, kind: CheckpointKind) -> Checkpoint | None:
         path = self.folder / kind
-        data = state_files.read(path)
+        data = read_file(path)
         if data is None:
             return None
         try:

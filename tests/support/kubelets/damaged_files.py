@@ -9,7 +9,7 @@ from pathlib import Path
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind, write
 from numaudit.kernel.host import LARGEST_FILE, Host
-from numaudit.kubelet.sources import state_files
+from numaudit.kubelet.sources import checkpoints
 
 Damage = Callable[[bytes], bytes]
 
@@ -89,7 +89,7 @@ DAMAGES: Mapping[str, Damage] = {
 
 def files_of(host: Host) -> Mapping[CheckpointKind, Path]:
     """The three checkpoints of a tree, in which the devices' is made where the kubelet had none."""
-    paths = state_files.paths(host)
+    paths = checkpoints.paths(host)
     if not paths[DEVICES].exists():
         paths[DEVICES].parent.mkdir(exist_ok=True)
         held = (PodDevices("uid", "app", "vendor.com/nic", {1: ("a",)}, b""),)

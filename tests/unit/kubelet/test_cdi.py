@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
-from numaudit.kubelet.dra.cdi import LARGEST_SPEC, CdiDevice, parse, without_secrets
-from numaudit.kubelet.dra.drivers import DRIVERS, Promised, promised
+from numaudit.kubelet.intent.drivers import DRIVERS, Promised, promised
+from numaudit.kubelet.parsers.cdi import LARGEST_SPEC, CdiDevice, parse, without_secrets
 from numaudit.kubelet.sources import cdi_files
 from numaudit.kubelet.sources.cdi_files import CdiFiles, CdiSpecs
 from processes.input_cost import MIB, costs

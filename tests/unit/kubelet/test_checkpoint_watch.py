@@ -16,7 +16,7 @@ from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.kernel import files
 from numaudit.kernel.host import Host
-from numaudit.kubelet.sources import checkpoints, state_files
+from numaudit.kubelet.sources import checkpoints
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
 from numaudit.topology.nodeset import CpuSet
 
@@ -54,14 +54,14 @@ def pods(file: WatchedCheckpoint) -> int:
 
 def test_a_good_file_is_read_once_and_again_when_it_was_replaced(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = 0
-    real = state_files.read
+    real = checkpoints.read_file
 
     def counted(file: Path) -> bytes | None:
         nonlocal reads
         reads += 1
         return real(file)
 
-    monkeypatch.setattr(state_files, "read", counted)
+    monkeypatch.setattr(checkpoints, "read_file", counted)
     file = watched(path)
     replace(path, ONE)
     for now in (1.0, 2.0, 3.0):

@@ -16,8 +16,8 @@ from numaudit.kubelet.parsers.pods import (
     MOST_VALUES,
     MOST_VALUES_OF_ONE,
     PodReader,
+    without_secrets,
 )
-from numaudit.kubelet.parsers.pods_without_secrets import without_secrets
 from processes.input_cost import MIB, costs
 
 SIZE = 4 * MIB

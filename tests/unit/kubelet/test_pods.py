@@ -15,8 +15,7 @@ from numaudit.containermanager.predicates import amounts, node_requests
 from numaudit.errors import ParseError
 from numaudit.intent.pods import PodFacts
 from numaudit.kubelet.parsers.pod import parse_pod
-from numaudit.kubelet.parsers.pods import PodReader
-from numaudit.kubelet.parsers.pods_without_secrets import without_secrets
+from numaudit.kubelet.parsers.pods import PodReader, without_secrets
 
 ID = "b" * 64
 RUNNING = "standalone-single-numa-node/1-running"

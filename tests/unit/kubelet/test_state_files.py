@@ -20,7 +20,7 @@ from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.state import Block, MemoryState
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.kubelet.sources import state_files
+from numaudit.kubelet.sources import checkpoints
 from numaudit.topology.nodeset import CpuSet
 
 ROOT = FIXTURES / "kubernetes-four-nodes"
@@ -40,21 +40,21 @@ OLD, NEW = state(4096), state(8192)
 
 
 def test_the_kubelets_files_are_where_it_keeps_them() -> None:
-    paths = state_files.paths(Host.under(ROOT))
+    paths = checkpoints.paths(Host.under(ROOT))
     assert {kind: str(path.relative_to(ROOT)) for kind, path in paths.items()} == {
         "memory_manager_state": "var/lib/kubelet/memory_manager_state",
         "cpu_manager_state": "var/lib/kubelet/cpu_manager_state",
         "kubelet_internal_checkpoint": "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint",
         "dra_manager_state": "var/lib/kubelet/dra_manager_state",
     }
-    assert state_files.read(paths["memory_manager_state"]) is not None
-    assert state_files.read(paths["kubelet_internal_checkpoint"]) is None
+    assert checkpoints.read_file(paths["memory_manager_state"]) is not None
+    assert checkpoints.read_file(paths["kubelet_internal_checkpoint"]) is None
 
 
 def test_a_file_is_written_for_root_alone_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    state_files.write(path, OLD)
-    state_files.write(path, NEW)
+    checkpoints.write_file(path, OLD)
+    checkpoints.write_file(path, NEW)
     assert path.stat().st_mode & 0o777 == 0o600
     assert names_in(tmp_path) == [NAME]
     assert path.read_bytes() == write(NEW)
@@ -66,28 +66,28 @@ def test_a_corrupt_file_is_never_overwritten(tmp_path: Path, damage: Callable[[b
     damaged = damage(write(OLD))
     path.write_bytes(damaged)
     with pytest.raises(InputError, match=r"is not overwritten, because it.* (corrupt|checksum is wrong)"):
-        state_files.write(path, NEW)
+        checkpoints.write_file(path, NEW)
     assert path.read_bytes() == damaged
     assert names_in(tmp_path) == [NAME]
 
 
 def test_another_kind_of_checkpoint_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    state_files.write(path, OLD)
+    checkpoints.write_file(path, OLD)
     with pytest.raises(InputError, match="is not overwritten"):
-        state_files.write(path, CpuCheckpoint.of("static", CPUState(CpuSet.of(0))))
+        checkpoints.write_file(path, CpuCheckpoint.of("static", CPUState(CpuSet.of(0))))
     assert path.read_bytes() == write(OLD)
 
 
 def test_a_write_that_the_disk_refuses_half_way_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    state_files.write(path, OLD)
+    checkpoints.write_file(path, OLD)
 
     def write_under_a_limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
         with pytest.raises(Unavailable, match="File too large; the file is unchanged"):
-            state_files.write(path, NEW)
+            checkpoints.write_file(path, NEW)
 
     assert in_child(write_under_a_limit) == 0
     assert path.read_bytes() == write(OLD)
@@ -97,7 +97,7 @@ def test_a_write_that_the_disk_refuses_half_way_leaves_the_old_file(tmp_path: Pa
 def test_what_cannot_be_read_is_reported_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
     with pytest.raises(Unavailable, match=r"cannot read .*memory_manager_state: Is a directory"):
-        state_files.read(tmp_path / NAME)
+        checkpoints.read_file(tmp_path / NAME)
 
 
 @pytest.mark.parametrize("step", ["open", "write", "fsync", "rename", "directory fsync"])
@@ -150,7 +150,7 @@ def write_and_die(path: Path, step: str, number: int) -> None:
         die()
 
     setattr(os, name, deadly)
-    state_files.write(path, NEW)
+    checkpoints.write_file(path, NEW)
 
 
 def die() -> NoReturn:

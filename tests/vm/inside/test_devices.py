@@ -30,7 +30,7 @@ from numaudit.cli.main import call
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.sources import state_files
+from numaudit.kubelet.sources import checkpoints
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.manager import fresh_state, start
@@ -156,7 +156,7 @@ def _write_promises(host: Host, uids: dict[str, str], found: dict[str, Pod]) -> 
         assert admission.rejection is None
         state, pins = start(kubelet, admission.state, uid, name)
         assert pins.cpuset_mems == "0"
-    state_files.write(host.kubelet / MEMORY, MemoryCheckpoint.of("Static", state.memory.state))
+    checkpoints.write_file(host.kubelet / MEMORY, MemoryCheckpoint.of("Static", state.memory.state))
     entries = tuple(PodDevices(uid, name, RESOURCE, {0: (found[name].disk,)}, b"") for name, uid in uids.items())
     registered = {RESOURCE: tuple(one.disk for one in found.values())}
     written = device.write(DeviceCheckpoint.of(entries, registered))

@@ -23,7 +23,7 @@ from numaudit.cli.main import call
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.kernel.host import Host
 from numaudit.kubelet.proto import podresources_pb2 as pb
-from numaudit.kubelet.sources import podresources, state_files
+from numaudit.kubelet.sources import checkpoints, podresources
 
 pytestmark = pytest.mark.one_kernel
 
@@ -80,7 +80,7 @@ def claimants() -> Iterator[dict[str, Claimant]]:
         for path in (host.kubelet / MEMORY, host.kubelet / "dra_manager_state"):
             stack.callback(path.unlink, missing_ok=True)
         stack.callback(shutil.rmtree, "/var/run/cdi", ignore_errors=True)
-        state_files.write(host.kubelet / MEMORY, MemoryCheckpoint.of("None", MemoryState({})))
+        checkpoints.write_file(host.kubelet / MEMORY, MemoryCheckpoint.of("None", MemoryState({})))
         memory = {}
         for one in found:
             log = LOGS / f"lab_{one.name}_{one.uid}"

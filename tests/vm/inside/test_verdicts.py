@@ -21,7 +21,7 @@ from numaudit.cli.main import call
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.sources import state_files
+from numaudit.kubelet.sources import checkpoints
 from numaudit.memorymanager.admission import NodeState, admit
 from numaudit.memorymanager.kubelet import read_kubelet
 from numaudit.memorymanager.manager import fresh_state, start
@@ -138,7 +138,7 @@ def write_promises(host: Host, everyone: Mapping[str, Patient]) -> None:
         assert admission.rejection is None
         state, pins = start(kubelet, admission.state, one.uid, "app")
         assert pins.cpuset_mems.replace(",", "-") == one.promised
-    state_files.write(host.kubelet / MEMORY, MemoryCheckpoint.of("Static", state.memory.state))
+    checkpoints.write_file(host.kubelet / MEMORY, MemoryCheckpoint.of("Static", state.memory.state))
 
 
 def verdicts(capsys: pytest.CaptureFixture[str], everyone: Mapping[str, Patient]) -> dict[str, str]:

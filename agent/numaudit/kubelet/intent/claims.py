@@ -15,7 +15,7 @@ from numaudit.checkpoints.formats.claims import Claim, ClaimDevice
 from numaudit.errors import ParseError
 from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.intent.pods import ClaimReference, PodContainer
-from numaudit.kubelet.dra.drivers import places, promised, promises_devices_only
+from numaudit.kubelet.intent.drivers import places, promised, promises_devices_only
 from numaudit.kubelet.intent.promises import ContainerKey
 from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.sources.cdi_files import CdiSpecs

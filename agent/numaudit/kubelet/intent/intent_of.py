@@ -1,8 +1,11 @@
-"""The kubelet's intent, made of everything that was read from it. Pure: readings in, intent out."""
+"""The kubelet's intent, made of everything that was read from it, the pods included that it refused when it was started
+again although they ran. Pure: readings in, intent out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
@@ -18,13 +21,13 @@ from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent.kubelet import StartOutlook
 from numaudit.intent.node import Intent, NodeRoom
-from numaudit.intent.pods import HintRecord
+from numaudit.intent.pods import HintRecord, PodFacts, Rejection
 from numaudit.kubelet.intent import join
 from numaudit.kubelet.intent.claims import with_claims
 from numaudit.kubelet.intent.join import Joined
 from numaudit.kubelet.intent.promises import Checkpoints, by_container
-from numaudit.kubelet.intent.refused_at_restart import refused_at_restart
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
+from numaudit.kubelet.parsers.metrics import KubeletMetrics
 from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.questions.examination import examine
 from numaudit.kubelet.questions.forecasting import active_pods, forecast_of, outlook_of, start_of, stored
@@ -32,13 +35,59 @@ from numaudit.kubelet.questions.kubelet_here import StartForecaster, kubelet_her
 from numaudit.kubelet.questions.node_here import NodeHere, node_here, state_of
 from numaudit.kubelet.questions.starting import AskedKubelet, Starting, starting
 from numaudit.kubelet.sources.cdi_files import CdiSpecs
-from numaudit.kubelet.sources.memo import Memo
 from numaudit.kubelet.sources.podresources import PodResources
+from numaudit.kubelet.sources.polled import Memo
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import reconcile
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.snapshot import Container
 from numaudit.topology.machine import Machine
+
+REJECTIONS = "kubelet_admission_rejections_total"
+MESSAGE = "at a restart of the kubelet, by its counter of refusals; the pod's status does not say so"
+UNKNOWN = "Unknown"
+"""The reason of a pod where the counter leaves more than one."""
+_CLOCK_STEP = 1.0
+"""Seconds: times in a pod's status have no fractions."""
+
+
+def refused_at_restart(
+    pods: Mapping[str, PodFacts] | None, known: Collection[Rejection], metrics: KubeletMetrics | None
+) -> tuple[Rejection, ...]:
+    """Pods that ran and were refused at the restart. `known`: the refusals that a status or the log names.
+
+    Such a pod ends as if it had done its work: phase Succeeded (or Failed), without a reason or message (seen with
+    1.36). One whose containers restart always does not end by itself, and the kubelet's own counter of refusals, which
+    begins with its start, says that it refused more pods than are known, and why.
+    """
+    if metrics is None or metrics.started_at is None:
+        return ()
+    began = metrics.started_at - _CLOCK_STEP
+    candidates = list(_ended_without_reason(pods or {}, {one.pod_uid for one in known}, began))
+    if not candidates:
+        return ()
+    left = _counted(metrics) - Counter(one.reason for one in known if one.at is None or one.at >= began)
+    if left.total() < len(candidates):
+        return ()
+    reason = next(iter(left)) if len(left) == 1 else UNKNOWN
+    return tuple(
+        Rejection(one.uid, one.namespace, one.name, reason, MESSAGE, metrics.started_at, True) for one in candidates
+    )
+
+
+def _ended_without_reason(pods: Mapping[str, PodFacts], known: Collection[str], began: float) -> Iterator[PodFacts]:
+    for pod in pods.values():
+        if pod.ended_without_reason and pod.uid not in known and (pod.ended_at is None or pod.ended_at >= began):
+            yield pod
+
+
+def _counted(metrics: KubeletMetrics) -> Counter[str]:
+    """By reason, since the kubelet's start."""
+    counted = Counter[str]()
+    for series, value in metrics.counters.items():
+        if series.name == REJECTIONS and (reason := dict(series.labels).get("reason")):
+            counted[reason] += int(value)
+    return counted
 
 
 def room_of(node: NodeHere) -> NodeRoom | None:

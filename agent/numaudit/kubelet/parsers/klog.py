@@ -1,10 +1,13 @@
 """A line of a log that klog wrote, in either format: time, message and fields. Pure.
 
 Text: `I1120 22:38:22.328746 341 scope_container.go:93] "TopologyHints" hints={...} pod="ns/name"`; before Kubernetes
-1.29 values are as Go prints them: `hints=map[...]`.
+1.29 values are as Go prints them by %v and %+v: `hints=map[cpu:[{01 true} {NUMANodeAffinity:<nil> Preferred:false}]]`.
+There a map is an object, a list a list, a struct with names an object and one without a list, `<nil>` None; all else is
+a text. Go prints a list that is nil as an empty one: ().
+
 JSON (`--logging-format=json`): `{"ts":1763678302328.7,"msg":"TopologyHints","hints":{...},"pod":{...}}`.
 
-Sources: k8s.io/klog/v2, k8s.io/component-base/logs/json.
+Sources: k8s.io/klog/v2 (internal/serialize of v2.9 to v2.100), k8s.io/component-base/logs/json, fmt/print.go.
 """
 
 from __future__ import annotations
@@ -17,7 +20,51 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from numaudit.errors import ParseError
-from numaudit.kubelet.parsers import go_values
+
+MOST_LEVELS = 16
+
+_WORD = re.compile(r"[^\s\[\]{}]+", re.ASCII)
+_MAP_KEY = re.compile(r"([^\s\[\]{}:]+):", re.ASCII)
+_FIELD = re.compile(r"([A-Za-z_]\w*):", re.ASCII)
+
+
+def parse_at(text: str, at: int, level: int = 0) -> tuple[object, int]:
+    """The value that begins there, and where it ends. Raises ParseError."""
+    if level > MOST_LEVELS:
+        raise ParseError(f"a value within more than {MOST_LEVELS} others")
+    if text.startswith("map[", at):
+        return _object(text, at + len("map["), "]", _MAP_KEY, level)
+    if text.startswith("[", at):
+        found, end = _list(text, at + 1, "]", level)
+        return found or (), end
+    if text.startswith("{", at):
+        named = _FIELD.match(text, at + 1) is not None
+        return _object(text, at + 1, "}", _FIELD, level) if named else _list(text, at + 1, "}", level)
+    word = _WORD.match(text, at)
+    if word is None:
+        raise ParseError(f"expected a value: {text[at : at + 60]!r}")
+    return None if word[0] == "<nil>" else word[0], word.end()
+
+
+def _object(text: str, at: int, end: str, key: re.Pattern[str], level: int) -> tuple[object, int]:
+    found: dict[str, object] = {}
+    while not text.startswith(end, at):
+        name = key.match(text, at)
+        if name is None:
+            raise ParseError(f"expected a name and a colon, or {end}: {text[at : at + 60]!r}")
+        found[name[1]], at = parse_at(text, name.end(), level + 1)
+        at += text.startswith(" ", at)
+    return found, at + 1
+
+
+def _list(text: str, at: int, end: str, level: int) -> tuple[list[object], int]:
+    found: list[object] = []
+    while not text.startswith(end, at):
+        value, at = parse_at(text, at, level + 1)
+        found.append(value)
+        at += text.startswith(" ", at)
+    return found, at + 1
+
 
 LONGEST_LINE = 1 << 20
 """Characters; a line of hints of one provider has at most about 100 KB on eight nodes."""
@@ -166,7 +213,7 @@ def _structure(text: str, at: int, name: str) -> tuple[object, int]:
     except (ValueError, RecursionError):
         pass
     try:
-        return go_values.parse_at(text, at)
+        return parse_at(text, at)
     except ParseError as error:
         raise ParseError(f"the value of {name} is neither JSON nor as Go prints it: {error}") from None
 

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from numaudit.errors import ParseError
 from numaudit.kernel import files as host_files
 from numaudit.kernel.host import Host, explain, read_bytes
-from numaudit.kubelet.dra import cdi
-from numaudit.kubelet.dra.cdi import LARGEST_SPEC, MOST_DEVICES, CdiDevice
+from numaudit.kubelet.parsers import cdi
+from numaudit.kubelet.parsers.cdi import LARGEST_SPEC, MOST_DEVICES, CdiDevice
 
 DIRECTORIES = ("/etc/cdi", "/var/run/cdi")
 """Static and dynamic. A device in the later one replaces that of the same name in the earlier one."""

@@ -1,33 +1,94 @@
-"""The kubelet's checkpoint files, watched: read again when they change, verified, the last good one kept.
+"""The kubelet's checkpoint files: where they are, reading one, replacing one as a whole; and watched: read again when
+they change, verified, the last good one kept.
+
+The kubelet replaces a file by renaming a temporary one over it, so what is read is always a whole file, old or new. Its
+temporary files begin with a dot and are left alone. On a node with a running kubelet nothing here may be written: the
+files are the kubelet's.
 
 The kubelet writes a file more than once for one pod. The Memory Manager writes the machine's state and then the pod's
 blocks, the CPU Manager the container's CPUs and then the shared ones; when it releases CPUs, it first writes them in no
 set at all. A file between two such writes is whole, and its checksum fits, but it does not add up.
 
-Source: pkg/kubelet/cm/memorymanager/policy_static.go (Allocate), pkg/kubelet/cm/cpumanager/policy_static.go (Allocate,
+Source: pkg/kubelet/checkpointmanager, pkg/util/filesystem; rename(2), fsync(2);
+pkg/kubelet/cm/memorymanager/policy_static.go (Allocate), pkg/kubelet/cm/cpumanager/policy_static.go (Allocate,
 RemoveContainer).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep, time
 
 from msgspec.structs import replace
 
+from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
-from numaudit.checkpoints.formats.file import CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.outlook import KubeletAtStart
-from numaudit.errors import Unavailable
+from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent.kubelet import CheckpointHealth
 from numaudit.kernel import files
-from numaudit.kernel.host import Host
+from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.memory.node_cpus import online_cpus
+from numaudit.kernel.own_files import replace_file
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, Problem, decode
-from numaudit.kubelet.sources import state_files
+
+
+def paths(host: Host) -> Mapping[CheckpointKind, Path]:
+    """Paths of the kubelet's checkpoints, whether it is there or not."""
+    return {
+        MEMORY: host.kubelet / MEMORY,
+        CPU: host.kubelet / CPU,
+        DEVICES: host.kubelet / "device-plugins" / DEVICES,
+        CLAIMS: host.kubelet / CLAIMS,
+    }
+
+
+def read_file(path: Path) -> bytes | None:
+    """The file as it is; None = there is none. Raises Unavailable when it may not or cannot be read."""
+    try:
+        return read_bytes(path)
+    except FileNotFoundError:
+        return None
+    except PermissionError:
+        raise Unavailable(f"cannot read {path}: only root may read it; run as root") from None
+    except OSError as error:
+        raise Unavailable(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def write_file(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the file. Whenever the process or the machine dies, the old file or the new one is there.
+
+    Raises InputError when the file that is there is corrupt, because nobody could examine it any
+    more; Unavailable when the disk refuses, in which case the old file stays.
+    """
+    _refuse_corrupt(path, checkpoint)
+    try:
+        replace_file(path, checkpoints.write(checkpoint))
+    except OSError as error:
+        raise Unavailable(f"cannot write {path}: {error.strerror}; the file is unchanged") from None
+
+
+def _refuse_corrupt(path: Path, checkpoint: Checkpoint) -> None:
+    data = read_file(path)
+    if data is None:
+        return
+    try:
+        is_valid = checkpoints.verify(checkpoints.parse(checkpoints.kind(checkpoint), data)).is_valid
+    except ParseError as error:
+        raise InputError(
+            f"{path} is not overwritten, because it is corrupt: {error}; examine it, then move it away"
+        ) from None
+    if not is_valid:
+        raise InputError(
+            f"{path} is not overwritten, because its checksum is wrong; examine it with "
+            f"`numaudit state verify {path}`, then move it away"
+        )
+
 
 _YOUNG = 1.0
 """Seconds since its writing in which the next write may still come."""
@@ -109,16 +170,16 @@ class WatchedCheckpoint:
 
 
 def read_settled(kind: CheckpointKind, path: Path, host: Host) -> bytes | None:
-    """As `state_files.read`; read again for up to half a second while it was just written and does not add up.
+    """As `read_file`; read again for up to half a second while it was just written and does not add up.
 
     `host`: whose CPUs those of the CPU Manager's file are.
     """
-    data = state_files.read(path)
+    data = read_file(path)
     for tried in range(_TRIES):
         if data is None or not _is_young(path) or tried >= _tries(kind, data, host):
             break
         sleep(_PAUSE)
-        data = state_files.read(path)
+        data = read_file(path)
     return data
 
 

@@ -23,10 +23,10 @@ from numaudit.errors import InputError, Unavailable, without_password
 from numaudit.kernel.files import may_use
 from numaudit.kernel.host import Host, explain, may_exist, read_bytes
 from numaudit.kubelet.parsers.config import LIMITS
-from numaudit.kubelet.sources.patience import time_left
 from numaudit.kubelet.sources.podresources import IN_A_TICK as RESOURCES_IN_A_TICK
 from numaudit.kubelet.sources.podresources import Client, ListAnswer
 from numaudit.kubelet.sources.podresources import socket as podresources_socket
+from numaudit.kubelet.sources.polled import time_left
 from numaudit.net import files
 from numaudit.net.connection import Connection
 from numaudit.net.target import target_of

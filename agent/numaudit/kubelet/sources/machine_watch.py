@@ -10,7 +10,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.node_cpus import online_cpus, online_nodes
 from numaudit.kernel.node import read_counters, read_machine
-from numaudit.kubelet.sources.memo import Inputs
+from numaudit.kubelet.sources.polled import Inputs
 from numaudit.topology.machine import Machine
 
 MACHINE_EVERY = 60.0

@@ -24,7 +24,7 @@ from numaudit.intent.node import Promise, PromisedDevices, devices_by_nodes
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.parsers.pods import MOST_PODS
-from numaudit.kubelet.sources.patience import time_left
+from numaudit.kubelet.sources.polled import time_left
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 if TYPE_CHECKING:

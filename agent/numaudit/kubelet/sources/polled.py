@@ -1,16 +1,38 @@
-"""One source that is polled: its newest value, and its state."""
+"""One source that is polled: its newest value and state, the deadlines of its answers, and work that is done again only
+when what it said has changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic, time
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, ParamSpec, TypeVar
+
+from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable, to_keep
 from numaudit.intent.kubelet import SourceName, SourceState
 from numaudit.kernel.host import explain
-from numaudit.kubelet.sources.patience import NoTimeLeft
+
+
+class NoTimeLeft(Unavailable):
+    """The answers before this one took all the time that a tick has for the kubelet. The next tick asks again."""
+
+
+def check_time(until: float) -> None:
+    """Raises NoTimeLeft after `until` by the monotonic clock."""
+    if monotonic() >= until:
+        raise NoTimeLeft("read in part, because the time for this tick was used up; the next tick continues")
+
+
+def time_left(deadline: float, until: float) -> float:
+    """Seconds for one answer: `deadline`, but none after `until` by the monotonic clock. Raises NoTimeLeft."""
+    seconds = min(deadline, until - monotonic())
+    if seconds <= 0:
+        raise NoTimeLeft("not asked, because the kubelet's other answers used up the time for this tick")
+    return seconds
+
 
 RETRY_AFTER = 30.0
 """Seconds before a source that did not answer is asked again."""
@@ -73,3 +95,36 @@ class Polled(Generic[Value]):
         """The answer may have changed: do not wait longer, unless for a source that does not answer."""
         if self.is_current:
             self._not_before = 0.0
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Inputs(Struct):
+    """The inputs of the last call. They are values, never changed in place."""
+
+    _last: tuple[object, ...] | None = None
+
+    def changed(self, *inputs: object) -> bool:
+        """Does one of them differ from the last time? The same object is not even compared. True at the first time."""
+        before, self._last = self._last, inputs
+        return before != inputs
+
+
+class Memo(Generic[P, R]):
+    """A pure function that keeps its last result and gives it again for the same inputs."""
+
+    __slots__ = ("_function", "_inputs", "_result")
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self._function = function
+        self._inputs = Inputs()
+        self._result: tuple[R] | None = None
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._inputs.changed(args, kwargs):
+            self._result = None
+        if self._result is None:
+            self._result = (self._function(*args, **kwargs),)
+        return self._result[0]

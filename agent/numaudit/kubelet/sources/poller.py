@@ -28,17 +28,15 @@ from numaudit.kubelet.parsers.admissions import Admissions
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
 from numaudit.kubelet.parsers.pods import PodList, PodReader
-from numaudit.kubelet.sources import podresources, presence, state_files
+from numaudit.kubelet.sources import checkpoints, podresources, presence
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.cdi_files import CdiFiles, CdiSpecs
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
 from numaudit.kubelet.sources.client import KubeletAnswers, LiveKubelet, RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog, LogSource, live_log
 from numaudit.kubelet.sources.machine_watch import MachineWatch
-from numaudit.kubelet.sources.memo import Inputs
-from numaudit.kubelet.sources.patience import check_time
 from numaudit.kubelet.sources.podresources import NodesOfDevices, PodResources
-from numaudit.kubelet.sources.polled import Polled
+from numaudit.kubelet.sources.polled import Inputs, Polled, check_time
 from numaudit.kubelet.sources.process import StartSettings
 from numaudit.kubelet.sources.readings import KubeletReadings, Question
 from numaudit.snapshot import Container
@@ -306,7 +304,7 @@ class KubeletPoller:
 
     def _watch_files(self) -> None:
         self._files = {
-            kind: WatchedCheckpoint(kind, path, self.host) for kind, path in state_files.paths(self.host).items()
+            kind: WatchedCheckpoint(kind, path, self.host) for kind, path in checkpoints.paths(self.host).items()
         }
 
     def _read_resources(self) -> tuple[tuple[PodResources, ...], str | None]:

@@ -12,7 +12,7 @@ from numaudit.kernel import files
 from numaudit.kernel.host import Host, may_exist, read_bytes
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import log as kubelet_log
-from numaudit.kubelet.parsers.pods_without_secrets import without_secrets
+from numaudit.kubelet.parsers.pods import without_secrets
 from numaudit.kubelet.sources import podresources, presence
 from numaudit.kubelet.sources.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.sources.log_follow import LogSource, live_log

@@ -1,4 +1,6 @@
-"""All that a tick waits for the kubelet together is its share of the interval."""
+"""Deadlines of the kubelet's answers, those of a verb included; and work that is done again only when its inputs
+changed.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from kubelets.steps import Step
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.kubelet.sources import poller
 from numaudit.kubelet.sources.client import LiveKubelet
+from numaudit.kubelet.sources.polled import Inputs, Memo
 from numaudit.kubelet.sources.poller import KubeletPoller
 from processes.hostile_http import KEEPING, hostile
 
@@ -78,3 +81,46 @@ def test_the_share_follows_the_interval(interval: float, share: float, tmp_path:
     assert one.patience == poller.PATIENCE
     one.use(interval, 600)
     assert one.patience == share
+
+
+def test_a_verb_waits_longer_for_a_busy_kubelet_than_a_tick_does() -> None:
+    poller = KubeletPoller.of(Host())
+    kubelet = poller.answers
+    assert isinstance(kubelet, LiveKubelet)
+    assert (kubelet.deadline, kubelet.resources.deadline) == (10, 10)
+    assert poller.patience >= kubelet.deadline + kubelet.resources.deadline
+    poller.use(interval=15, max_age=60)
+    assert (kubelet.deadline, kubelet.resources.deadline) == (3, 2)
+    assert poller.patience >= kubelet.deadline + kubelet.resources.deadline
+    poller.close()
+
+
+def test_the_same_inputs_give_the_same_result_without_work() -> None:
+    calls: list[tuple[str, int]] = []
+
+    def work(text: str, times: int) -> str | None:
+        calls.append((text, times))
+        return text * times or None
+
+    memo = Memo(work)
+    assert [memo("a", 2), memo("a", 2), memo("a", times=3), memo("", 1), memo("", 1)] == ["aa", "aa", "aaa", None, None]
+    assert calls == [("a", 2), ("a", 3), ("", 1)]
+
+
+def test_work_that_failed_is_tried_again() -> None:
+    answers = iter([0, 4])
+    memo = Memo(lambda number: number // next(answers))
+    with pytest.raises(ZeroDivisionError):
+        memo(8)
+    assert memo(8) == 2
+
+
+def test_the_same_object_is_not_compared() -> None:
+    class Incomparable:
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError
+
+    inputs, one = Inputs(), Incomparable()
+    assert [inputs.changed(one, 1), inputs.changed(one, 1), inputs.changed(one, 2)] == [True, False, True]
