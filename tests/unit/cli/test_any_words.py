@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from documentation import command_tree
+import command_tree
 from numaudit.cli.main import VERBS, call
 from numaudit.config.settings import KEYS
 from processes.agent_process import PATIENCE

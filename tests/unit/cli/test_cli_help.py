@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 import pytest
 
-from documentation.command_tree import commands, context_of, examples
+from command_tree import commands, context_of, examples
 from numaudit.cli.glossary import GLOSSARY, reference_text
 from numaudit.cli.main import call
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from documentation import command_tree
+import command_tree
 from numaudit import __version__
 from numaudit.cli.main import call
 from numaudit.engine.observer import Observer

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from documentation.command_tree import commands
+from command_tree import commands
 from kubelets.damaged_files import DAMAGES, KINDS, files_of
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.cli.exits import EXIT_INTERNAL

@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from documentation.command_tree import commands
+from command_tree import commands
 from numaudit.cli.progress import Duration
 
 TIMES = [

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 import pytest
 
-from documentation.command_tree import commands, described_options, examples, exit_codes, usage
+from command_tree import commands, described_options, examples, exit_codes, usage
 
 MatchesGolden = Callable[[str, str], None]
 COMMANDS = dict(commands())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from documentation.command_tree import commands
+from command_tree import commands
 from numaudit.cli.cluster.plugin import plugin
 from numaudit.cli.main import main
 from numaudit.errors import InputError
