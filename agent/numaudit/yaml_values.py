@@ -9,6 +9,7 @@ by one: a file takes little more memory than its values do. A reference is read 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,6 +24,9 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Event = Any
 """Of PyYAML's parser; its types leave out that each has a mark."""
 
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_NUMBER_AS_READ = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
+"""A number that YAML 1.1 reads as people do."""
 _COLLECTIONS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
@@ -39,6 +43,21 @@ class YamlLimits(Struct, frozen=True):
     copies: int = 0
     """Values (the end of a list or mapping counts as one) that references (*) may stand for in a file, with those that
     they name; 0 = it may have no references."""
+    as_written: bool = False
+    """Keys are texts, mappings are Lined, and what YAML does not read as people do is Unread."""
+
+
+class Lined(dict[Any, object]):
+    """A mapping that knows the line of each of its keys."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, int] = {}
+
+
+class Unread(Struct, frozen=True):
+    """A number that YAML reads in its own way (to it 1:30 is 90, and 010 is 8), or a number or date of no meaning."""
+
+    text: str
 
 
 def read(body: bytes, name: str, limits: YamlLimits) -> object:
@@ -58,7 +77,7 @@ def read_all(body: bytes, name: str, limits: YamlLimits, most: int | None = None
     if len(body) > limits.size:
         raise InputError(f"{name}: the file has more than {limits.size} bytes; give a smaller one")
     try:
-        return _Values(name).of(events(body, name, limits), most)
+        return _Values(name, limits.as_written).of(events(body, name, limits), most)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise not_yaml(name, error) from error
 
@@ -173,8 +192,8 @@ class _Merge:
 class _Values:
     """Plain values of the events of one file."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, as_written: bool) -> None:
+        self._name, self._as_written = name, as_written
         self._open: list[_Open] = []
 
     def of(self, events: Iterator[Event], most: int | None) -> list[object]:
@@ -203,11 +222,11 @@ class _Values:
         else:
             if event.tag not in _COLLECTIONS:
                 raise self._unknown_tag(event)
-            value = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+            value = [] if isinstance(event, yaml.SequenceStartEvent) else Lined() if self._as_written else {}
         if around is not None:
             self._put(around, event, value)
         if not isinstance(event, yaml.ScalarEvent):
-            self._open.append(_Open(value))
+            self._open.append(_Open(value, lines=value.lines) if isinstance(value, Lined) else _Open(value))
         return value
 
     def _put(self, around: _Open, event: Event, value: object) -> None:
@@ -223,7 +242,7 @@ class _Values:
             if first is not None:
                 raise InputError(f"{self._at(event)}: {brief(event.value)} is given twice, first in line {first}")
             around.lines[event.value] = line_of(event) + 1
-            around.key, around.has_key = value, True
+            around.key, around.has_key = event.value if self._as_written else value, True
             if isinstance(value, _Merge):
                 around.merge = value
 
@@ -248,12 +267,16 @@ class _Values:
         if tag == _TEXT:
             return event.value
         if tag == _MERGE and self._is_key():
-            return _Merge()
+            return event.value if self._as_written else _Merge()
+        if self._as_written and tag in _NUMBERS and _NUMBER_AS_READ.fullmatch(event.value) is None:
+            return Unread(event.value)
         try:
             return _plain(tag, event.value)
         except yaml.constructor.ConstructorError:
             raise self._unknown_tag(event) from None
         except (ValueError, yaml.YAMLError):
+            if self._as_written:
+                return Unread(event.value)
             raise InputError(
                 f"{self._at(event)}: not YAML: a number or date cannot be read; quote it if it is text"
             ) from None

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import yaml
-
-from numaudit import yaml_values
 from numaudit.config import CONFIG_VARIABLE, yaml_file
 from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError, brief, cut
 from numaudit.kernel.own_files import state_of
+from numaudit.yaml_values import Lined, Unread
 
 Section = TypeVar("Section")
 FlagSettings = Sequence[tuple[str, str, str]]
@@ -31,8 +29,6 @@ _SIMILAR = 0.7
 """Least similarity between the last part of a name and that of a setting that is suggested for it: `kind` is not meant
 to be `verdicts.window`."""
 _OF_A_SERVICE = re.compile(r"NUMAUDIT_(SERVICE_HOST|SERVICE_PORT|PORT)(_|$)")
-_NUMBER_AS_READ = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
-"""A number that YAML 1.1 reads as people do: to it 1:30 is 90, and 010 is 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ class _Sources:
         sources = cls(section=section)
         if path is not None:
             try:
-                _File(path, sources).read()
+                sources._read_file(path)
             except InputError as error:
                 sources.problems.append(str(error))
         for key in KEYS.values():
@@ -125,6 +121,45 @@ class _Sources:
             else:
                 sources.problems.append(f"{flag}: there is no setting {_named(key_path)}{_suggestion(key_path)}")
         return sources
+
+    def _read_file(self, path: Path) -> None:
+        """Raises InputError when all of it is wrong."""
+        root = yaml_file.values(path, "the settings", yaml_file.AGENT)
+        if root is None:
+            return
+        self._walk(root, str(path), "", 1, {})
+        # A file with several keys, none of them known or close to a known one, is another program's.
+        names = list(root) if isinstance(root, Lined) else []
+        known = {key.partition(".")[0] for key in KEYS}
+        if len(names) > 1 and not any(name.partition(".")[0] in known or _suggestion(name) for name in names):
+            found = ", ".join(map(_named, names[:3]))
+            raise InputError(
+                f"{path}: holds none of numaudit's settings, but {found}; is it the file of another program?"
+            )
+
+    def _walk(self, given: object, file: str, prefix: str, line: int, seen: dict[str, int]) -> None:
+        """Settings of a part of the file. An empty value leaves a setting as it is.
+
+        `seen`: each key in lower case -> its line, however it is spelt: `web.timeout`, or `timeout` below `web`.
+        """
+        if not isinstance(given, Lined):
+            self.problems.append(f"{file}:{line}: {prefix.rstrip('.') or 'the file'} must hold keys and values")
+            return
+        for name, value in given.items():
+            key, line = f"{prefix}{name}", given.lines[name]
+            if not self.matters(key):
+                continue
+            if key.lower() in seen:
+                first = seen[key.lower()]
+                self.problems.append(f"{file}:{line}: {_named(key)} is given twice, first in line {first}")
+                continue
+            seen[key.lower()] = line
+            if not any(one == key or one.startswith(f"{key}.") for one in KEYS):
+                self.unknown.append(f"{file}:{line}: there is no setting {_named(key)}{_suggestion(key)}")
+            elif key in KEYS and value is not None:
+                self.take(key, value, f"{file}:{line}")
+            elif value is not None:
+                self._walk(value, file, f"{key}.", line, seen)
 
     def matters(self, path: str) -> bool:
         """Of a setting or a section."""
@@ -149,84 +184,6 @@ class _Sources:
         given = "what is given (hidden)" if key.secret or key.kind.private else _shown(value)
         reason = f": {why}" if key.kind.private and why else ""
         self.problems.append(f"{where}: {path} must be {key.kind.what}, not {given}{reason}")
-
-
-@dataclass(slots=True)
-class _File:
-    """One file of settings. Raises InputError when all of it is wrong."""
-
-    path: Path
-    sources: _Sources
-    seen: dict[str, int] = field(default_factory=dict)
-    """Each key in lower case -> its line, however it is spelt: `web.timeout`, or `timeout` below `web`."""
-
-    def read(self) -> None:
-        loader = yaml_values.Loader(yaml_file.read(self.path, "the settings"))
-        try:
-            root = loader.get_single_node()
-            if root is not None:
-                self._walk(loader, root, "")
-                self._refuse_foreign(root)
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise yaml_values.not_yaml(str(self.path), error) from error
-        finally:
-            loader.dispose()
-
-    def _refuse_foreign(self, root: yaml.Node) -> None:
-        """A file with several keys, none of them known or close to a known one, is another program's."""
-        if not isinstance(root, yaml.MappingNode):
-            return
-        names = [str(key.value) for key, _ in root.value]
-        known = {key.partition(".")[0] for key in KEYS}
-        if len(names) > 1 and not any(name.partition(".")[0] in known or _suggestion(name) for name in names):
-            found = ", ".join(map(_named, names[:3]))
-            raise InputError(
-                f"{self.path}: holds none of numaudit's settings, but {found}; is it the file of another program?"
-            )
-
-    def _walk(self, loader: yaml.SafeLoader, node: yaml.Node, prefix: str) -> None:
-        """Settings below one node. An empty value leaves a setting as it is."""
-        if not isinstance(node, yaml.MappingNode):
-            what = prefix.rstrip(".") or "the file"
-            self.sources.problems.append(f"{self._line(node)}: {what} must hold keys and values")
-            return
-        for key_node, value_node in node.value:
-            key = f"{prefix}{key_node.value}" if isinstance(key_node, yaml.ScalarNode) else f"{prefix}?"
-            if not self.sources.matters(key) or not self._is_new(key, key_node):
-                continue
-            if key in KEYS:
-                self._take(loader, value_node, key, self._line(key_node))
-            elif not any(one.startswith(f"{key}.") for one in KEYS):
-                self.sources.unknown.append(
-                    f"{self._line(key_node)}: there is no setting {_named(key)}{_suggestion(key)}"
-                )
-            elif not _is_empty(value_node):
-                self._walk(loader, value_node, f"{key}.")
-
-    def _is_new(self, key: str, node: yaml.Node) -> bool:
-        first = self.seen.get(key.lower())
-        if first is None:
-            self.seen[key.lower()] = node.start_mark.line + 1
-        else:
-            self.sources.problems.append(f"{self._line(node)}: {_named(key)} is given twice, first in line {first}")
-        return first is None
-
-    def _take(self, loader: yaml.SafeLoader, node: yaml.Node, key: str, where: str) -> None:
-        """YAML's own rules may fail, too: a number of 5,000 digits, a month 99."""
-        strange = next((one.value for one in _scalars(node) if _is_strange_number(one)), None)
-        if strange is not None:
-            self.sources.refuse(key, strange, where)
-            return
-        try:
-            value = loader.construct_object(node, deep=True)
-        except ValueError:
-            self.sources.refuse(key, node.value if isinstance(node, yaml.ScalarNode) else "what is there", where)
-            return
-        if value is not None:
-            self.sources.take(key, value, where)
-
-    def _line(self, node: yaml.Node) -> str:
-        return f"{self.path}:{node.start_mark.line + 1}"
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[str]:
@@ -266,26 +223,10 @@ def _named(key: str) -> str:
 
 def _shown(value: object) -> str:
     """Any text in a list may hold a password, and any name or text in a mapping."""
+    if isinstance(value, Unread):
+        value = value.text
     if isinstance(value, Mapping):
         return "keys and values"
     if isinstance(value, list):
         return cut(f"[{', '.join(map(_shown, value))}]")
     return repr(brief(value)) if isinstance(value, str) else brief(repr(value))
-
-
-def _scalars(node: yaml.Node) -> Iterator[yaml.ScalarNode]:
-    if isinstance(node, yaml.ScalarNode):
-        yield node
-    else:
-        for one in node.value:
-            for part in one if isinstance(one, tuple) else (one,):
-                yield from _scalars(part)
-
-
-def _is_strange_number(node: yaml.ScalarNode) -> bool:
-    is_number = node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-    return is_number and _NUMBER_AS_READ.fullmatch(node.value) is None
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"

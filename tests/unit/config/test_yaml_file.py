@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.config import yaml_file
 from numaudit.config.loading import load
 from numaudit.daemon.web.rules import read_rules
 from numaudit.errors import InputError
@@ -44,9 +43,3 @@ def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(InputError, match=r"cannot read the settings .*/pipe: it is a pipe; give a file"):
         load(path, {}, [])
-
-
-def test_what_is_not_yaml_is_left_to_the_parser(tmp_path: Path) -> None:
-    path = tmp_path / "file.yaml"
-    path.write_bytes(b"a: [\n")
-    assert yaml_file.read(path, "the settings") == b"a: [\n"
