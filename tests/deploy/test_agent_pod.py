@@ -23,7 +23,7 @@ from clusters.manifests import (
     pod,
 )
 from numaudit import __version__
-from numaudit.cli.service.settings_options import check_settings
+from numaudit.cli.service.config import SettingsFlags
 from numaudit.daemon.web import pages
 from numaudit.daemon.web.rules import read_rules
 from numaudit.kubelet.sources import client
@@ -151,7 +151,7 @@ def _settings(manifests: tuple[Manifest, ...], folder: Path, monkeypatch: Enviro
     assert agent["args"] == ["agent"]
     named = folder / Path(given["NUMAUDIT_CONFIG"]).relative_to(mount["mountPath"])
     monkeypatch.setenv("NUMAUDIT_CONFIG", str(named))
-    return list(check_settings(None, None, None, ()))
+    return list(SettingsFlags().check())
 
 
 def _map_of(source: dict[str, Any], maps: dict[str, dict[str, str]]) -> dict[str, str]:

@@ -75,30 +75,6 @@ class Topology(Value, frozen=True):
     """Sentences on CPUs and distances that the kernel shows and that cannot be used; empty = all can."""
 
 
-class MetricRow(Value, frozen=True):
-    """One metric of the agent's catalogue."""
-
-    name: str
-    """Its name in Prometheus."""
-    type: str
-    """counter or gauge."""
-    unit: str
-    """Its unit, by UCUM; empty = none."""
-    help: str
-    """Help text of the label."""
-    labels: tuple[str, ...]
-    """Names of its labels."""
-    instrument: str | None
-    """Its name in OpenTelemetry; null = that has a name of its own for the same."""
-
-
-class Metrics(Value, frozen=True):
-    """The agent's catalogue of metrics."""
-
-    metrics: tuple[MetricRow, ...]
-    """Every metric."""
-
-
 class Setting(Value, frozen=True):
     """One setting of the agent, its value as text."""
 
@@ -126,8 +102,6 @@ class ConfigCheck(Value, frozen=True):
     """Every mistake, as a sentence."""
     checked: str | None
     """Sources of the settings that were checked; null = they have mistakes."""
-    unit_files: tuple[str, ...]
-    """Files of the installed systemd unit that gives these settings; empty = flags, variables or a file gave them."""
 
 
 class Capture(Value, frozen=True):

@@ -6,7 +6,7 @@ from numaudit.api import explanation_document, simulation_document, state_docume
 from numaudit.api.assertion_document import Assertion
 from numaudit.api.cluster_document import ClusterReport, NodeAnswerList
 from numaudit.api.doctor_document import Doctor, SelfTest
-from numaudit.api.document import Capture, Config, ConfigCheck, Metrics, Topology
+from numaudit.api.document import Capture, Config, ConfigCheck, Topology
 from numaudit.api.placement_document import PlacementList
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.pmu.calibration import Calibration
@@ -32,7 +32,6 @@ KINDS: dict[str, type] = {
     "Simulation": simulation_document.Simulation,
     "ClusterReport": ClusterReport,
     "NodeAnswerList": NodeAnswerList,
-    "Metrics": Metrics,
     "Config": Config,
     "ConfigCheck": ConfigCheck,
     "Capture": Capture,

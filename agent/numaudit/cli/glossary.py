@@ -21,9 +21,3 @@ GLOSSARY = {
     "tick": "One reading of everything. The agent makes one every 15 seconds.",
 }
 """Word -> meaning. Fifteen words at most."""
-
-
-def reference_text() -> str:
-    """docs/glossary.md."""
-    lines = ["# Glossary", "", "`numaudit help glossary` prints the same.", "", "| word | meaning |", "| --- | --- |"]
-    return "\n".join([*lines, *(f"| {word} | {meaning} |" for word, meaning in GLOSSARY.items())]) + "\n"

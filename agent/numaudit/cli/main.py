@@ -112,9 +112,7 @@ VERBS = {
     "assert": Verb("manager", "Fail in CI when a command or a container uses too much remote memory."),
     "capture": Verb("observe", "Save /proc, /sys, cgroup and kubelet state of this host for offline analysis."),
     "agent": Verb("service", "Observe this host all the time, for Prometheus and OpenTelemetry."),
-    "metrics": Verb("service", "List the agent's metrics."),
     "config": Verb("service", "Show and check the agent's settings."),
-    "completion": Verb("service", "Print the completion script of a shell."),
     "help": Verb("service", "Print the help of a verb, or the glossary."),
 }
 

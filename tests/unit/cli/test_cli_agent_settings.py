@@ -1,34 +1,16 @@
-"""`numaudit config` and `numaudit metrics`, and the pages generated from them."""
+"""`numaudit config`: the settings in force, and every mistake in them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from numaudit.cli.main import call
-from numaudit.cli.service.config import reference_text as config_text
-from numaudit.cli.service.metrics import reference_text as metrics_text
 from numaudit.config.settings import KEYS
-from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 
-MatchesGolden = Callable[[str, str], None]
 Captured = pytest.CaptureFixture[str]
-
-
-def test_the_generated_page_of_settings_is_the_code(matches_golden: MatchesGolden) -> None:
-    matches_golden("docs/config.md", config_text())
-
-
-def test_the_generated_page_of_metrics_is_the_catalogue(matches_golden: MatchesGolden) -> None:
-    matches_golden("docs/metrics.md", metrics_text())
-
-
-def test_every_label_is_described_and_every_description_is_used() -> None:
-    assert {label for metric in METRICS for label in labels_of(metric)} == set(LABELS)
-    assert len({label.attribute for label in LABELS.values()}) == len(LABELS)
 
 
 def test_config_show_says_where_each_value_came_from(monkeypatch: pytest.MonkeyPatch, capfd: Captured) -> None:
@@ -59,13 +41,6 @@ def test_config_show_is_a_table_of_all_settings(capfd: Captured) -> None:
     assert ["otlp.endpoint", "unset", "default"] in [row.split() for row in rows]
 
 
-def test_the_table_of_metrics_has_a_line_for_each(capfd: Captured) -> None:
-    assert call(["metrics"]) == 0
-    header, *rows = capfd.readouterr().out.splitlines()
-    assert header.split() == ["METRIC", "WHAT"]
-    assert [row.split(maxsplit=1) for row in rows] == [[one.full_name, one.help] for one in METRICS]
-
-
 def test_a_wrong_setting_is_a_usage_error(capfd: Captured) -> None:
     assert call(["config", "show", "--set", "interval"]) == 2
     assert "needs KEY=VALUE" in capfd.readouterr().err
@@ -87,20 +62,6 @@ def test_config_check_reads_the_web_config_file_too(capfd: Captured, tmp_path: P
     assert "the file has rate_limit, which numaudit does not support" in capfd.readouterr().err
     path.write_text("")
     assert call(["config", "check", "--set", f"web.config_file={path}"]) == 0
-
-
-def test_metrics_lists_the_catalogue(capfd: Captured) -> None:
-    assert call(["metrics", "-o", "json"]) == 0
-    rows = {row["name"]: row for row in json.loads(capfd.readouterr().out)["metrics"]}
-    assert rows["numaudit_container_resident_bytes"] == {
-        "name": "numaudit_container_resident_bytes",
-        "type": "gauge",
-        "unit": "bytes",
-        "help": "Resident bytes by node and type; each byte has one type. "
-        "Zeros and kernel memory below a page are left out.",
-        "labels": ["namespace", "pod", "container", "numa_node", "type"],
-        "instrument": "numaudit.container.resident",
-    }
 
 
 def test_a_variable_that_does_not_exist_is_warned_of_with_the_nearest(

@@ -236,9 +236,7 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
 SILENT: dict[str, list[str]] = {
     "topology": ["topology"],
     "simulate": ["simulate", "docs/examples/walk-through.yaml"],
-    "metrics": ["metrics"],
-    "config": ["config", "reference"],
-    "completion": ["completion", "bash"],
+    "config": ["config", "show"],
     "help": ["help", "glossary"],
 }
 """Those that need no kubelet."""

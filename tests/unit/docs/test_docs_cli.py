@@ -56,7 +56,6 @@ _MORE = {
     "run": "run.md",
     "assert": "assert.md",
     "agent": "agent.md",
-    "metrics": "metrics.md",
     "config": "config.md",
     "help": "glossary.md",
 }

@@ -1,26 +1,107 @@
-"""`numaudit config`: the agent's settings."""
+"""`numaudit config`: the agent's settings, and the flags that give them, which `numaudit agent` has, too."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_USAGE
-from numaudit.cli.service.settings_options import check_settings, load_settings, settings_options
-from numaudit.errors import hide, is_like_a_url, printable
+from numaudit.config import CONFIG_VARIABLE, named_file
+from numaudit.errors import InputError, hide, is_like_a_url, printable
 from numaudit.kernel.host import Host
 
 if TYPE_CHECKING:
     from numaudit.api import document
-    from numaudit.config.loading import Loaded
+    from numaudit.config.loading import FlagSettings, Loaded
 
 _HIDDEN = "(hidden)"
 _NOT_OF_A_FILE = {"environment": "the environment", "flag": "flags"}
+_OPTIONS = (
+    click.option(
+        "--set", "assignments", multiple=True, metavar="KEY=VALUE",
+        help="Set any setting of docs/config.md; repeatable.",
+    ),
+    click.option("--interval", metavar="TIME", help="Time between two ticks (setting `interval`)."),
+    click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP server (setting `listen`)."),
+    click.option(
+        "--config", type=options.FilePath(dir_okay=False, readable=False), metavar="FILE",
+        help=f"Settings file in YAML (docs/config.md), instead of the one that {CONFIG_VARIABLE} names.",
+    ),
+)  # fmt: skip
+
+
+class SettingsFlags(NamedTuple):
+    """The flags of one command line that give settings."""
+
+    config: Path | None = None
+    listen: str | None = None
+    interval: str | None = None
+    assignments: tuple[str, ...] = ()
+    """As they were typed: KEY=VALUE."""
+
+    def load(self) -> Loaded:
+        """The settings by these flags, the environment and the file. Raises InputError."""
+        from numaudit.config.loading import load
+
+        return load(*self._sources())
+
+    def check(self) -> tuple[str, ...]:
+        """All that is wrong with those settings, else with the web-config file that they name.
+
+        Raises InputError for a flag that is no KEY=VALUE, and where nothing is given that could be wrong.
+        """
+        from numaudit.config.loading import check
+        from numaudit.daemon.web.rules import read_rules
+
+        problems = check(*self._sources())
+        if problems:
+            return problems
+        loaded = self.load()
+        if not loaded.files and set(loaded.origins.values()) == {"default"}:
+            raise InputError(
+                "nothing to check: all settings have their defaults, because there is no --config FILE, "
+                f"{CONFIG_VARIABLE} names none, and no other flag or variable gives a setting"
+            )
+        path = loaded.settings.web.config_file
+        try:
+            if path is not None:
+                read_rules(path)
+        except InputError as error:
+            return (str(error),)
+        return ()
+
+    def _sources(self) -> tuple[Path | None, Mapping[str, str], FlagSettings]:
+        named = (("listen", self.listen), ("interval", self.interval))
+        flags = [(f"--{path}", path, value) for path, value in named if value is not None]
+        for assignment in self.assignments:
+            path, equals, value = assignment.partition("=")
+            if not equals or not path:
+                raise InputError(
+                    "--set needs KEY=VALUE, such as log.format=json; the value (hidden) has no "
+                    f"{'key' if equals else 'equals sign'}"
+                )
+            flags.append(("--set", path, value))
+        return self.config or named_file(os.environ), os.environ, flags
+
+
+def settings_flags(function: options.Function) -> options.Function:
+    """--config, --listen, --interval and --set, which the function is given as `flags`."""
+
+    @wraps(function)
+    def run(**given: options.Given) -> object:
+        flags = SettingsFlags(**{name: given.pop(name) for name in SettingsFlags._fields})
+        return function(flags=flags, **given)
+
+    found: options.Function = run
+    for option in _OPTIONS:
+        found = option(found)
+    return found
 
 
 @click.group()
@@ -37,25 +118,17 @@ Examples:
 Exit codes: 0 fine, 2 a setting is wrong.
 """
 )
-@settings_options
+@settings_flags
 @options.output("table", "json")
-def show(
-    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], output: str
-) -> None:
-    """Show the settings in force and where each came from.
-
-    Without flags and variables, these are the settings of the installed unit numaudit.service.
-    """
+def show(flags: SettingsFlags, output: str) -> None:
+    """Show the settings in force and where each came from."""
     from numaudit.api import document
     from numaudit.cli import json_output
 
-    given, environment, unit = _as_installed(config, listen, interval, assignments)
-    loaded = load_settings(*given, environment)
-    if unit:
-        click.echo(f"numaudit: {_of_unit(unit)}", err=True)
+    loaded = flags.load()
     for warning in loaded.warnings:
         click.echo(f"numaudit: {warning}", err=True)
-    rows = shown(loaded)
+    rows = _shown(loaded)
     if output == "json":
         json_output.of_host("Config", document.Config(rows), Host())
         return
@@ -72,29 +145,21 @@ Examples:
 Exit codes: 0 the settings are valid, 2 a setting is wrong, or there is nothing to check.
 """
 )
-@settings_options
+@settings_flags
 @options.output("table", "json")
-def check(
-    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...], output: str
-) -> int:
+def check(flags: SettingsFlags, output: str) -> int:
     """Check the settings, and print every mistake in them.
-
-    Without flags and variables, it checks the settings of the installed unit numaudit.service.
 
     Unknown keys and variables count as mistakes here; the agent only warns about them. If there are no mistakes, it
     prints which settings it checked.
     """
-    given, environment, unit = _as_installed(config, listen, interval, assignments)
-    if unit:
-        click.echo(f"numaudit: {_of_unit(unit)}", err=True)
-    problems = check_settings(*given, environment)
-    checked = None if problems else _checked(load_settings(*given, environment))
+    problems = flags.check()
+    checked = None if problems else _checked(flags.load())
     if output == "json":
         from numaudit.api import document
         from numaudit.cli import json_output
 
-        shown_problems = tuple(map(printable, problems))
-        found = document.ConfigCheck(not problems, shown_problems, checked, tuple(map(str, unit)))
+        found = document.ConfigCheck(not problems, tuple(map(printable, problems)), checked)
         json_output.of_host("ConfigCheck", found, Host())
         return EXIT_USAGE if problems else 0
     for problem in problems:
@@ -104,28 +169,6 @@ def check(
     return EXIT_USAGE if problems else 0
 
 
-_Given = tuple[Path | None, str | None, str | None, tuple[str, ...]]
-
-
-def _as_installed(
-    config: Path | None, listen: str | None, interval: str | None, assignments: tuple[str, ...]
-) -> tuple[_Given, Mapping[str, str], tuple[Path, ...]]:
-    """Flags and variables; where none gives a setting, those of the installed unit, with its files."""
-    from numaudit.cli.service.installed_unit import installed_unit
-
-    has_some = config or listen or interval or assignments or any(name.startswith("NUMAUDIT_") for name in os.environ)
-    unit = None if has_some else installed_unit()
-    if unit is None:
-        return (config, listen, interval, assignments), os.environ, ()
-    flags = unit.flags
-    given = flags["config"], flags["listen"], flags["interval"], flags["assignments"]
-    return given, {**os.environ, **unit.environment}, unit.files
-
-
-def _of_unit(files: Sequence[Path]) -> str:
-    return f"these are the settings of the installed unit: {', '.join(map(str, files))}"
-
-
 def _checked(loaded: Loaded) -> str:
     """Sources of the settings that were checked."""
     given = [origin.partition(" ")[0] for origin in loaded.origins.values() if origin != "default"]
@@ -133,7 +176,7 @@ def _checked(loaded: Loaded) -> str:
     return ", ".join([*(str(one) for one in loaded.files), *others])
 
 
-def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
+def _shown(loaded: Loaded) -> tuple[document.Setting, ...]:
     """Every setting as text; secrets are hidden, and so are users and passwords in URLs."""
     from numaudit.api import document
     from numaudit.config.settings import KEYS
@@ -145,50 +188,3 @@ def shown(loaded: Loaded) -> tuple[document.Setting, ...]:
         value = _HIDDEN if key.secret and value else value
         rows.append(document.Setting(key.path, value, loaded.origins[key.path]))
     return tuple(rows)
-
-
-@command.command(
-    short_help="Print every setting as a page (docs/config.md).",
-    epilog="""\b
-Examples:
-  numaudit config reference
-
-Exit codes: 0 fine, 2 usage.
-""",
-)
-def reference() -> None:
-    """Print docs/config.md: every setting with its default, its environment variable and its meaning."""
-    click.echo(reference_text(), nl=False)
-
-
-def reference_text() -> str:
-    """docs/config.md."""
-    from numaudit.config.settings import KEYS
-
-    lines = [
-        "# Settings of the agent",
-        "",
-        "Generated by `numaudit config reference`. A flag wins over the environment, the environment over the file",
-        "given with `--config` (YAML; `web.timeout` is the key `timeout` below `web`). The environment's variable of",
-        "`web.timeout` is `NUMAUDIT_WEB_TIMEOUT`, its flag `--set web.timeout=VALUE`. `numaudit config show` prints",
-        "the settings in force and where each came from, `numaudit config check` every mistake in them.",
-        "",
-        "A running agent reads the file again when it has changed, and at SIGHUP (or POST to `/-/reload`, where",
-        "`web.reload` is on). Settings with \\* take effect then, all others at the next start.",
-        "",
-        "Every other verb that asks the kubelet also reads the settings `kubelet.*`, from the environment and from the",
-        "file that `NUMAUDIT_CONFIG` names. In the agent's pod `numaudit report` asks the kubelet that the agent asks.",
-        "",
-        "| setting | default | must be | meaning |",
-        "| --- | --- | --- | --- |",
-    ]
-    for key in KEYS.values():
-        default = key.kind.show(key.default)
-        cells = (
-            f"`{key.path}`" + (" \\*" if key.reloads else ""),
-            f"`{default}`" if default else "unset",
-            key.kind.what,
-            key.help,
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The tables of `numaudit topology`, `metrics` and `config show`."""
+"""The tables of `numaudit topology` and `config show`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from numaudit.api.document import MetricRow, Setting, Topology
+from numaudit.api.document import Setting, Topology
 from numaudit.errors import printable
 from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, size
 from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
@@ -74,14 +74,6 @@ def _figures(speed: MemorySpeed) -> list[str]:
         *("unknown" if one is None else f"{one} ns" for one in latencies),
         *("unknown" if one is None else f"{size(one)}/s" for one in widths),
     ]
-
-
-def print_metrics(metrics: Sequence[MetricRow], out: Console) -> None:
-    """One line for each metric."""
-    table = new_table("METRIC", "~WHAT")
-    for metric in metrics:
-        table.add_row(metric.name, metric.help)
-    print_table(table, out)
 
 
 def print_settings(settings: Sequence[Setting], out: Console) -> None:
