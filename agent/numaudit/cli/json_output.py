@@ -6,7 +6,8 @@ import sys
 import time
 
 from numaudit.api import document
-from numaudit.kernel.host import Host, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import origin_of
 from numaudit.value import Origin, Timestamp
 
 

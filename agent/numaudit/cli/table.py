@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from numaudit.kernel.host import Host, kernel_of, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import kernel_of, origin_of
 from numaudit.value import Origin
 from numaudit.views.terminal import terminal
 

@@ -8,7 +8,8 @@ import pytest
 
 from numaudit.kernel import host as host_module
 from numaudit.kernel.cgroup import find_hierarchies
-from numaudit.kernel.host import Host, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import origin_of
 from numaudit.kubelet.sources.log_follow import JournalLog, live_log
 
 

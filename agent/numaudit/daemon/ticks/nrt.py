@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from numaudit.config.settings import NrtSettings
 from numaudit.errors import InputError
-from numaudit.kernel.host import Host, name_of_mounted, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import name_of_mounted, origin_of
 from numaudit.nrt.apiserver import check_installed
 from numaudit.nrt.apiserver.counts import PublishCounts
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from numaudit.config.settings import Settings
 from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.push_counts import PushCounts
-from numaudit.kernel.host import Host, node_name, read_text
+from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.origin import node_name
 
 if TYPE_CHECKING:
     from numaudit.exporters import otlp_push
