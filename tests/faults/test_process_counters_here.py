@@ -122,7 +122,7 @@ def _observer() -> Observer:
     unified = found.hierarchies.unified
     assert unified is not None
     v2 = Hierarchies("v2", memory=unified, cpuset=unified, hugetlb=None, unified=unified, is_whole=True)
-    reader = Reader(v2, page_size=4096, read=found.files.read, read_all=found.files.read_all)
+    reader = Reader(v2, page_size=4096, read=found.files.read)
     return replace(found, hierarchies=v2, inventory=Inventory(found.host, v2), reader=reader)
 
 

@@ -49,7 +49,7 @@ class Observer(Struct, frozen=True):
         machine = MachineNow.of(host)
         hierarchies = find_hierarchies(host)
         files = OpenFileCache()
-        reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read, read_all=files.read_all)
+        reader = Reader(hierarchies, page_size=machine.read().page_size, read=files.read)
         inventory = Inventory(host, hierarchies)
         return cls(host, machine, hierarchies, inventory, reader, files, Collectors(host))
 

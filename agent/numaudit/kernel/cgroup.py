@@ -6,7 +6,7 @@ Source: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/{memory,cpusets,hu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -25,6 +25,8 @@ ROOT_ID = 1
 """Of the root of cgroup v2, where kernel threads and the idle tasks are."""
 LEAF_LINKS = 2
 """Of a folder without folders in it."""
+_CPUSET_V2 = ("cpuset.mems.effective", "cpuset.cpus.effective")
+_CPUSET_V1 = ("cpuset.effective_mems", "cpuset.effective_cpus")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -107,20 +109,10 @@ def _is_whole(unified: Path) -> bool:
 class ReadResident(Struct, frozen=True):
     """Contents of a group's files when they were read last, and the value made of them."""
 
-    file: str
-    """The group's memory.numa_stat. The next tick asks by this very string, which costs less than an equal one."""
     digest: int
     """Of the text of memory.numa_stat: Python's hash, of 64 bits with a secret key."""
     huge_pages: HugeBytes | None
     resident: Resident
-
-
-class ReadAllowed(Struct, frozen=True):
-    """The same of a group's effective cpuset."""
-
-    files: tuple[str, str]
-    texts: tuple[bytes, bytes]
-    allowed: Allowed
 
 
 class Reader(Struct, frozen=True):
@@ -134,22 +126,15 @@ class Reader(Struct, frozen=True):
     """Are there several memory tiers? Else nothing moves between them, and its counters need no reading."""
     read: Callable[[str], bytes] = read_bytes
     """Reads a file that is one record; one that keeps files open is cheaper for repeated reads."""
-    read_all: Callable[[Sequence[str]], Sequence[bytes | OSError]] | None = None
-    """Reads many of them, instead of one that cannot be read its error; None = they are read one by one."""
 
     def resident(self, path: str) -> Resident:
         """Bytes by node and type, descendants included."""
         return self.read_resident(path, None).resident
 
     def read_resident(self, path: str, last: ReadResident | None) -> ReadResident:
-        """The same. A text that is the last one is not parsed again, and equal bytes are the very value of the last."""
-        file = self.numa_stat(path) if last is None else last.file
-        return self.resident_in(self.read(file), file, self.huge_pages(path), last)
-
-    def resident_in(
-        self, text: bytes, file: str, huge_pages: HugeBytes | None, last: ReadResident | None
-    ) -> ReadResident:
-        """The same of this text of the file."""
+        """The same. A text that is the last one is not parsed again: parsing takes longer than reading."""
+        file = f"{self.hierarchies.memory}{path}/memory.numa_stat"
+        text, huge_pages = self.read(file), self.huge_pages(path)
         digest = hash(text)
         if last is not None and last.digest == digest and last.huge_pages == huge_pages:
             return last
@@ -163,12 +148,7 @@ class Reader(Struct, frozen=True):
             raise _in(file, error) from None
         if huge_pages:
             found = structs.replace(found, huge_pages=huge_pages)
-        resident = last.resident if last is not None and last.resident == found else found
-        return ReadResident(file, digest, huge_pages, resident)
-
-    def numa_stat(self, path: str) -> str:
-        """The file with the group's memory by node."""
-        return f"{self.hierarchies.memory}{path}/memory.numa_stat"
+        return ReadResident(digest, huge_pages, found)
 
     def hugetlb(self, path: str) -> BytesByNode | None:
         """Bytes in huge pages by node, descendants included; None when the controller is absent."""
@@ -194,24 +174,12 @@ class Reader(Struct, frozen=True):
         """The effective cpuset, or None for what the group's hierarchy does not show."""
         if self.hierarchies.cpuset is None:
             return Allowed(None, None)
-        return self.read_allowed(path, None).allowed
-
-    def read_allowed(self, path: str, last: ReadAllowed | None) -> ReadAllowed:
-        """The effective cpuset, where there are any; the very value of the last one if it is as before."""
-        mems, cpus = files = self._cpuset_files(path) if last is None else last.files
-        texts = self.read(mems), self.read(cpus)
-        if last is not None and last.texts == texts:
-            return last
+        mems, cpus = _CPUSET_V2 if self.hierarchies.is_v2 else _CPUSET_V1
+        folder = f"{self.hierarchies.cpuset}{path}"
         try:
-            return ReadAllowed(files, texts, _allowed(*texts))
+            return _allowed(self.read(f"{folder}/{mems}"), self.read(f"{folder}/{cpus}"))
         except ParseError as error:
-            raise _in(f"{mems} or {cpus.rpartition('/')[2]}", error) from None
-
-    def _cpuset_files(self, path: str) -> tuple[str, str]:
-        base = f"{self.hierarchies.cpuset}{path}"
-        if self.hierarchies.is_v2:
-            return f"{base}/cpuset.mems.effective", f"{base}/cpuset.cpus.effective"
-        return f"{base}/cpuset.effective_mems", f"{base}/cpuset.effective_cpus"
+            raise _in(f"{folder}/{mems} or {cpus}", error) from None
 
     def own_nodes(self, path: str) -> NodeSet | None:
         """cpuset.mems, which says whether the nodes are set in this very group. None = that is not shown here."""

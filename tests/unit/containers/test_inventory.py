@@ -15,7 +15,7 @@ from numaudit.containers import cgroup_path
 from numaudit.containers.cgroup_path import Lineage
 from numaudit.containers.inventory import Census, Inventory, divide
 from numaudit.engine.collectors.base import SkippedItems
-from numaudit.engine.collectors.containers.group_files import Residency
+from numaudit.engine.collectors.containers.residency import Residency
 from numaudit.kernel import host as host_module
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, ReadResident, find_hierarchies
 from numaudit.kernel.host import Host
@@ -64,7 +64,7 @@ class _Ledger(Reader, frozen=True):
 
     def read_resident(self, path: str, last: ReadResident | None) -> ReadResident:
         below = [size for one, size in self.own_bytes.items() if f"{one.rstrip('/')}/".startswith(f"{path}/")]
-        return ReadResident("", 0, None, Resident(anon={0: sum(below)}))
+        return ReadResident(0, None, Resident(anon={0: sum(below)}))
 
 
 _HIERARCHIES = Hierarchies("v2", Path("/"), None, None, None)

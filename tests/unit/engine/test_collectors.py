@@ -14,8 +14,8 @@ from hosts.node_tree import NodeTree
 from numaudit.containers.inventory import Census, Inventory
 from numaudit.engine.collectors.base import CollectorRun, SkippedItems
 from numaudit.engine.collectors.containers.allowed import AllowedNodes
-from numaudit.engine.collectors.containers.group_files import Residency
 from numaudit.engine.collectors.containers.mappings import NumaMapsWalk
+from numaudit.engine.collectors.containers.residency import Residency
 from numaudit.engine.observer import Observer
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.cgroup import Cgroup, Hierarchies, Reader, find_hierarchies

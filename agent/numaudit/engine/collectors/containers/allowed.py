@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from msgspec import Struct, field
@@ -14,69 +12,20 @@ from msgspec.structs import replace
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import ParseError, to_keep
-from numaudit.kernel.cgroup import ReadAllowed, Reader, parse_process_cgroups
+from numaudit.kernel.cgroup import Reader, parse_process_cgroups
 from numaudit.kernel.host import Host, read_text
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
 
 
-@dataclass(slots=True)
 class AllowedCollector(Collector):
     name = "allowed"
-    _last: Mapping[str, ReadAllowed] = dataclasses.field(default_factory=dict)
-    _same: SameCpusets | None = None
-    """For the ticks that find the groups of the tick before."""
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """The effective cpuset of every container, and its own where that is not as promised, which is known by now."""
         intents = {} if snapshot.intent is None else snapshot.intent.by_cgroup
         promised = {id_: one.promise.memory_nodes for id_, one in intents.items() if one.promise.memory_nodes}
-        if self._same is None or not self._same.are_as_before(tick, promised):
-            nodes = AllowedNodes(tick.host, tick.reader, promised, self._last)
-            allowed, self._last = nodes.collect(tick.census, skipped), nodes.now
-            self._same = SameCpusets.after(tick, promised, allowed, self._last)
-            return replace(snapshot, allowed=allowed)
-        return replace(snapshot, allowed=self._same.allowed)
-
-
-class SameCpusets(Struct, frozen=True):
-    """Reads the files of all groups once more, all at once, as long as nothing changes in them: cpusets hardly ever do.
-
-    For hosts where every group shows its cpuset, and has the promised one.
-    """
-
-    census: Census
-    promised: Mapping[int, NodeSet]
-    allowed: Mapping[ContainerId, Allowed]
-    """Result of the tick that read them one by one."""
-    files: tuple[Sequence[str], Sequence[str]]
-    """Of nodes and of CPUs."""
-    texts: tuple[Sequence[bytes], Sequence[bytes]]
-
-    @classmethod
-    def after(
-        cls,
-        tick: TickInputs,
-        promised: Mapping[int, NodeSet],
-        allowed: Mapping[ContainerId, Allowed],
-        read: Mapping[str, ReadAllowed],
-    ) -> SameCpusets | None:
-        """For the next tick, if it may be read so."""
-        if tick.reader.read_all is None or not read:
-            return None
-        as_promised = all(allowed[ContainerId(id_)].nodes == nodes for id_, nodes in promised.items() if id_ in allowed)
-        if len(read) < len(tick.census.containers) or not as_promised:
-            return None
-        mems, cpus = zip(*[one.files for one in read.values()], strict=True)
-        texts = zip(*[one.texts for one in read.values()], strict=True)
-        return cls(tick.census, promised, allowed, (mems, cpus), (list(next(texts)), list(next(texts))))
-
-    def are_as_before(self, tick: TickInputs, promised: Mapping[int, NodeSet]) -> bool:
-        """Are they all as they were?"""
-        read_all = tick.reader.read_all
-        if tick.census is not self.census or promised != self.promised or read_all is None:
-            return False
-        return all(read_all(files) == texts for files, texts in zip(self.files, self.texts, strict=True))
+        return replace(snapshot, allowed=AllowedNodes(tick.host, tick.reader, promised).collect(tick.census, skipped))
 
 
 class AllowedNodes(Struct, frozen=True):
@@ -86,9 +35,6 @@ class AllowedNodes(Struct, frozen=True):
     reader: Reader
     promised: Mapping[int, NodeSet] = field(default_factory=dict)
     """The nodes that containers were promised."""
-    last: Mapping[str, ReadAllowed] = field(default_factory=dict)
-    """By path, of the previous tick."""
-    now: dict[str, ReadAllowed] = field(default_factory=dict)
     _above: dict[str, Allowed | OSError | ParseError] = field(default_factory=dict)
     """Answers of parent groups in this tick, for groups without a cpuset of their own."""
 
@@ -116,11 +62,8 @@ class AllowedNodes(Struct, frozen=True):
         return None
 
     def _of(self, path: str) -> Allowed:
-        if self.reader.hierarchies.cpuset is None:
-            return self.reader.allowed(path)
         try:
-            read = self.now[path] = self.reader.read_allowed(path, self.last.get(path))
-            return read.allowed
+            return self.reader.allowed(path)
         except FileNotFoundError:
             return self._by_process(path) if self.reader.hierarchies.is_v2 is False else self._by_parent(path)
 

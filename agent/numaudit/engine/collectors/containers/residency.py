@@ -1,144 +1,153 @@
-"""Memory of each container by node."""
+"""Memory of each container by node, from the files of every group."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import compress
-from operator import ne
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from msgspec import Struct
-from msgspec.structs import replace
+from msgspec import Struct, field, structs
 
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
-from numaudit.engine.collectors.containers.group_files import Residency, ResidencyCache, ResidentMemory, own
 from numaudit.errors import ParseError
-from numaudit.kernel.cgroup import Reader
-from numaudit.snapshot import ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.kernel.cgroup import Reader, ReadResident
+from numaudit.snapshot import BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 
-_AT_ONCE = 128
-"""Groups of a block."""
+_IMPOSSIBLE = (
+    "the kernel shows more on a node than is in use there: it miscounts huge pages that were migrated (a newer kernel "
+    "may not), or they were allocated while this was read"
+)
 
 
 @dataclass(slots=True)
 class ResidencyCollector(Collector):
     name = "residency"
-    _last: ResidencyCache = field(default_factory=ResidencyCache)
-    _same: SameGroups | None = None
-    """For the ticks that find the groups of the tick before."""
+    _last: Mapping[str, ReadResident] = dataclasses.field(default_factory=dict)
 
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Bytes by container, and those of the root cgroup itself. Needs the nodes' huge page sizes."""
         sizes = _huge_page_sizes(snapshot.nodes)
-        reader = replace(tick.reader, huge_page_sizes=sizes, is_tiered=tick.machine.is_tiered)
-        found = None if self._same is None else self._same.read(tick, reader)
-        if found is None:
-            residency = Residency(reader, _in_use(snapshot.nodes), self._last)
-            found, self._last = residency.collect(tick.census, skipped), residency.now
-            self._same = SameGroups.after(tick, reader, found, self._last)
-        return replace(
+        reader = structs.replace(tick.reader, huge_page_sizes=sizes, is_tiered=tick.machine.is_tiered)
+        residency = Residency(reader, _in_use(snapshot.nodes), self._last)
+        found, self._last = residency.collect(tick.census, skipped), residency.now
+        return structs.replace(
             snapshot, residency=found.resident, unattributed=found.unattributed, not_resident=found.not_resident
         )
 
 
-class GroupBlock(Struct):
-    """Groups that are read at once: enough to be fast, and few enough that their texts take little memory."""
+class ResidentMemory(NamedTuple):
+    """Bytes by node."""
 
-    paths: Sequence[str]
-    files: Sequence[str]
-    """Of each of the paths."""
-    digests: Sequence[int]
-    """Of each of the files."""
+    resident: dict[ContainerId, Resident]
+    unattributed: Resident | None
+    """Of the root cgroup itself: the memory controller's own account of it, so it stays independent of the nodes'
+    meminfo. None = the kernel does not show it."""
+    not_resident: dict[ContainerId, tuple[tuple[str, str], ...]]
+    """Unknown figures of a container with their reasons, where these are its own."""
 
 
-class SameGroups(Struct):
-    """Reads the groups of the tick before once more, many at once, and looks at those alone whose text changed.
+class Residency(Struct, frozen=True):
+    """Reads memory.numa_stat and hugetlb.*.numa_stat of every container, each byte once."""
 
-    For hosts without huge pages, and as long as every group can be read.
-    """
+    reader: Reader
+    in_use: BytesByNode | None = None
+    """Bytes of the huge pages that each node has given out; None = not known."""
+    last: Mapping[str, ReadResident] = {}
+    """By path, of the previous tick."""
+    now: dict[str, ReadResident] = field(default_factory=dict)
 
-    census: Census
-    is_tiered: bool
-    found: ResidentMemory
-    """Result of the newest tick."""
-    cache: ResidencyCache
-    blocks: Sequence[GroupBlock]
-    owners: Mapping[str, ContainerId]
-    """By path."""
-    above: Mapping[str, str]
-    """The path above each: what a group has is no memory of the group above itself."""
+    def collect(self, census: Census, skipped: SkippedItems) -> ResidentMemory:
+        """Bytes by container, and the unattributed ones."""
+        unknown: dict[ContainerId, tuple[tuple[str, str], ...]] = {}
+        by_path = self._read_all(census, skipped, unknown)
+        doubtful = {census.folder(id_) for id_, ((what, _),) in unknown.items() if what == "hugetlb"}
+        own: dict[ContainerId, Resident] = {}
+        for container, path in census.with_folders():
+            whole = by_path.get(path)
+            if whole is not None:
+                own[container.id] = whole if container.whole else self._own(by_path, census, path)
+            if not container.whole and not doubtful.isdisjoint(census.children.get(path, ())):
+                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
+                own[container.id] = structs.replace(own[container.id], hugetlb=None, huge_pages=None)
+        return ResidentMemory(own, self._unattributed(by_path, census, skipped), unknown)
 
-    @classmethod
-    def after(cls, tick: TickInputs, reader: Reader, found: ResidentMemory, cache: ResidencyCache) -> SameGroups | None:
-        """For the next tick, if it may be read so."""
-        if reader.read_all is None or reader.huge_page_sizes or found.not_resident:
-            return None
-        census = tick.census
-        owners = {path: container.id for container, path in census.with_folders()}
-        paths = [*owners, ""]
-        read = [cache.read[path] for path in paths if path in cache.read]
-        digests = [one.digest for one in read]
-        if len(digests) < len(paths):
-            return None
-        above = {child: path for path, children in census.children.items() for child in children}
-        files = [one.file for one in read]
-        places = [slice(first, first + _AT_ONCE) for first in range(0, len(paths), _AT_ONCE)]
-        blocks = [GroupBlock(paths[one], files[one], digests[one]) for one in places]
-        return cls(census, reader.is_tiered, found, cache, blocks, owners, above)
+    def _read_all(
+        self, census: Census, skipped: SkippedItems, unknown: dict[ContainerId, tuple[tuple[str, str], ...]]
+    ) -> dict[str, Resident]:
+        """By path, descendants included."""
+        found: dict[str, Resident] = {}
+        for container, path in census.with_folders():
+            try:
+                resident = self._resident(path)
+            except (OSError, ParseError) as error:
+                why = self.reader.why_not_counted(path) if isinstance(error, FileNotFoundError) else None
+                if why is None:
+                    skipped.count(error)
+                else:  # no byte is missing: the group above has them
+                    unknown[container.id] = (("resident", why),)
+                continue
+            if resident.hugetlb and not self._is_possible(resident.hugetlb):
+                unknown[container.id] = (("hugetlb", _IMPOSSIBLE),)
+                resident = structs.replace(resident, hugetlb=None, huge_pages=None)
+            found[path] = resident
+        return found
 
-    def read(self, tick: TickInputs, reader: Reader) -> ResidentMemory | None:
-        """The memory of all containers now; None = each is to be read on its own."""
-        is_known = tick.census is self.census and reader.is_tiered is self.is_tiered
-        if reader.read_all is None or reader.huge_page_sizes or not is_known:
-            return None
-        changed: list[str] = []
+    def _resident(self, path: str) -> Resident:
+        """Raises OSError, ParseError."""
+        found = self.now[path] = self.reader.read_resident(path, self.last.get(path))
+        return found.resident
+
+    def _is_possible(self, hugetlb: BytesByNode) -> bool:
+        in_use = self.in_use
+        if in_use is None:
+            return True
+        return all(size <= in_use.get(node, 0) for node, size in hugetlb.items())
+
+    def _own(self, by_path: dict[str, Resident], census: Census, path: str) -> Resident:
+        """Memory of the group itself, and memory that removed children left behind."""
+        return without(by_path[path], [by_path[child] for child in census.children.get(path, ()) if child in by_path])
+
+    def _unattributed(self, by_path: dict[str, Resident], census: Census, skipped: SkippedItems) -> Resident | None:
         try:
-            for block in self.blocks:
-                changed += self._take_in(block, reader.read_all(block.files), reader)
-        except (OSError, ParseError):
+            by_path = {**by_path, "/": self._resident("")}
+        except (OSError, ParseError) as error:
+            skipped.count(error)
             return None
-        if changed:
-            self.found = self._with(changed)
-        return self.found
+        return self._own(by_path, census, "/")
 
-    def _take_in(self, block: GroupBlock, texts: Sequence[bytes | OSError], reader: Reader) -> list[str]:
-        """The paths of groups whose memory changed. Raises OSError, ParseError."""
-        digests, changed, read = list(map(hash, texts)), [], self.cache.read
-        for place in compress(range(len(digests)), map(ne, digests, block.digests)):
-            path, text = block.paths[place], texts[place]
-            if isinstance(text, OSError):
-                raise text
-            last = read[path]
-            now = read[path] = reader.resident_in(text, last.file, last.huge_pages, last)
-            if now.resident is not last.resident:
-                changed.append(path)
-        block.digests = digests
-        return changed
 
-    def _with(self, changed: Sequence[str]) -> ResidentMemory:
-        resident, parents = dict(self.found.resident), set[str]()
-        for path in changed:
-            name = path or "/"
-            if name in self.census.children:
-                parents.add(name)
-            else:
-                resident[self.owners[name]] = self.cache.read[path].resident
-            parents.update(filter(None, [self.above.get(name)]))
-        return ResidentMemory(resident, self._of_parents(parents, resident), {})
+def without(whole: Resident, parts: Sequence[Resident]) -> Resident:
+    """Memory of the whole without its parts. Counters are read one after the other, so a difference may dip below 0."""
+    own = Resident(
+        _less(whole.anon, [part.anon for part in parts]),
+        _less(whole.shmem, [part.shmem for part in parts]),
+        _less(whole.file, [part.file for part in parts]),
+        _less(whole.hugetlb, [part.hugetlb for part in parts]),
+        _less(whole.kernel, [part.kernel for part in parts]),
+        _less(whole.unevictable, [part.unevictable for part in parts]),
+    )
+    if not whole.huge_pages:
+        return own
+    below = [part.huge_pages or {} for part in parts]
+    return structs.replace(
+        own,
+        huge_pages={
+            size: _less(by_node, [one.get(size) for one in below]) or {} for size, by_node in whole.huge_pages.items()
+        },
+    )
 
-    def _of_parents(self, parents: Collection[str], resident: dict[ContainerId, Resident]) -> Resident | None:
-        """Put in what these groups have themselves; what the root has is the result."""
-        unattributed = self.found.unattributed
-        for name in parents:
-            whole = self.cache.read["" if name == "/" else name].resident
-            parts = tuple([self.cache.read[child].resident for child in self.census.children[name]])
-            found = self.cache.own[name] = own(whole, parts, self.cache.own.get(name))
-            if name == "/":
-                unattributed = found.left
-            else:
-                resident[self.owners[name]] = found.left
-        return unattributed
+
+def _less(whole: BytesByNode | None, parts: Sequence[BytesByNode | None]) -> BytesByNode | None:
+    if not whole or not any(whole.values()):
+        return whole
+    left = dict(whole)
+    for part in parts:
+        for node, size in part.items() if part else ():
+            if size and node in left:
+                left[node] -= size
+    return {node: max(0, size) for node, size in left.items()} if min(left.values()) < 0 else left
 
 
 def _in_use(nodes: Sequence[NodeMemory]) -> dict[int, int]:

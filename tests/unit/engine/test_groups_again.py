@@ -1,4 +1,4 @@
-"""Ticks that find the groups of the tick before read them all at once; they find what a first tick would."""
+"""What a tick finds in the groups' files is what a first tick would find, whatever was read before."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hosts.node_tree import MIB, NodeTree
 from numaudit.containermanager.memory.state import Block
 from numaudit.engine.collectors.base import SkippedItems, TickInputs
-from numaudit.engine.collectors.containers import residency
-from numaudit.engine.collectors.containers.allowed import AllowedCollector, AllowedNodes
-from numaudit.engine.collectors.containers.group_files import Residency, own
+from numaudit.engine.collectors.containers.allowed import AllowedCollector
 from numaudit.engine.collectors.containers.owners import Owners
+from numaudit.engine.collectors.containers.residency import without
 from numaudit.engine.observer import Observer
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
@@ -27,6 +26,7 @@ from numaudit.topology.nodeset import NodeSet
 def _seen(snapshot: Snapshot) -> dict[str, object]:
     """What it says of containers, and what was skipped."""
     return {
+        "containers": snapshot.containers,
         "residency": snapshot.residency,
         "unattributed": snapshot.unattributed,
         "not_resident": snapshot.not_resident,
@@ -54,11 +54,7 @@ def _change(tree: NodeTree, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_tick_sees_of_the_groups_what_a_first_tick_would(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if seed % 2:
-        monkeypatch.setattr(residency, "_AT_ONCE", 3)  # so that there are several blocks
+def test_any_tick_sees_of_the_groups_what_a_first_tick_would(tmp_path: Path, seed: int) -> None:
     chance, tree = random.Random(seed), NodeTree(tmp_path / "node")
     tree.fill(8)
     observer = Observer.of(Host.under(tree.root))
@@ -66,32 +62,6 @@ def test_any_tick_sees_of_the_groups_what_a_first_tick_would(
         assert _seen(observer.observe()) == _seen(Observer.of(Host.under(tree.root)).observe())
         for _ in range(chance.choice([0, 1, 1, 2])):
             _change(tree, chance)
-    observer.files.close()
-
-
-def test_what_did_not_change_is_the_very_same_value(tmp_path: Path) -> None:
-    tree = NodeTree(tmp_path / "node")
-    tree.fill(4)
-    observer = Observer.of(Host.under(tree.root))
-    first, still = observer.observe(), observer.observe()
-    assert still.residency is first.residency and still.allowed is first.allowed
-    tree.hold(tree.containers()[0], (9 * MIB, MIB))
-    now = observer.observe()
-    changed = {one.path for one in now.containers if now.residency[one.id] is not first.residency[one.id]}
-    assert changed == {tree.containers()[0]}
-    observer.files.close()
-
-
-def test_after_the_first_tick_no_group_is_read_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = NodeTree(tmp_path / "node")
-    tree.fill(4)
-    observer = Observer.of(Host.under(tree.root))
-    observer.observe()
-    monkeypatch.setattr(Residency, "collect", lambda *_: pytest.fail("read one by one"))
-    monkeypatch.setattr(AllowedNodes, "collect", lambda *_: pytest.fail("read one by one"))
-    tree.hold(tree.containers()[0], (9 * MIB, MIB))
-    snapshot = observer.observe()
-    assert {one.id for one in snapshot.containers} == snapshot.residency.keys()
     observer.files.close()
 
 
@@ -103,7 +73,7 @@ SIZES = st.none() | st.dictionaries(st.integers(0, 2), st.integers(0, 9), max_si
 def test_any_group_has_what_its_children_do_not_and_never_less_than_nothing(
     whole: Mapping[int, int] | None, parts: list[Mapping[int, int] | None]
 ) -> None:
-    left = own(Resident(shmem=whole), tuple([Resident(shmem=part) for part in parts]), None).left.shmem
+    left = without(Resident(shmem=whole), [Resident(shmem=part) for part in parts]).shmem
     if whole is None:
         assert left is None
     else:
