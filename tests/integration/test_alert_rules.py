@@ -21,7 +21,7 @@ PROMTOOLS: dict[str, Callable[[], Path]] = {
     "of the system": lambda: tool("prometheus").with_name("promtool"),
     "of forky": lambda: tool("promtool-forky"),
 }
-ABOUT_SCRAPES = {"NumauditAgentAbsent", "NumauditAgentDown", "NumauditSnapshotStale"}
+ABOUT_SCRAPES = {"NumauditAgentMissing", "NumauditAgentDown", "NumauditSnapshotStale"}
 
 promtools = pytest.mark.parametrize("promtool", PROMTOOLS)
 

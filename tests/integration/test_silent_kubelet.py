@@ -25,7 +25,7 @@ HURRIED = (
 )
 """Sources are asked in every tick, and kubelet.max_age is 8 seconds: the setting's least is a minute."""
 _SILENT = {("silent", source) for source in SOURCES}
-_ALERT = "NumauditCollectorLost"
+_ALERT = "NumauditAgentIncomplete"
 
 
 def test_a_silent_kubelet_is_noticed_and_its_node_no_longer_said_to_have_room(fixtures: Path, tmp_path: Path) -> None:
@@ -83,12 +83,12 @@ def _success(agent: Agent) -> dict[str, float | None]:
 
 def _ages_have_grown(database: Database) -> bool:
     grown = database.query(f'delta(numaudit_collector_age_seconds{{collector=~"{"|".join(SOURCES)}"}}[10s]) > 2')
-    return {(dict(labels)["nodename"], dict(labels)["collector"]) for labels in grown} == _SILENT
+    return {(dict(labels)["nodename"], dict(labels)["missing"]) for labels in grown} == _SILENT
 
 
 def _lost(database: Database) -> set[tuple[str, str]]:
     firing = database.query(f'ALERTS{{alertname="{_ALERT}",alertstate="firing"}}')
-    return {(dict(labels)["nodename"], dict(labels)["collector"]) for labels in firing}
+    return {(dict(labels)["nodename"], dict(labels)["missing"]) for labels in firing}
 
 
 def _nodes_with_room(database: Database) -> set[str]:

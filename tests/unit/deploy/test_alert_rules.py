@@ -189,7 +189,7 @@ def test_every_recorded_series_is_tried() -> None:
 def test_a_wrong_setting_is_an_error_that_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (generate_rules.HERE / "source.yaml").read_text(encoding="utf-8")
     monkeypatch.setattr(generate_rules, "HERE", tmp_path)
-    for right, wrong in (("%(hint_faults)s", "%(hintfaults)s"), ("file is wrong.", "file is 9% wrong.")):
+    for right, wrong in (("%(hint_faults)s", "%(hintfaults)s"), ("its OTLP pushes fail.", "9% of its pushes fail.")):
         assert right in source
         (tmp_path / "source.yaml").write_text(source.replace(right, wrong))
         with pytest.raises(ValueError, match=r"source\.yaml: .*a percent sign is %%"):
