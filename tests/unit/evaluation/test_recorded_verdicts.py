@@ -11,7 +11,7 @@ import pytest
 from kubelets.recorded import LoggedAdmission, LoggedMerge, read_events, read_machine
 from kubelets.steps import LOGS, STEPS, Step
 from numaudit.checkpoints.formats.memory import parse
-from numaudit.cli.observe.report_work import observe
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
@@ -296,7 +296,7 @@ def is_bad(one: ContainerReport) -> bool:
 
 
 def test_the_whole_node_is_judged_and_no_sandbox_of_it(fixtures: Path) -> None:
-    report = observe(Observer.of(Host.under(fixtures / "kubernetes-four-nodes")), None, None)
+    report = observe_whole(Observer.of(Host.under(fixtures / "kubernetes-four-nodes")), None, None).report
     judged = {
         f"{(one.pod or '').removesuffix('-numanode')}/{one.container}": one.verdict.name
         for one in report.containers

@@ -12,7 +12,7 @@ import pytest
 from hosts.node_tree import MIB, NodeTree, Pod
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.cli.observe.report_work import observe
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.containermanager.memory.state import Block, MemoryState, charge, default_machine_state
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
@@ -68,7 +68,7 @@ def list_pods(tree: NodeTree, *pods: tuple[Pod, Mapping[str, str]]) -> None:
 
 
 def report_of(tree: NodeTree) -> Report:
-    return observe(Observer.of(Host.under(tree.root)), None, None)
+    return observe_whole(Observer.of(Host.under(tree.root)), None, None).report
 
 
 def judged(report: Report) -> dict[str, str]:
@@ -234,10 +234,10 @@ def test_a_pod_that_comes_and_goes_between_two_ticks_leaves_a_stale_entry_behind
     gone = tree.container(goes, "db", anon=(30 * MIB, 0))
     promise(tree, {(stays.uid, "db"): ON_0, (goes.uid, "db"): ON_0})
     observer = Observer.of(Host.under(tree.root))
-    assert [one.name for one in observe(observer, None, None).findings] == []
+    assert [one.name for one in observe_whole(observer, None, None).report.findings] == []
     tree.kill(gone)
     tree.remove(goes)
-    (stale,) = observe(observer, None, None).findings
+    (stale,) = observe_whole(observer, None, None).report.findings
     assert (stale.name, stale.pod_uid, stale.container_id) == ("stale", goes.uid, None)
 
 

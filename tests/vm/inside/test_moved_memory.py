@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.observe.report_work import observe
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import ContainerReport
@@ -33,7 +33,7 @@ def pools() -> Iterator[None]:
 
 
 def of(group: Cgroup) -> ContainerReport:
-    report = observe(Observer.of(Host()), 20.0, None)
+    report = observe_whole(Observer.of(Host()), 20.0, None).report
     (one,) = [one for one in report.containers if one.id == group.id]
     return one
 

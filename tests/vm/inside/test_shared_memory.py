@@ -13,7 +13,7 @@ import pytest
 
 import page_frames
 from numaudit.cli.main import call
-from numaudit.cli.observe.report_work import observe
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import ContainerReport, Report
@@ -87,7 +87,7 @@ def test_shared_memory_of_another_is_seen_once_with_its_user_and_only_there(
         assert page_frames.charged(one.pid, one.address, SIZE) == {sharing.owner.id: SIZE}
 
     def seen() -> Report:
-        report = observe(observer, 20.0, None)
+        report = observe_whole(observer, 20.0, None).report
         assert shmem(found(report, "owner")) == {1: SIZE}
         return report
 
@@ -110,7 +110,7 @@ def test_the_accounts_of_the_nodes_count_shared_memory_once(observer: Observer, 
     assert sharing
 
     def accounts_agree() -> None:
-        report = observe(observer, 20.0, None)
+        report = observe_whole(observer, 20.0, None).report
         for row in report.residual:
             assert abs(row.residual_bytes) <= max(0.02 * (report.nodes[row.numa_node].total_bytes or 0), 4 * MIB), row
 
@@ -120,7 +120,7 @@ def test_the_accounts_of_the_nodes_count_shared_memory_once(observer: Observer, 
 def test_shared_memory_of_another_counts_in_what_is_expected(observer: Observer, sharing: Sharing) -> None:
     sharing.second.order("touch")
     try:
-        user = found(observe(observer, 20.0, 3.0), "user")
+        user = found(observe_whole(observer, 20.0, 3.0).report, "user")
     finally:
         sharing.second.order("sleep")
     own = sum((row.anon or 0) + (row.shmem or 0) + (row.hugetlb or 0) for row in user.resident or ())
@@ -139,7 +139,7 @@ def test_the_process_with_memory_elsewhere_is_named_with_its_kind_and_policy(
     ):
         after = time.time()
         assert page_frames.nodes(running.pid, running.address, SIZE) == {1: SIZE}
-        bound = found(observe(observer, 20.0, None), "bound")
+        bound = found(observe_whole(observer, 20.0, None).report, "bound")
         assert call(["report", "/numaudit-shared/bound"]) == 0
         table = capsys.readouterr().out
         assert call(["report", "/numaudit-shared/bound", "-o", "json"]) == 0

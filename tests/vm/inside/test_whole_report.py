@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.observe.report_work import observe
+from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.values import ContainerReport, Report
@@ -38,7 +38,7 @@ def watched(observer: Observer) -> Iterator[tuple[Report, float]]:
         for one in (first, second, third):
             one.order("touch")
         begin = time.monotonic()
-        report = observe(observer, 5.0, 3.0)
+        report = observe_whole(observer, 5.0, 3.0).report
         yield report, time.monotonic() - begin
 
 
@@ -99,7 +99,7 @@ def test_three_workloads_on_one_cpu_share_its_time(watched: tuple[Report, float]
 
 def test_the_nodes_count_what_the_containers_and_the_root_group_count(observer: Observer, measured: Report) -> None:
     def accounts_agree() -> None:
-        report = observe(observer, 5.0, None)
+        report = observe_whole(observer, 5.0, None).report
         total = {node.numa_node: node.total_bytes or 0 for node in report.nodes}
         assert len(report.residual) == len(total) == 4
         for row in report.residual:
@@ -114,7 +114,7 @@ def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer)
         group.write("cpuset.mems", "2")
 
         def moved() -> ContainerReport:
-            one = found(observe(observer, 5.0, None), "moved")
+            one = found(observe_whole(observer, 5.0, None).report, "moved")
             assert anon(one)[2] >= SIZE
             return one
 
@@ -126,7 +126,7 @@ def test_changed_nodes_of_a_cpuset_are_seen_moving_the_bytes(observer: Observer)
 
 def _bytes(observer: Observer, group: Cgroup, running: Worker) -> dict[int, int]:
     def settled() -> dict[int, int]:
-        by_node = anon(found(observe(observer, 5.0, None), group.path.name))
+        by_node = anon(found(observe_whole(observer, 5.0, None).report, group.path.name))
         assert by_node[1] >= SIZE
         return by_node
 

@@ -78,6 +78,7 @@ def command_of(verb: Words) -> click.Command:
         params.append(click.Argument(["target"], required=required, type=PodName(), metavar=_metavar(verb)))
     own = [one for one in map(_adapted, original.params) if one is not None]
     params += [*own, *copy.deepcopy(OPTIONS)]
+    own_values = [one for one in own if one.expose_value]
     taken = {flag for one in own for flag in one.opts}
     assert not taken & {flag for one in OPTIONS for flag in one.opts}, taken
     name = " ".join(("kubectl numaudit", *verb))
@@ -88,7 +89,7 @@ def command_of(verb: Words) -> click.Command:
         help=_HELP[verb],
         short_help=_HELP[verb].partition(". ")[0].rstrip(".") + ".",
         epilog=f"\b\nExamples:\n{shown}\n\n{_EXITS.format(verb=' '.join(verb))}\n",
-        callback=_callback(verb, own, any(one.name == "which" for one in original.params)),
+        callback=_callback(verb, own_values, any(one.name == "which" for one in original.params)),
         context_settings={"obj": name},
     )
 
@@ -109,6 +110,8 @@ def _adapted(param: click.Parameter) -> click.Option | None:
     """None = it is about files of this machine, or the plugin has its own."""
     if not isinstance(param, click.Option) or param.name in _LEFT_OUT:
         return None
+    if not param.expose_value:
+        return param
     if isinstance(param.type, FilePath):
         return param if param.name == _MANIFEST else None
     found = copy.copy(param)

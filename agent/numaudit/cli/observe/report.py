@@ -16,7 +16,7 @@ from numaudit.cli.verdict_list import VerdictList
 Examples:
   numaudit report
   numaudit report --nodes
-  numaudit report --duration 10s --matrix
+  numaudit report --duration 10s
   numaudit report --sort remote --top 20
   numaudit report --verdict drifted,spilled
   numaudit report mysql-0 --fail-below 95%
@@ -39,6 +39,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 @options.output("table", "wide", "json", "html")
 @click.option(
     "--numa-maps-budget",
+    hidden=True,
     type=options.Number(min=0),
     default=2.0,
     show_default=True,
@@ -53,6 +54,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option(
     "--require-access",
+    hidden=True,
     is_flag=True,
     help="Exit with 3 if --duration cannot measure anything, instead of reporting without measurements.",
 )
@@ -67,6 +69,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option(
     "--matrix",
+    hidden=True,
     is_flag=True,
     help="Show allocated, sampled and migrated pages for each pair of nodes; needs --duration.",
 )
@@ -111,6 +114,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @click.option("-v", "--verbose", is_flag=True, help="Print on standard error how long each source took.")
 @options.root
+@options.help_all
 def command(**given: options.Given) -> int:
     """Show where each container's memory is, and whether it was promised there.
 
@@ -119,6 +123,6 @@ def command(**given: options.Given) -> int:
     has that name, NAME is a pattern ('web-*') or the beginning of a name. With NAME the report also lists the processes
     that have memory on the wrong nodes.
     """
-    from numaudit.cli.observe.report_work import run
+    from numaudit.cli.observe.report_work import ReportOptions, run
 
-    return run(**given)
+    return run(ReportOptions(**given))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from numaudit.api.selection import shown_of
 from numaudit.cli import options, progress
@@ -38,112 +39,101 @@ _DEVICES_SECONDS = 0.5
 _KEY_BYTES = 32
 
 
-def run(
-    *,
-    which: str | None,
-    namespace: str | None,
-    output: str,
-    verdict: frozenset[str] | None,
-    sort: str,
-    top: int | None,
-    numa_maps_budget: float,
-    duration: float | None,
-    nodes: bool,
-    processes: bool,
-    require_access: bool,
-    matrix: bool,
-    fail_below: float | None,
-    fail_on: frozenset[str] | None,
-    redact: bool,
-    verbose: bool,
-    root: Path | None,
-) -> int:
+class ReportOptions(Struct, frozen=True, kw_only=True):
+    """Options of `numaudit report`, by the names that click gives them."""
+
+    which: str | None
+    namespace: str | None
+    output: str
+    verdict: frozenset[str] | None
+    sort: str
+    top: int | None
+    numa_maps_budget: float
+    duration: float | None
+    nodes: bool
+    processes: bool
+    require_access: bool
+    matrix: bool
+    fail_below: float | None
+    fail_on: frozenset[str] | None
+    redact: bool
+    verbose: bool
+    root: Path | None
+
+    def refuse_what_does_not_fit(self) -> None:
+        """Raises InputError for options that do not fit each other."""
+        if self.duration is not None and self.root is not None:
+            raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
+        measured = {
+            "--require-access needs": self.require_access,
+            "--matrix shows": self.matrix,
+            "--sort cpu orders by": self.sort == "cpu",
+        }
+        for said, is_asked_for in measured.items():
+            if is_asked_for and self.duration is None:
+                raise InputError(f"{said} what is measured: add --duration 10s")
+        if self.processes and not (self.which or self.namespace):
+            raise InputError(
+                "--processes reads every thread: name the containers (`numaudit report NAME --processes`, or "
+                "--namespace)"
+            )
+        if self.processes and not self.numa_maps_budget:
+            raise InputError("--processes reads numa_maps: leave out --numa-maps-budget 0")
+        named = ", ".join(name for name in NOT_WHERE_BOUND if name in (self.fail_on or ()))
+        if named and not self.processes:
+            raise InputError(f"--fail-on {named}: only --processes judges ranks; add it, with the name of containers")
+
+    def selection(self, hide: Callable[[Report, Report], Report] | None) -> ReportSelection:
+        """The rows to show, without names if there is something that hides them."""
+        return ReportSelection(
+            self.which, self.namespace, self.verdict, self.sort, self.top,
+            self.output == "wide", self.output in ("wide", "json"), self.nodes, self.processes, self.matrix, hide,
+        )  # fmt: skip
+
+
+def run(asked: ReportOptions) -> int:
     """Print what the options ask for; the exit code. Raises InputError for options that do not fit, and Unavailable."""
-    _refuse_what_does_not_fit(
-        {
-            "--require-access needs": require_access,
-            "--matrix shows": matrix,
-            "--sort cpu orders by": sort == "cpu",
-        },
-        duration,
-        root,
-    )
-    if processes:
-        _refuse_processes_without(which or namespace, numa_maps_budget)
-    elif fail_on is not None and not fail_on.isdisjoint(NOT_WHERE_BOUND):
-        named = ", ".join(name for name in NOT_WHERE_BOUND if name in fail_on)
-        raise InputError(f"--fail-on {named}: only --processes judges ranks; add it, with the name of containers")
-    key = os.urandom(_KEY_BYTES) if redact else None
-    host = options.host(root)
-    hide = None if key is None else _hiding(host, root, key)
-    has_all = output in ("wide", "json")
-    view = ReportSelection(
-        which, namespace, verdict, sort, top, output == "wide", has_all, nodes, processes, matrix, hide
-    )
-    observer = Observer.of(host)
+    asked.refuse_what_does_not_fit()
+    key = os.urandom(_KEY_BYTES) if asked.redact else None
+    host = options.host(asked.root)
+    view = asked.selection(None if key is None else _hiding(host, asked.root, key))
     interrupted = Event()
     whole = observe_whole(
-        observer,
-        numa_maps_budget or None,
-        duration,
+        Observer.of(host),
+        asked.numa_maps_budget or None,
+        asked.duration,
         interrupted,
-        needs_access=require_access,
-        selected=view.containers if which or namespace else None,
-        with_processes=processes,
+        needs_access=asked.require_access,
+        selected=view.containers if asked.which or asked.namespace else None,
+        with_processes=asked.processes,
     ).report
     report = view.subject(whole)
     shown = view.rows(report)
-    if output == "json":
-        from numaudit.cli import json_output
-
-        json_output.write("Report", shown, _origin(host, shown, key))
-    elif output == "html":
-        from numaudit.views.page.report_page import report_page
-
-        sys.stdout.buffer.write(report_page(shown).encode())
+    origin = _origin(host, shown, key)
+    if asked.output in ("json", "html"):
+        _write(asked.output, shown, origin)
+        if len(shown.containers) < len(report.containers):
+            click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     else:
         from numaudit.cli import table
 
-        table.print_origin(_origin(host, shown, key), host, view.print(whole))
-    if output in ("json", "html") and len(shown.containers) < len(report.containers):
-        click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
-    if verbose:
+        table.print_origin(origin, host, view.print(whole))
+    if asked.verbose:
         click.echo(f"Read in: {_timings(report)}", err=True)
     if interrupted.is_set():
         return EXIT_INTERRUPTED
-    return EXIT_FINDINGS if _fails(report, fail_on or (), fail_below) else 0
+    return EXIT_FINDINGS if _fails(report, asked.fail_on or (), asked.fail_below) else 0
 
 
-def _refuse_what_does_not_fit(measured: Mapping[str, bool], duration: float | None, root: Path | None) -> None:
-    """Raises InputError. `measured`: what is asked for that only a measurement shows, in words."""
-    if duration is not None and root is not None:
-        raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
-    for said, is_asked_for in measured.items():
-        if is_asked_for and duration is None:
-            raise InputError(f"{said} what is measured: add --duration 10s")
+def _write(output: str, shown: Report, origin: Origin) -> None:
+    if output == "json":
+        from numaudit.cli import json_output
 
+        json_output.write("Report", shown, origin)
+    else:
+        from numaudit.views.page.report_page import report_page
 
-def _refuse_processes_without(selected: str | None, budget: float) -> None:
-    """Raises InputError."""
-    if selected is None:
-        raise InputError(
-            "--processes reads every thread: name the containers (`numaudit report NAME --processes`, or --namespace)"
-        )
-    if not budget:
-        raise InputError("--processes reads numa_maps: leave out --numa-maps-budget 0")
-
-
-def observe(
-    observer: Observer,
-    numa_maps_budget: float | None,
-    duration: float | None,
-    interrupted: Event | None = None,
-    *,
-    needs_access: bool = False,
-) -> Report:
-    """The report of `observe_whole`."""
-    whole = observe_whole(observer, numa_maps_budget, duration, interrupted, needs_access=needs_access)
-    return whole.report
+        sys.stdout.buffer.write(report_page(shown).encode())
 
 
 def observe_whole(
