@@ -22,7 +22,7 @@ from numaudit.containers.inventory import Inventory
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
-from numaudit.evaluation.counted import Counted
+from numaudit.evaluation.access import Counted
 from numaudit.kernel.cgroup import Hierarchies, Reader
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE

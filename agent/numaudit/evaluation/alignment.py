@@ -9,10 +9,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.evaluation.access import Access, Measured, measured, saw_nothing
+from numaudit.evaluation.by_page_size import by_page_size
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.arrivals import Arrival
 from numaudit.evaluation.causes.causes import CauseFinder, full_nodes
-from numaudit.evaluation.causes.failed_moves import failed_moves
+from numaudit.evaluation.causes.kernel_moves import failed_moves
 from numaudit.evaluation.causes.spill import Spill, next_spill
 from numaudit.evaluation.changes import unchanged
 from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
@@ -21,7 +22,6 @@ from numaudit.evaluation.history import History, remote_limit, uses_other_nodes
 from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.rates import cpu_seconds
-from numaudit.evaluation.room.by_page_size import by_page_size
 from numaudit.evaluation.sources.base import AccessEvidence, AccessSource
 from numaudit.evaluation.sources.table import evaluate_sources, running_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds

@@ -8,16 +8,15 @@ from msgspec import Struct
 
 from numaudit.evaluation import claims
 from numaudit.evaluation.access import UsedRemotely
+from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.cpu_causes import cpu_cause
 from numaudit.evaluation.causes.spill import Spill
 from numaudit.evaluation.changes import why_no_intent
 from numaudit.evaluation.history import History, RanElsewhere, UsedElsewhere, remote_limit
-from numaudit.evaluation.rates import share_outside
-from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
+from numaudit.evaluation.rates import ends_at, share_outside
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import VerdictName
-from numaudit.evaluation.window import ends_at
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, Resident, Snapshot
 from numaudit.topology.machine import Machine

@@ -12,10 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.evaluation.access import Measured
-from numaudit.evaluation.rates import share_outside
+from numaudit.evaluation.rates import Window, ends_at, is_past, share_outside
 from numaudit.evaluation.sources.table import Windows
 from numaudit.evaluation.thresholds import Thresholds
-from numaudit.evaluation.window import Window, ends_at, is_past
 from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -1,4 +1,4 @@
-"""A memory policy as the kernel prints it in numa_maps.
+"""Memory policies as the kernel prints them in numa_maps: bind:1, prefer (many):0-1, weighted interleave=static:0,2.
 
 Source: mm/mempolicy.c (policy_modes, mpol_to_str).
 """
@@ -39,3 +39,19 @@ def parse(text: str) -> PolicyInForce:
     if match is None:
         raise ParseError(f"not a memory policy of the kernel's: {text[:60]!r}")
     return PolicyInForce(_KINDS.get(match[1]), NodeSet.parse(match[2] or ""))
+
+
+def policy_nodes(policy: str) -> NodeSet | None:
+    """The nodes that a policy names; None = it names none (default, local), or the text has another form."""
+    _, colon, nodes = policy.rpartition(":")
+    if not colon:
+        return None
+    try:
+        return NodeSet.parse(nodes)
+    except ParseError:
+        return None
+
+
+def is_bind(policy: str) -> bool:
+    """Does it allow its nodes only? With flags it is printed as bind=static:1."""
+    return policy.startswith(("bind:", "bind="))

@@ -9,8 +9,8 @@ import msgspec
 
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
+from numaudit.evaluation.headroom import unpromised_by_node
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.room.headroom import unpromised_by_node
 from numaudit.evaluation.verdicts import Verdict, severity
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.intent.pods import PodFacts

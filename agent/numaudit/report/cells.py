@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
-from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
-from numaudit.evaluation.room.policies import policy_nodes
+from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.ranks.policy import policy_nodes
 from numaudit.report.mappings import is_weighted
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, share, size

@@ -7,15 +7,20 @@ from dataclasses import dataclass, field
 
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.alignment import Judgements
-from numaudit.evaluation.causes.placement import bytes_outside, remote_bytes, wanted_nodes
-from numaudit.evaluation.causes.shared_memory import charged_to_others, used_bytes
+from numaudit.evaluation.by_page_size import by_page_size
+from numaudit.evaluation.causes.placement import (
+    bytes_outside,
+    charged_to_others,
+    remote_bytes,
+    used_bytes,
+    wanted_nodes,
+)
 from numaudit.evaluation.conclusion import intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
-from numaudit.evaluation.room.by_page_size import by_page_size
-from numaudit.evaluation.sources.by_process import ExpectedByProcess, expected_by_process
+from numaudit.evaluation.sources.expected import ExpectedByProcess, expected_by_process
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent.node import ContainerIntent
 from numaudit.report.counters import CountersOfTick, tier_moves

@@ -12,7 +12,7 @@ from msgspec import field, structs
 
 from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import CPU, MEMORY
-from numaudit.evaluation.room.headroom import Unpromised
+from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent.node import Intent, NodeRoom
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import at_most

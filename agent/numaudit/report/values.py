@@ -13,10 +13,10 @@ from msgspec import field
 from numaudit.container_devices import ContainerDevices
 from numaudit.counted import Overhead, ProbeAccount
 from numaudit.evaluation.access import Access, Measured
+from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
-from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.process_placement import RankRound
 from numaudit.report.counters import Counters, TierMoves

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from numaudit.container_devices import ContainerDevices, HeldBy, Interrupts
 from numaudit.evaluation.access import Access, UsedRemotely
-from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
+from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, share, size
 from numaudit.topology.nodeset import NodeSet

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from numaudit.evaluation.access import Access, RemoteUse, UsedRemotely, measured
-from numaudit.evaluation.counted import Counted
+from numaudit.evaluation.access import Access, Counted, RemoteUse, UsedRemotely, measured
 from numaudit.report.values import ContainerReport
 
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.causes import Cause
-from numaudit.evaluation.causes.demotion import Demotion, demotion, slower_nodes
+from numaudit.evaluation.causes.kernel_moves import Demotion, demotion, slower_nodes
 from numaudit.evaluation.findings import Finding, find
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host

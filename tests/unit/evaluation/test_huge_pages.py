@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block, MemoryTable, NUMANodeState
 from numaudit.evaluation.findings import Finding, find
-from numaudit.evaluation.room.huge_pages import huge_pages_of, others
+from numaudit.evaluation.huge_pages import huge_pages_of, others
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import HugePagePool, HugePages, Machine, Node

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import Finding, find
-from numaudit.evaluation.room.movable import movable_from
+from numaudit.evaluation.findings.memory_short import movable_from
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, ContainerId, NodeMemory, Resident, Snapshot, Swap
 from numaudit.topology.machine import Machine, Node

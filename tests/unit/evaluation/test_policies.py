@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import Finding, find
-from numaudit.evaluation.room.policies import is_bind, policy_nodes
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
+from numaudit.ranks.policy import is_bind, policy_nodes
 from numaudit.report import cells
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Container, ContainerId, Mappings, NodeMemory, ProcessMapping, Resident, Snapshot

@@ -12,7 +12,7 @@ from rich.console import Console
 from numaudit.counted import HintFault, Migrated, MigratedPages, Sampled, SeenRemote
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
-from numaudit.evaluation.causes.failed_moves import failed_moves
+from numaudit.evaluation.causes.kernel_moves import failed_moves
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.report.build import build

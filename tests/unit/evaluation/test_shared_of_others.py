@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from numaudit.evaluation.alignment import judge
-from numaudit.evaluation.causes.shared_memory import charged_to_others
+from numaudit.evaluation.causes.placement import charged_to_others
 from numaudit.report.build import build
 from numaudit.snapshot import Allowed, Container, ContainerId, Mappings, NodeMemory, Resident, SharedMemory, Snapshot
 from numaudit.topology.machine import Machine, Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numaudit.containermanager.memory.state import Block, MemoryTable, NUMANodeState
-from numaudit.evaluation.room.headroom import Unpromised, unpromised_by_node
+from numaudit.evaluation.headroom import Unpromised, unpromised_by_node
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node

@@ -165,7 +165,7 @@ def _huge_pages(host: Host) -> Mapping[str, HugePageRoom]:
     """Huge pages that the kernel has free and earlier promises have not used, by resource."""
     from numaudit.engine.engine import Engine
     from numaudit.engine.observer import Observer
-    from numaudit.evaluation.room.huge_pages import huge_pages_of
+    from numaudit.evaluation.huge_pages import huge_pages_of
 
     return {one.type: one.room for one in huge_pages_of(Engine(Observer.of(host)).tick().snapshot)}
 

@@ -124,7 +124,7 @@ def forecast(
 def _huge_pages(host: Host, *, reboot: bool) -> HugePagesAtStart:
     from numaudit.engine.engine import Engine
     from numaudit.engine.observer import Observer
-    from numaudit.evaluation.room.huge_pages import huge_pages_at_start
+    from numaudit.evaluation.huge_pages import huge_pages_at_start
 
     return huge_pages_at_start(Engine(Observer.of(host)).tick().snapshot, reboot=reboot)
 

@@ -19,7 +19,7 @@ from numaudit.engine.collectors.probes.calibration import latencies_here
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, NumauditError, Unavailable
-from numaudit.evaluation.room.for_schedulers import topology_here
+from numaudit.evaluation.for_schedulers import topology_here
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.origin import name_of_mounted, origin_of
 from numaudit.kubelet.host_files import node_on

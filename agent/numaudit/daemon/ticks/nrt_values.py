@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from numaudit.daemon.ticks.ticker import Newest
 from numaudit.engine.collectors.probes.calibration import latencies_here
 from numaudit.errors import Unavailable
-from numaudit.evaluation.room.for_schedulers import topology_here
+from numaudit.evaluation.for_schedulers import topology_here
 from numaudit.kernel.host import Host
 from numaudit.nrt.apiserver.publishing import Wanted, wanted_of
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, ForeignAllocations, arrival
-from numaudit.evaluation.causes.demotion import Demotion, demotion
-from numaudit.evaluation.causes.placement import bytes_outside, wanted_nodes
-from numaudit.evaluation.causes.shared_memory import charged_to_others, name_of, pieces_outside
+from numaudit.evaluation.causes.kernel_moves import Demotion, demotion
+from numaudit.evaluation.causes.placement import bytes_outside, charged_to_others, name_of, pieces_outside, wanted_nodes
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.snapshot import (
     Allowed,

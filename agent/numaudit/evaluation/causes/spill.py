@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.causes.placement import bytes_outside, unmapped_bytes_outside
-from numaudit.evaluation.room.by_page_size import HugePagesOfContainer
+from numaudit.evaluation.rates import ends_at
 from numaudit.evaluation.thresholds import Thresholds
-from numaudit.evaluation.window import ends_at
 from numaudit.snapshot import Resident
 from numaudit.topology.nodeset import NodeSet
 

@@ -3,18 +3,7 @@
 from __future__ import annotations
 
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import (
-    devices,
-    huge_pages,
-    kubelet,
-    machine,
-    measured,
-    oom_risk,
-    policies,
-    promised,
-    ranks,
-    tiers,
-)
+from numaudit.evaluation.findings import devices, host, measured, memory_short, processes, promised
 from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
 from numaudit.intent.node import Intent
 from numaudit.snapshot import Snapshot
@@ -24,13 +13,9 @@ __all__ = ["RULES", "Finding", "Severity", "find", "gravity"]
 RULES: tuple[Rule, ...] = (
     *promised.RULES,
     *devices.RULES,
-    *oom_risk.RULES,
-    *huge_pages.RULES,
-    *policies.RULES,
-    *ranks.RULES,
-    *machine.RULES,
-    *kubelet.RULES,
-    *tiers.RULES,
+    *memory_short.RULES,
+    *processes.RULES,
+    *host.RULES,
     *measured.RULES,
 )
 """In the order in which a report lists what they find."""

@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec import Struct, field, structs
 
 from numaudit.evaluation.ranks.context import RankContext, context_of
-from numaudit.evaluation.ranks.cpu_rules import affinity_problems, cpus_of, idle_nodes, thread_problems
-from numaudit.evaluation.ranks.device_rules import devices_elsewhere
+from numaudit.evaluation.ranks.cpu_device_rules import (
+    affinity_problems,
+    cpus_of,
+    devices_elsewhere,
+    idle_nodes,
+    thread_problems,
+)
 from numaudit.evaluation.ranks.memory_rules import (
     NotRead,
     allowed_elsewhere,

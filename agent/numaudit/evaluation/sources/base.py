@@ -8,8 +8,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from numaudit.evaluation.access import Access, Source
+from numaudit.evaluation.rates import Window
 from numaudit.evaluation.thresholds import Thresholds
-from numaudit.evaluation.window import Window
 from numaudit.snapshot import ContainerId, Snapshot
 
 AccessPair = tuple[int, int | None, bool]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from numaudit.counted import Sampled, SeenRemote
 from numaudit.evaluation.access import Access, RemoteUse, Source, UsedRemotely
+from numaudit.evaluation.rates import Window
 from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
-from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 from numaudit.topology.nodeset import NodeSet
 

@@ -7,10 +7,17 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from numaudit.counted import ProcessAccesses
-from numaudit.evaluation.access import Access, Source
-from numaudit.evaluation.counted import LEAST_ACCESSES, Counted, CountedNow, counted_now, counted_of_process
+from numaudit.evaluation.access import (
+    LEAST_ACCESSES,
+    Access,
+    Counted,
+    CountedNow,
+    Source,
+    counted_now,
+    counted_of_process,
+)
+from numaudit.evaluation.rates import Window
 from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, SourceResult, remote_of
-from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from numaudit.evaluation.access import Access, Source
+from numaudit.evaluation.rates import Window
 from numaudit.evaluation.sources.base import EMPTY, AccessEvidence, AccessPair, AccessSource
 from numaudit.evaluation.sources.expected import Expected
 from numaudit.evaluation.sources.hint_faults import HintFaults
 from numaudit.evaluation.sources.pmu import Pmu
-from numaudit.evaluation.window import Window
 from numaudit.snapshot import Snapshot
 
 SOURCES: Sequence[AccessSource] = (Pmu(), HintFaults(), Expected())

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from numaudit.counted import ProcessAccesses, Sampled, SeenRemote
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
-from numaudit.evaluation.sources.by_process import expected_of
+from numaudit.evaluation.sources.expected import expected_of
 from numaudit.evaluation.sources.pmu import share_of_process
 from numaudit.process_placement import ContainerProcesses, ProcessPlacement, WatchedProcesses
 from numaudit.report.processes.values import ProcessesReport, ProcessReport, RanksReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.errors import InputError
-from numaudit.evaluation.room.huge_pages import HugePagesOfSize, huge_pages_of, others, sets_in_force
+from numaudit.evaluation.huge_pages import HugePagesOfSize, huge_pages_of, others, sets_in_force
 from numaudit.intent.node import Intent
 from numaudit.memorymanager.huge_pages import admissible_huge_pages
 from numaudit.report.memory_manager import AdmissibleReport, HugePagesReport, HugePoolReport, HugeRoomReport

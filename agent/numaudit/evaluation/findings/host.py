@@ -1,4 +1,6 @@
-"""Rules about the kubelet: its checkpoints, its counters, and where its sources disagree."""
+"""Rules about the host: what the kernel does not show of the machine; the kubelet's checkpoints, its counters, and
+where its sources disagree.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,13 @@ from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_E
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.intent.node import Intent
 from numaudit.topology.quantity import plural
+
+
+def _cpus_not_placed(evidence: TickEvidence) -> Iterator[RuleResult]:
+    machine = evidence.snapshot.machine
+    if machine.cpu_problem is not None:
+        yield RuleResult(machine.cpu_problem, numa_nodes=machine.without_cpu_list or None)
+
 
 _REJECTIONS = "kubelet_admission_rejections_total"
 
@@ -102,6 +111,13 @@ def _sources_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
 
 
 RULES = (
+    Rule(
+        "cpus-not-placed",
+        "warning",
+        "No verdict that depends on these CPUs can be given. Compare /sys/devices/system/node/node*/cpulist with "
+        "/sys/devices/system/cpu/online; in a captured tree, look for files that were cut short, and capture again.",
+        _cpus_not_placed,
+    ),
     Rule(
         "checkpoint-damaged",
         "critical",

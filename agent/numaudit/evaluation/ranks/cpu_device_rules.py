@@ -1,15 +1,18 @@
-"""Rules about the CPUs of a rank, and about threads that have others than it, or another memory policy."""
+"""Rules about the CPUs of a rank, about threads that have others than it, or another memory policy, and about its
+devices: those on another node than the one to which it is bound.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from numaudit.evaluation.ranks.context import RankContext
-from numaudit.evaluation.ranks.memory_rules import NotRead
+from numaudit.evaluation.ranks.memory_rules import NotRead, policy_in_force
 from numaudit.evaluation.ranks.rank import Rank, RankProblem
 from numaudit.process_placement import ProcessPlacement, ThreadGroup
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.table import OF_JOBS
+from numaudit.ranks.told import DeviceKind, HeldDevice
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import plural
 
@@ -107,3 +110,43 @@ def cpus_of(process: ProcessPlacement) -> CpuSet:
         reasons = [one.reason for one in process.unread if one.what in ("threads", "status")]
         raise NotRead(f"its affinity was not read: {reasons[0] if reasons else 'no reason is known'}")
     return process.main.cpus
+
+
+_COMPARED: tuple[DeviceKind, ...] = ("gpu", "vfio", "infiniband", "network")
+"""A disk serves the whole node."""
+
+
+def devices_elsewhere(
+    declarations: Sequence[Declaration],
+    devices: Sequence[HeldDevice],
+    process: ProcessPlacement,
+    context: RankContext,
+) -> tuple[HeldDevice, ...]:
+    """Devices on nodes that are neither declared nor in force, of a rank that has one node with CPUs."""
+    try:
+        own = _nodes(declarations, process, context) - context.memory_only
+    except NotRead:
+        return ()
+    if len(own) != 1:
+        return ()
+    away = []
+    for kind in _COMPARED:
+        of_kind = [one for one in devices if one.kind == kind]
+        if all(_is_away(one, own, context) for one in of_kind):
+            away += of_kind
+    return tuple(away)
+
+
+def _nodes(declarations: Sequence[Declaration], process: ProcessPlacement, context: RankContext) -> NodeSet:
+    """Declared and in force. Raises NotRead."""
+    nodes = context.nodes_of(cpus_of(process)) | policy_in_force(process).nodes
+    for one in declarations:
+        nodes |= one.memory_nodes or NodeSet()
+        nodes |= NodeSet() if one.cpus is None else context.nodes_of(one.cpus)
+    return nodes
+
+
+def _is_away(device: HeldDevice, own: NodeSet, context: RankContext) -> bool:
+    """Next to a node without CPUs no process can run."""
+    node = device.numa_node
+    return node is not None and node not in own and bool(context.cpus_of.get(node))
