@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from numaudit.report.columns import COLUMNS, Column
-from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import display_name
 
 BY_AMOUNT = {column.sort: column.value for column in COLUMNS if column.sort is not None and column.value is not None}
 """Key -> what is compared; the largest comes first, and what is not known last."""

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from numaudit.errors import InputError, escaped, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.report.names import display_name
 from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import display_name
 from numaudit.snapshot import ContainerId
 from numaudit.topology.quantity import plural
 

@@ -21,7 +21,7 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
         return NOT_WHERE_BOUND if self.of_ranks else ()
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        from numaudit.report.gates.fail_on import read_verdicts  # noqa: PLC0415 (takes long)
+        from numaudit.report.gates.demands import read_verdicts  # noqa: PLC0415 (takes long)
 
         return read_verdicts(str(value), "" if param is None else param.opts[0], self._more())
 

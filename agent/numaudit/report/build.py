@@ -1,4 +1,4 @@
-"""Turns a snapshot and what was concluded from it into the report."""
+"""Turns a snapshot and what was concluded from it into the report, with huge pages and containers that have ended."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from numaudit.containermanager.memory.state import MachineState
+from numaudit.errors import InputError
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.headroom import unpromised_by_node
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.huge_pages import HugePagesOfSize, huge_pages_of, others, sets_in_force
 from numaudit.evaluation.verdicts import Verdict, severity
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.intent.pods import PodFacts
+from numaudit.memorymanager.huge_pages import admissible_huge_pages
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, CountersOfTick
 from numaudit.report.kubelet import (
@@ -21,12 +26,18 @@ from numaudit.report.kubelet import (
     kubelet_report,
     restart_report,
 )
-from numaudit.report.memory_manager import memory_manager_report
+from numaudit.report.memory_manager import (
+    AdmissibleReport,
+    HugePagesReport,
+    HugePoolReport,
+    HugeRoomReport,
+    memory_manager_report,
+)
 from numaudit.report.nodes import by_node, node_report, residuals, tiering_report
 from numaudit.report.summary import summarize
-from numaudit.report.sums.huge_pages import huge_pages_report
 from numaudit.report.values import ContainerReport, Ended, Report, Unknown
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, Container, ContainerId, NodeMemory, Snapshot
+from numaudit.topology.nodeset import NodeSet
 from numaudit.value import Timestamp
 
 if TYPE_CHECKING:
@@ -180,3 +191,62 @@ def _unknown(snapshot: Snapshot) -> tuple[Unknown, ...]:
 
 def _huge_pages_in_use(nodes: Sequence[NodeMemory]) -> bool:
     return any(sum((node.resident.hugetlb or {}).values()) for node in nodes)
+
+
+def huge_pages_report(snapshot: Snapshot, intent: Intent) -> tuple[HugePagesReport, ...]:
+    """A row for each page size that has a pool or a promise. Empty where there is no memory map."""
+    machine = intent.machine
+    if not machine:
+        return ()
+    return tuple(_huge_pages_of(one, snapshot, intent, machine) for one in huge_pages_of(snapshot))
+
+
+def _huge_pages_of(
+    of_size: HugePagesOfSize, snapshot: Snapshot, intent: Intent, machine: MachineState
+) -> HugePagesReport:
+    size = of_size.room.page_size
+    pools = tuple(
+        HugePoolReport(
+            node,
+            pool.total * size,
+            None if pool.free is None else pool.free * size,
+            None if pool.surplus is None else pool.surplus * size,
+            others(of_size, node, snapshot),
+        )
+        for node, pool in of_size.pools.items()
+    )
+    rooms = tuple(_huge_room(of_size, machine, nodes) for nodes in sets_in_force(machine))
+    return HugePagesReport(of_size.type, size, of_size.room.reserved, pools, rooms, _admissible(of_size, intent))
+
+
+def _huge_room(of_size: HugePagesOfSize, machine: MachineState, nodes: NodeSet) -> HugeRoomReport:
+    room = of_size.room
+    tables = [machine[node].memory_map.get(of_size.type) for node in nodes if node in machine]
+    by_map = sum(table.free for table in tables if table is not None)
+    left = room.left(nodes)
+    smaller = None if left is None else min(left, by_map // room.page_size * room.page_size)
+    return HugeRoomReport(nodes, by_map, room.free_on(nodes), room.unclaimed_on(nodes), smaller)
+
+
+def _admissible(of_size: HugePagesOfSize, intent: Intent) -> tuple[AdmissibleReport, ...] | None:
+    try:
+        found = admissible_huge_pages(
+            intent.machine or {}, intent.config.topology_manager_policy, of_size.type, of_size.room
+        )
+    except InputError:  # the map does not have the size on each node: the kubelet started before it was there
+        return None
+    return None if found is None else tuple(AdmissibleReport(nodes, most) for nodes, most in found.items())
+
+
+def last_counts(before: Report, snapshot: Snapshot) -> tuple[ContainerReport, ...]:
+    """Last reports of containers that are not in the snapshot, with the counts that came since.
+
+    A counter that was not read once more keeps what it had.
+    """
+    alive = {container.id for container in snapshot.containers}
+    measured = CountersOfTick.by(snapshot)
+    return tuple(
+        replace(one, **measured.last_of(ContainerId(one.id)))
+        for one in before.containers
+        if one.id is not None and one.id not in alive
+    )

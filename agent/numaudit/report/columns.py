@@ -16,9 +16,8 @@ from numaudit.errors import printable
 from numaudit.evaluation.verdicts import severity
 from numaudit.report import cells
 from numaudit.report.cells import Tone
-from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import node_list, percent, promised_nodes, share, size
+from numaudit.report.words import display_name, node_list, percent, promised_nodes, share, size
 
 Row = TypeVar("Row")
 ViewName = Literal["table", "top", "page"]

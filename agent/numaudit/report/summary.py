@@ -10,9 +10,9 @@ import msgspec
 from numaudit.errors import printable
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.report.names import display_name
-from numaudit.report.sums.kinds import count_kinds
+from numaudit.report.kinds import count_kinds
 from numaudit.report.values import ContainerReport, NodeReport, Summary
+from numaudit.report.words import display_name
 from numaudit.topology.quantity import in_units
 
 _NOT_MEASURED = "access not measured"

@@ -1,11 +1,25 @@
-"""Sizes and shares in words, for every view."""
+"""Names of containers, sizes and shares in words, for every view."""
 
 from __future__ import annotations
 
+from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.report.values import ContainerReport
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import in_units
+
+
+def display_name(container: ContainerReport) -> str:
+    """namespace/pod/container as far as known, else the pod's UID; docker/name; else the cgroup path."""
+    if container.pod_uid is None and container.container is not None:
+        return printable(f"{container.runtime}/{container.container}")
+    if container.pod_uid is None:
+        return printable(container.path or "")
+    pod = f"{container.namespace}/{container.pod}" if container.pod else f"pod {container.pod_uid}"
+    if container.kind == "container":
+        return printable(f"{pod}/{container.container or (container.container_id or '')[:12]}")
+    return printable(f"{pod} ({container.kind})")
+
 
 UNKNOWN = "?"
 

@@ -12,9 +12,8 @@ from numaudit.errors import printable
 from numaudit.evaluation.findings.rule import Severity
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
-from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import size
+from numaudit.report.words import display_name, size
 from numaudit.topology.quantity import at_most, plural
 from numaudit.views.terminal.terminal import print_note
 

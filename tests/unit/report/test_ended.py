@@ -18,9 +18,8 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import ProbeReadings
-from numaudit.report.build import build
+from numaudit.report.build import build, last_counts
 from numaudit.report.counters import COUNTERS, NodeSeconds
-from numaudit.report.sums.ended import last_counts
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Balancing, Container, Snapshot
 

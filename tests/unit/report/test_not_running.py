@@ -15,8 +15,7 @@ from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import render
 from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host
-from numaudit.report.build import build
-from numaudit.report.sums.ended import last_counts
+from numaudit.report.build import build, last_counts
 from numaudit.report.values import Report
 
 POD = "gu-small-numanode"

@@ -15,9 +15,8 @@ from numaudit.process_placement import (
     TimeSource,
     UnreadPart,
 )
-from numaudit.report.processes.build import processes_report
 from numaudit.report.processes.columns import COLUMNS, MOST, ProcessRow, notes, process_columns, process_rows
-from numaudit.report.processes.values import ProcessesReport
+from numaudit.report.processes.values import ProcessesReport, processes_report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 MIB = 1 << 20

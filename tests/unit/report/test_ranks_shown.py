@@ -16,9 +16,8 @@ from numaudit.process_placement import ContainerProcesses, WatchedProcesses
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.told import HeldDevice
 from numaudit.report.gates.gate import GateLimits, judge_gate
-from numaudit.report.processes.build import ranks_report
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
-from numaudit.report.processes.values import ProcessesReport
+from numaudit.report.processes.values import ProcessesReport, ranks_report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.value import Timestamp
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from numaudit.api.ordering import in_order_of
 from numaudit.api.selection import first, narrow, of_verdicts
-from numaudit.report.sums.remainders import is_small_remainder
+from numaudit.report.kinds import is_small_remainder
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
 

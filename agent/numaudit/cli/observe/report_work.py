@@ -23,8 +23,7 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import host_name, node_name, origin_of
-from numaudit.report.gates.fail_below import Shortfalls, shortfalls
-from numaudit.report.gates.fail_on import not_accepted
+from numaudit.report.gates.demands import Shortfalls, not_accepted, shortfalls
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
 from numaudit.value import Origin

@@ -24,7 +24,7 @@ from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.tasks import booted_at
-from numaudit.report.sums.ended import last_counts
+from numaudit.report.build import last_counts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import CollectorOutcome
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from numaudit.api.document import TopologyHugePages, TopologyNode
-from numaudit.report.sums.occupants import Occupant, Occupants
+from numaudit.report.occupants import Occupant, Occupants
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import in_units, plural

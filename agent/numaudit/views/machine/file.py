@@ -8,9 +8,9 @@ from itertools import groupby
 from msgspec import Struct
 
 from numaudit.api.document import Topology, TopologyNode
-from numaudit.report.names import display_name
-from numaudit.report.sums.occupants import occupants
+from numaudit.report.occupants import occupants
 from numaudit.report.values import Report
+from numaudit.report.words import display_name
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import in_units, plural
 from numaudit.views.machine.card import WIDE, Card, card_high, drawn_card, in_words

@@ -9,9 +9,9 @@ from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.report import cells
 from numaudit.report.cells import Tone, verdict
 from numaudit.report.columns import Column, columns_of
-from numaudit.report.names import display_name
-from numaudit.report.sums.remainders import is_small_remainder, small_remainders
+from numaudit.report.kinds import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import display_name
 from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.drawings.lanes import lanes, lanes_width
 from numaudit.views.page.markup import Markup, element, short

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
-from numaudit.report.sums.occupants import Occupants, occupants
+from numaudit.report.occupants import Occupants, occupants
 from numaudit.report.values import Report
 from numaudit.report.words import size
 from numaudit.topology.nodeset import CpuSet

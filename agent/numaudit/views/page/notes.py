@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from numaudit.containermanager.pod.names import full_name
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
+from numaudit.report.kinds import count_kinds, kinds_in_words
 from numaudit.report.kubelet import CheckpointReport
-from numaudit.report.names import display_name
-from numaudit.report.sums.kinds import count_kinds, kinds_in_words
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import size
+from numaudit.report.words import display_name, size
 from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import PageSection

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.cells import verdict
-from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeReport, Report
-from numaudit.report.words import size
+from numaudit.report.words import display_name, size
 from numaudit.views.account import parts
 from numaudit.views.page.addresses import key
 from numaudit.views.page.drawings.flow import flow

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from numaudit.errors import printable
-from numaudit.report.names import display_name
 from numaudit.report.processes.columns import LEGEND, notes, process_columns, process_rows
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import display_name
 from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.part import PageSection

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from numaudit.report.kinds import is_small_remainder, kinds_in_words
 from numaudit.report.kubelet import KubeletReport, RestartReport
-from numaudit.report.sums.kinds import kinds_in_words
-from numaudit.report.sums.remainders import is_small_remainder
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import UNKNOWN
 from numaudit.topology.quantity import plural

@@ -12,7 +12,6 @@ from rich.text import Text
 from numaudit.errors import printable
 from numaudit.report import cells
 from numaudit.report.columns import columns_of
-from numaudit.report.names import display_name
 from numaudit.report.processes.columns import (
     LEGEND,
     ProcessColumn,
@@ -23,7 +22,7 @@ from numaudit.report.processes.columns import (
 )
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
-from numaudit.report.words import UNKNOWN, size
+from numaudit.report.words import UNKNOWN, display_name, size
 from numaudit.snapshot import ProcessMapping
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.account import device_lines

@@ -11,9 +11,8 @@ from numaudit.api.placement_document import AdmissionAccount, Placement, Placeme
 from numaudit.containermanager.pod.names import full_name
 from numaudit.errors import printable
 from numaudit.memorymanager.outcome import ProviderAnswer
-from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport, NodeReport
-from numaudit.report.words import UNKNOWN, size
+from numaudit.report.words import UNKNOWN, display_name, size
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.account import in_utc, parts

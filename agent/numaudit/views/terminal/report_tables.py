@@ -10,13 +10,11 @@ from rich.text import Text
 from numaudit.api.selection import shown_of
 from numaudit.errors import printable
 from numaudit.report.columns import placed
-from numaudit.report.names import display_name
+from numaudit.report.kinds import is_small_remainder, kinds_in_words, small_remainders
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
-from numaudit.report.sums.kinds import kinds_in_words
-from numaudit.report.sums.pairs import NodePair, given, moved, sampled
-from numaudit.report.sums.remainders import is_small_remainder, small_remainders
+from numaudit.report.occupants import NodePair, given, moved, sampled
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import size
+from numaudit.report.words import display_name, size
 from numaudit.views.judgement_notes import print_reasons, print_what_to_do, some_of
 from numaudit.views.terminal import fit as fitting
 from numaudit.views.terminal.container_table import container_table, explained, fill

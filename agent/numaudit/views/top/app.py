@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from numaudit.api.ordering import KEYS
-from numaudit.report.sums.kinds import kinds_in_words
+from numaudit.report.kinds import kinds_in_words
 from numaudit.views.top import head, keys
 from numaudit.views.top.columns import node_grid
 from numaudit.views.top.help import help_lines

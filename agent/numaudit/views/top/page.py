@@ -11,8 +11,8 @@ from rich.text import Text
 
 from numaudit.api.selection import only
 from numaudit.report.cells import Tone, verdict_tone
-from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport
+from numaudit.report.words import display_name
 from numaudit.snapshot import ContainerId
 from numaudit.views.judgement_notes import print_findings
 from numaudit.views.terminal.one_container import print_process_table, print_processes

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from numaudit.api.ordering import KEYS, ordered
 from numaudit.api.selection import with_words
-from numaudit.report.sums.remainders import is_small_group
+from numaudit.report.kinds import is_small_group
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.top.columns import Grid, Sortable, container_columns, container_grid
 from numaudit.views.top.news import RowKey, key_of

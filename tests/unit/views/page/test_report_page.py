@@ -28,8 +28,8 @@ from numaudit.report.memory_manager import (
     MemoryNodeReport,
     MemoryTableReport,
 )
-from numaudit.report.names import display_name
 from numaudit.report.values import Intended, Report
+from numaudit.report.words import display_name
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.report_page import report_page
 from numaudit.views.page.tables import table

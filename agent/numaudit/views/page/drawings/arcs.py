@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.report.names import display_name
 from numaudit.report.values import ContainerReport
-from numaudit.report.words import size
+from numaudit.report.words import display_name, size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.page.drawings.lanes import promised_nodes
 from numaudit.views.page.drawings.node_map import Anchors

@@ -8,8 +8,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from numaudit.report.names import display_name
 from numaudit.report.values import Report
+from numaudit.report.words import display_name
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.page.markup import short
 
