@@ -1,4 +1,5 @@
-"""Options of a command line that the table of launchers knows. All other words are dropped at once.
+"""Options of a command line and variables of an environment that the table of launchers knows. All others are dropped
+at once: they hold secrets.
 
 A command line may be hostile: it may be long, not text, and hold passwords. So a word is kept only if it is a known
 option of a known program, and its value only in the form that the option has. Of the program that a launcher becomes
@@ -8,11 +9,11 @@ the name is kept: its declaration is of no other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from numaudit.ranks import shell
 from numaudit.ranks.declaration import Command, CommandLine, Given
-from numaudit.ranks.launcher import Option, Program
+from numaudit.ranks.launcher import Keep, Option, Program
 
 MOST_WORDS = 4096
 _PREFIX = 2
@@ -226,3 +227,21 @@ def _until_an_option(words: Sequence[str], place: int) -> Iterator[str]:
 
 def _base(word: str) -> str:
     return word.rpartition("/")[2]
+
+
+LONGEST_VALUE = 8192
+
+
+def kept(raw: bytes, keys: Mapping[str, Keep]) -> dict[str, str]:
+    """`raw`: /proc/PID/environ, or a beginning of it. Of two variables of one name the first counts: getenv(3)."""
+    found: dict[str, str] = {}
+    for one in raw.split(b"\0"):
+        name, equals, value = one.partition(b"=")
+        key = name.decode("ascii", "replace") if equals and len(name) < 64 else ""
+        keep = keys.get(key)
+        if keep is None or key in found or len(value) > LONGEST_VALUE or not value.isascii():
+            continue
+        text = keep(value.decode("ascii"))
+        if text is not None:
+            found[key] = text
+    return found

@@ -6,29 +6,27 @@ import re
 from collections.abc import Iterable, Mapping
 
 from numaudit.ranks import command_line
+from numaudit.ranks.command_line import kept
 from numaudit.ranks.declaration import RANK_KEYS, CommandLine, Declaration, Placeable, Runtime, Told
-from numaudit.ranks.environment import kept
 from numaudit.ranks.launcher import Keep, Launcher, form
-from numaudit.ranks.launchers import inference, mappings, mpi, numactl, slurm, threads, training, units, wrappers
+from numaudit.ranks.launchers import jobs, mappings, mpi, threads, units, wrappers
 
-_FIRST, *_INFERENCE = inference.ROWS
 LAUNCHERS: tuple[Launcher, ...] = (
-    _FIRST,
-    *_INFERENCE,
+    *jobs.ROWS,
     *mappings.ROWS,
-    numactl.ROW,
+    wrappers.NUMACTL_ROW,
     *wrappers.ROWS,
-    *training.ROWS,
+    *jobs.TRAINING,
     *units.ROWS,
-    *slurm.ROWS,
+    *mpi.SLURM,
     *mpi.ROWS,
     *threads.ROWS,
-    training.RAY,
+    jobs.RAY,
 )
 """Evidence of the process itself comes before that of its ancestors, and options before variables of batch systems.
 Last is Ray, which places nothing."""
 
-OF_JOBS = frozenset(row.name for row in (*inference.ROWS, *training.ROWS, *slurm.ROWS, *mpi.ROWS))
+OF_JOBS = frozenset(row.name for row in (*jobs.ROWS, *jobs.TRAINING, *mpi.SLURM, *mpi.ROWS))
 """Launchers that choose a place for each process of a job."""
 KEYS: Mapping[str, Keep] = {
     **{key: form("[0-9]{1,7}") for key in RANK_KEYS},

@@ -1,17 +1,115 @@
-"""Programs that bind themselves and then become another one: taskset, hwloc-bind, likwid-pin.
+"""Programs that bind themselves and then become another one: numactl, taskset, hwloc-bind, likwid-pin.
 
-Of the first two nothing is left but what is in force, so they are read where an ancestor still shows them.
-Source: taskset(1), hwloc-bind(1), and the text of likwid-pin.
+After execve(2) nothing of the first three is left but what is in force, so they are read where an ancestor still shows
+them: a shell, timeout, mpirun. vLLM and others use numactl's options, too. Source: numactl(8), numactl.c, taskset(1),
+hwloc-bind(1), and the text of likwid-pin.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from numaudit.ranks.declaration import Declaration, Placeable, PolicyKind, Told
+from msgspec.structs import replace
+
+from numaudit.errors import ParseError
+from numaudit.ranks.declaration import Declaration, Given, Placeable, PolicyKind, Told
 from numaudit.ranks.launcher import Launcher, Option, Program, form
-from numaudit.ranks.lists import Unresolved, mask, with_strides
+from numaudit.ranks.lists import DEVICES, NUMACTL_LIST, Unresolved, mask, numactl_list, with_strides
 from numaudit.topology.nodeset import CpuSet, NodeSet
+
+
+def _list(text: str) -> str | None:
+    """A list, or the kind of a device without its name."""
+    for prefix in DEVICES:
+        if text.startswith(prefix):
+            return prefix
+    return text if NUMACTL_LIST.fullmatch(text) else None
+
+
+def _nothing(text: str) -> str:
+    return ""
+
+
+_OF_SHARED_MEMORY = {"file": "-f", "shm": "-S", "shmid": "-I", "length": "-L", "offset": "-o", "shmmode": "-M"}
+"""Options with which it sets the policy of shared memory, and of no program."""
+_NUMACTL_POLICIES: dict[str, PolicyKind] = {
+    "--membind": "bind",
+    "--preferred": "preferred",
+    "--preferred-many": "preferred-many",
+    "--interleave": "interleave",
+    "--weighted-interleave": "weighted-interleave",
+    "--localalloc": "local",
+}
+NUMACTL = Program(
+    "numactl",
+    re.compile(r"numactl"),
+    (
+        Option("--membind", ("--membind", "-m"), _list),
+        Option("--preferred", ("--preferred", "-p"), _list),
+        Option("--preferred-many", ("--preferred-many", "-P"), _list),
+        Option("--interleave", ("--interleave", "-i"), _list),
+        Option("--weighted-interleave", ("--weighted-interleave", "-w"), _list),
+        Option("--localalloc", ("--localalloc", "-l")),
+        Option("--cpunodebind", ("--cpunodebind", "--cpubind", "-N", "-c"), _list),
+        Option("--physcpubind", ("--physcpubind", "-C"), _list),
+        Option("--all", ("--all", "-a")),
+        Option("--balancing", ("--balancing", "-b")),
+        *(Option(one, (f"--{one}", letter), _nothing) for one, letter in _OF_SHARED_MEMORY.items()),
+    ),
+    is_getopt=True,
+    becomes=True,
+)
+
+
+def read_options(found: Sequence[Given], declared: Declaration, here: Placeable) -> Declaration | None:
+    """The declaration with what numactl's options say; None = they say nothing. Raises ParseError, Unresolved."""
+    values = {one.option: one.value for one in found}
+    if not values.keys().isdisjoint(_OF_SHARED_MEMORY):
+        return None
+    policies = [name for name in _NUMACTL_POLICIES if name in values]
+    if len(policies) > 1:
+        raise ParseError("numactl refuses more than one memory policy")
+    policy = _NUMACTL_POLICIES[policies[0]] if policies else None
+    nodes = None
+    if policies and policy != "local":
+        nodes = _nodes(values[policies[0]], values, here)
+    cpus = _cpus(values, here)
+    if policy is None and cpus is None:
+        return None
+    return replace(declared, policy=policy, memory_nodes=nodes, cpus=cpus)
+
+
+def _nodes(text: str, values: dict[str, str], here: Placeable) -> NodeSet:
+    return numactl_list(NodeSet, text, here.nodes, NodeSet.from_ids(here.cpus_of) if "--all" in values else here.nodes)
+
+
+def _cpus(values: dict[str, str], here: Placeable) -> CpuSet | None:
+    if "--physcpubind" in values:
+        return numactl_list(CpuSet, values["--physcpubind"], here.cpus, here.cpus)
+    if "--cpunodebind" in values:
+        return here.cpus_on(_nodes(values["--cpunodebind"], values, here))
+    return None
+
+
+def _declare(told: Told, here: Placeable) -> Declaration | None:
+    found = told.launched_by("numactl")
+    if found is None:
+        return None
+    return read_options(found.given, Declaration("numactl", "numactl", "ancestor", doubt=found.doubt), here)
+
+
+NUMACTL_ROW = Launcher(
+    "numactl",
+    "numactl",
+    "https://github.com/numactl/numactl/blob/master/numactl.8",
+    ("numactl", *_NUMACTL_POLICIES, "--cpunodebind", "--physcpubind"),
+    _declare,
+    {},
+    (NUMACTL,),
+    tried=("numactl 2.0",),
+)
+
 
 _HWTHREADS = "LIKWID_HWTHREADS"
 _POLICIES: dict[str, PolicyKind] = {"bind": "preferred", "interleave": "interleave", "firsttouch": "local"}
