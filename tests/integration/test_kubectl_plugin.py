@@ -257,11 +257,12 @@ def test_of_two_agents_on_a_node_the_ready_one_answers(lab: Lab, capfd: Capture)
     assert "the agent numaudit/numaudit-worker-1 is not ready" in capfd.readouterr().err
 
 
-def test_two_hundred_agents_with_ten_dead_answer_in_seconds_and_the_dead_are_named(
+@pytest.mark.quiet
+def test_a_thousand_agents_with_ten_dead_answer_within_thirty_seconds_and_the_dead_are_named(
     lab: Lab, capfd: Capture, report: bytes
 ) -> None:
-    dead = {f"node-{number}.example" for number in range(7, 200, 20)}
-    for number in range(200):
+    dead = {f"node-{number}.example" for number in range(7, 1000, 100)}
+    for number in range(1000):
         name = f"node-{number}.example"
         lab.cluster.add_node(name)
         agent = lab.cluster.add_agent(name)
@@ -278,16 +279,16 @@ def test_two_hundred_agents_with_ten_dead_answer_in_seconds_and_the_dead_are_nam
     states = {one["node"]: one["state"] for one in found["nodes"]}
     assert {name for name, state in states.items() if state == "down"} == dead
     assert [name for name, state in states.items() if state == "none"] == ["bare.example"]
-    assert found["agents"]["reporting"] == 191
-    assert len(states) == 202
+    assert found["agents"]["reporting"] == 991
+    assert len(states) == 1002
     one = next(one for one in found["nodes"] if one["node"] == "node-1.example")
     assert one["ageSeconds"] == 3.25
-    assert (
-        sum(one["verdicts"].values()) == 191 * sum(json.loads(report)["summary"][key] for key in ("containers",)) or 1
-    )
+    judged = sum(one["verdict"] is not None for one in json.loads(report)["containers"])
+    assert judged > 0
+    assert sum(found["verdicts"].values()) == 991 * judged
     (missing,) = [text for text in found["notices"] if "there are no current values of" in text]
     assert all(name in missing for name in dead)
-    assert took < 60, "five seconds for the dead, and some for two hundred answers on a busy machine"
+    assert took < 30
 
 
 def test_the_cluster_adds_up_what_each_node_reports(lab: Lab, capfd: Capture, report: bytes) -> None:

@@ -19,10 +19,8 @@ from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
 from numaudit.net.connection import HttpAnswer, NotUnderstood
 
-REQUESTS = 32
-"""Agents that are asked by HTTP at once."""
-COMMANDS = 8
-"""Agents that are asked by `kubectl exec` at once: each is a process here."""
+PARALLEL = 32
+"""Agents that are asked at once, unless --parallel says another number."""
 PAGE_SECONDS, VERB_SECONDS = 5.0, 60.0
 _WORDS = 1000
 """Characters of an agent's message."""
@@ -58,8 +56,9 @@ class Replies(Struct, frozen=True):
 
 
 def ask_reports(
-    api: Api, kubectl: Kubectl, agents: AgentPods, nodes: Sequence[Node] | None, way: Way | None, seconds: float | None
-) -> Replies:
+    api: Api, kubectl: Kubectl, agents: AgentPods, nodes: Sequence[Node] | None, way: Way | None,
+    seconds: float | None, at_once: int,
+) -> Replies:  # fmt: skip
     """The newest report of each agent. Without a `way` by HTTP, and by exec where that answers nothing.
 
     Raises Forbidden when neither way is allowed.
@@ -68,7 +67,7 @@ def ask_reports(
     first: list[NodeReply] = []
     if way != "exec":
         patience = seconds or PAGE_SECONDS
-        first = _each(agents, lambda one: _report_of(api, one, patience), REQUESTS, hopeless=way is None)
+        first = _each(agents, lambda one: _report_of(api, one, patience), at_once, hopeless=way is None)
         if way == "proxy" or any(one.state in ("reporting", "stale") for one in first) or not first:
             _refuse_if_all_are(first)
             return _of_nodes(first, agents, nodes, "proxy")
@@ -77,14 +76,16 @@ def ask_reports(
             f"no agent answers through the API server's proxy ({reason}), so each is asked by `kubectl exec`"
         )
     verb = RemoteVerb(_REPORT, seconds or VERB_SECONDS)
-    second = _each(agents, lambda one: _reply_of(kubectl, one, verb), COMMANDS, hopeless=False)
+    second = _each(agents, lambda one: _reply_of(kubectl, one, verb), at_once, hopeless=False)
     _refuse_if_all_are(second, first)
     return _of_nodes(second, agents, nodes, "exec", notices)
 
 
-def ask_verb(kubectl: Kubectl, agents: AgentPods, nodes: Sequence[Node] | None, verb: RemoteVerb) -> Replies:
+def ask_verb(
+    kubectl: Kubectl, agents: AgentPods, nodes: Sequence[Node] | None, verb: RemoteVerb, at_once: int
+) -> Replies:
     """Any verb, by exec. Raises Forbidden when that is not allowed."""
-    found = _each(agents, lambda one: _reply_of(kubectl, one, verb), COMMANDS, hopeless=False)
+    found = _each(agents, lambda one: _reply_of(kubectl, one, verb), at_once, hopeless=False)
     _refuse_if_all_are(found)
     return _of_nodes(found, agents, nodes, "exec")
 

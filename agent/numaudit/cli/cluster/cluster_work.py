@@ -19,7 +19,7 @@ from numaudit.kubectl import answers as answers_of_agents
 from numaudit.kubectl.answers import Fit
 from numaudit.kubectl.api import Api
 from numaudit.kubectl.cluster import AGENTS, AgentPods, FoundPod, find_agents, list_nodes
-from numaudit.kubectl.everywhere import VERB_SECONDS, Replies, Way, ask_reports, ask_verb
+from numaudit.kubectl.everywhere import PARALLEL, VERB_SECONDS, Replies, Way, ask_reports, ask_verb
 from numaudit.kubectl.merged import merge
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
@@ -57,7 +57,7 @@ def run(asked: CommandLine, api: Api, kubectl: Kubectl, context: str | None, own
         namespace = None if asked.everywhere or asked.verb == ("headroom",) else asked.namespace or own_namespace
         return print_reports(asked, api, kubectl, context, agents, namespace, None, everyone=True)
     verb = RemoteVerb(_arguments(asked), asked.timeout or VERB_SECONDS, asked.manifest)
-    return _print_answers(asked, context, ask_verb(kubectl, agents, list_nodes(api), verb))
+    return _print_answers(asked, context, ask_verb(kubectl, agents, list_nodes(api), verb, asked.parallel or PARALLEL))
 
 
 def _arguments(asked: CommandLine) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def print_reports(
     """The newest reports of these agents as one. Raises Forbidden and Unavailable."""
     way: Way | None = "proxy" if not everyone else "exec" if asked.via == "exec" else "proxy" if asked.via else None
     nodes = list_nodes(api) if everyone else []
-    replies = ask_reports(api, kubectl, agents, nodes, way, asked.timeout)
+    replies = ask_reports(api, kubectl, agents, nodes, way, asked.timeout, asked.parallel or PARALLEL)
     top = int(str(asked.values.get("top") or _TOP))
     of_pod = None if found is None else (found.pod.metadata.name, found.container)
     report = merge(replies, now=time.time(), context=context, namespace=namespace, top=top, of_pod=of_pod)

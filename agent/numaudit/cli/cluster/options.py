@@ -75,6 +75,10 @@ OPTIONS: tuple[click.Option, ...] = (
         "By default the first, and the second where that gives no answer.",
     ),
     click.Option(
+        ["--parallel"], type=click.IntRange(1, 256), metavar="N",
+        help="Number of agents to ask at once; by default 32.",
+    ),
+    click.Option(
         ["--timeout"], type=Duration(0.5, 43200), metavar="TIME",
         help="Time limit of each agent's answer; by default 5s for a page, and 60s for a verb beside its --duration.",
     ),
@@ -110,6 +114,7 @@ class CommandLine:
     kubeconfig: str | None = None
     agent_namespace: str = AGENT_NAMESPACE
     via: str | None = None
+    parallel: int | None = None
     timeout: float | None = None
     debug: bool = False
     image: str | None = None
