@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from numaudit.encoding.value import Value
 from numaudit.ranks.told import HeldDevice
-from numaudit.value import Value
 
 HeldBy = Literal["descriptor", "network-namespace", "device-list"]
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from numaudit.value import Value
+from numaudit.encoding.value import Value
 
 
 class HintFault(Struct, frozen=True, order=True, cache_hash=True, dict=True):

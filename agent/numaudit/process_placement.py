@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
+from numaudit.encoding.value import Timestamp, Value
 from numaudit.ranks.told import ProcessTold
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Timestamp, Value
 
 BytesByNode = Mapping[int, int]
 TimeSource = Literal["affinity", "last-cpu"]

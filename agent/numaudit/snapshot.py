@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from numaudit.container_devices import ContainerDevices
 from numaudit.containermanager.pod.spec import QosClass
 from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Sampled
+from numaudit.encoding.value import Timestamp, Value
 from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.process_placement import ContainerProcesses, ProcessMappings, RankRound, WatchedProcesses
@@ -19,7 +20,6 @@ from numaudit.ranks.told import ProcessTold
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import TierSettings
-from numaudit.value import Timestamp, Value
 
 BytesByNode = Mapping[int, int]
 """Node id -> bytes."""

@@ -17,7 +17,7 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint, parse, render,
 from numaudit.checkpoints.formats.seal import write
 from numaudit.containermanager.memory.replay import replay, without_assignments
 from numaudit.containermanager.memory.state import Block, MemoryState, charge, default_machine_state
-from numaudit.gojson import fnv
+from numaudit.encoding import checksum as fnv
 from numaudit.topology.machine import HugePages, Machine, Node
 from short import pick, run
 

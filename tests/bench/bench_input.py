@@ -19,12 +19,12 @@ from goals import at_most
 from numaudit.config.loading import check
 from numaudit.config.yaml_document import LIMITS as DOCUMENT
 from numaudit.config.yaml_file import SETTINGS
+from numaudit.encoding.yaml_values import read as read_yaml
 from numaudit.kubelet.parsers import metrics, pods
 from numaudit.kubelet.parsers.config import LIMITS as CONFIGURATION
 from numaudit.kubelet.parsers.config import parse_configz, parse_file
 from numaudit.kubelet.sources import podresources
 from numaudit.kubelet.sources.client import LARGEST_ANSWER as LARGEST_LIST
-from numaudit.yaml_values import read as read_yaml
 from processes.input_cost import MIB, MOST, Cost, costs
 from short import pick, run
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from numaudit.encoding.value import Value
 from numaudit.report.gates.gate import GateCheck, GateState
-from numaudit.value import Value
 
 
 class Assertion(Value, frozen=True):

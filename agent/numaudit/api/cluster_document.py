@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from msgspec import field
 
+from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Timestamp, Value
 
 
 def misaligned(verdicts: Mapping[str, int]) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from numaudit.encoding.value import Value
 from numaudit.snapshot import Check
-from numaudit.value import Value
 
 
 class DoctorQuestion(Value, frozen=True):

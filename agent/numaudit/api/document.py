@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from numaudit import __version__
+from numaudit.encoding.value import Origin, Timestamp, Value
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TierSettings, TopologyTier
-from numaudit.value import Origin, Timestamp, Value
 
 API_VERSION = "numaudit/v1"
 _UNKNOWN = TierSettings()

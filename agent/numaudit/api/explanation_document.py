@@ -10,6 +10,7 @@ from numaudit.api import simulation_document
 from numaudit.api.simulation_document import ContainerPlace
 from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
+from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.memorymanager.outcome import ProviderAnswer
@@ -19,7 +20,6 @@ from numaudit.scenario.explanation import AdmissionExplanation, ExplainedDecisio
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.scenario.sentences import PROVIDERS
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 
 class Candidate(Value, frozen=True):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from numaudit.api.explanation_document import ExplainedMerge, explained_merge
 from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.encoding.value import Timestamp, Value, timestamp
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent.pods import HintRecord
 from numaudit.kubelet.questions.rederived import Rederived, differences
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.values import ContainerReport, NodeReport
 from numaudit.scenario.sentences import PROVIDERS
-from numaudit.value import Timestamp, Value, timestamp
 
 
 class LoggedAdmission(Value, frozen=True):

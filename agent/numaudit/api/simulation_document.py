@@ -11,6 +11,7 @@ from numaudit.checkpoints.formats.memory import written_machine
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.topologymanager.hints import TopologyHint
+from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.manager import Pins
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -21,7 +22,6 @@ from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played, ScenarioRun
 from numaudit.scenario.values import Admit, Remove, Start
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 MOST_EXPLAINED = 20
 """Pods of one scenario that are refused or not aligned: for each, up to 80 admissions are tried."""

@@ -14,11 +14,11 @@ from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
 from numaudit.containermanager.memory.headroom import headroom_of, holders_of
 from numaudit.containermanager.pod.names import PodName
+from numaudit.encoding.value import Value
 from numaudit.errors import InputError
 from numaudit.kubelet.questions.examination import ExaminedFile
 from numaudit.kubelet.questions.starting import Starting
 from numaudit.report.memory_manager import MemoryManagerReport, of_map
-from numaudit.value import Value
 
 Content = dict[str, Any]
 """A checkpoint in its own words, as JSON reads it."""

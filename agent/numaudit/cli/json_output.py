@@ -6,9 +6,9 @@ import sys
 import time
 
 from numaudit.api import document
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import origin_of
-from numaudit.value import Origin, Timestamp
 
 
 def of_host(kind: str, value: object, host: Host, measured_at: Timestamp | None = None) -> None:

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from numaudit.encoding.value import Origin
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import kernel_of, origin_of
-from numaudit.value import Origin
 from numaudit.views.terminal import terminal
 
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 
 from numaudit.config import CONFIG_VARIABLE, yaml_file
 from numaudit.config.settings import KEYS, Settings
+from numaudit.encoding.yaml_values import Lined, Unread
 from numaudit.errors import InputError, brief, cut
 from numaudit.kernel.own_files import state_of
-from numaudit.yaml_values import Lined, Unread
 
 Section = TypeVar("Section")
 FlagSettings = Sequence[tuple[str, str, str]]

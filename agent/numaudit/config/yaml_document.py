@@ -13,12 +13,12 @@ from pathlib import Path
 
 import yaml
 
-from numaudit import yaml_values
 from numaudit.config import yaml_file
+from numaudit.encoding import yaml_values
+from numaudit.encoding.yaml_values import Event, YamlLimits, line_of
 from numaudit.errors import InputError
 from numaudit.kernel.host import STANDARD_INPUT
 from numaudit.scenario.document import Document
-from numaudit.yaml_values import Event, YamlLimits, line_of
 
 LIMITS = YamlLimits(4 << 20, 250_000, 40, 20_000)
 """A machine with 1,024 CPUs has 10,000 values, a checkpoint about 30 for each container."""

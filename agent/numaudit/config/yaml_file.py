@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from numaudit import yaml_values
+from numaudit.encoding import yaml_values
+from numaudit.encoding.yaml_values import YamlLimits
 from numaudit.errors import InputError
 from numaudit.kernel.host import read_bytes
-from numaudit.yaml_values import YamlLimits
 
 SETTINGS = YamlLimits(256 << 10, 3_500, 20)
 AGENT = YamlLimits(SETTINGS.size, SETTINGS.values, SETTINGS.levels, as_written=True)

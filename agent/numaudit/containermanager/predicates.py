@@ -16,8 +16,8 @@ from msgspec import Struct, field
 
 from numaudit.containermanager.pod.spec import CPU, HUGEPAGES_PREFIX, MEMORY, Pod, is_memory, is_sidecar
 from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.encoding.value import Value
 from numaudit.topology.quantity import NANO, ZERO, Quantities, Quantity
-from numaudit.value import Value
 
 PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+from numaudit.encoding.strconv import GoSyntaxError, parse_bool
 from numaudit.errors import InputError
-from numaudit.gojson.strconv import GoSyntaxError, parse_bool
 
 KubernetesVersion = tuple[int, int]
 """Major and minor: (1, 36)."""

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 from msgspec import Struct
 
+from numaudit.encoding.value import Timestamp
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
@@ -31,7 +32,6 @@ from numaudit.pmu.calibration import (
 )
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
-from numaudit.value import Timestamp
 
 _SOURCE = Path(__file__).with_name("memory_speed.c")
 _COMPILERS = ("cc", "gcc", "clang")

@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from numaudit.encoding.value import timestamp
 from numaudit.evaluation.access import Access, Measured, measured, saw_nothing
 from numaudit.evaluation.by_page_size import by_page_size
 from numaudit.evaluation.causes import remedies
@@ -27,7 +28,6 @@ from numaudit.evaluation.sources.table import evaluate_sources, running_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
-from numaudit.value import timestamp
 
 Row = TypeVar("Row")
 

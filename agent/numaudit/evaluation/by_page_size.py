@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import field
 
 from numaudit.containermanager.memory.state import hugepages_name
+from numaudit.encoding.value import Value
 from numaudit.intent.node import Promise
 from numaudit.snapshot import BytesByNode, Resident
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 
 class HugePagesOfContainer(Value, frozen=True):

@@ -12,12 +12,12 @@ from numaudit.containermanager.memory.candidates import fewest_nodes
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.containermanager.pod.requests import pod_requests
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED, AdmissionError
+from numaudit.encoding.value import Timestamp, Value, timestamp
 from numaudit.errors import InputError
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.intent.pods import HintRecord, Rejection
 from numaudit.memorymanager.outcome import AdmissionOutcome, outcome_of_nodes, outcome_of_refusal
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Timestamp, Value, timestamp
 
 _RANDOM = "[bcdfghjklmnpqrstvwxz2456789]"
 _GENERATED = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.causes.causes import Cause
-from numaudit.value import Timestamp, Value
 
 VerdictName = Literal["unmanaged", "drifted", "cpu-remote", "spilled", "remote-access", "split", "aligned", "unknown"]
 MISALIGNED: tuple[VerdictName, ...] = ("drifted", "cpu-remote", "spilled", "remote-access")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.errors import InputError
 from numaudit.kernel.host import Host, read_bytes, read_text
-from numaudit.value import Origin, Timestamp
 
 NOTE = "capture.json"
 """In a captured tree: whose it is, and of when. A tree that something else made has none."""

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Meta
 
 from numaudit.api.document import API_VERSION
+from numaudit.encoding.value import Value
 from numaudit.errors import cut
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 MOST_VALUES = 600_000
 """A report has 100 to 210 values for each container."""

@@ -16,6 +16,7 @@ from numaudit.api.cluster_document import (
     ClusterRoom,
     ClusterWorkload,
 )
+from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.kubectl import answers
@@ -24,7 +25,6 @@ from numaudit.kubectl.everywhere import NodeReply, Replies, without_body
 from numaudit.kubectl.sentences import SEVERITY, blind_spots, several_versions, summary
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
-from numaudit.value import Timestamp
 
 _HOUR = 3600.0
 

@@ -35,7 +35,7 @@ from numaudit.containermanager.cpu.topology import CPUInfo as CPUInfo, CPUTopolo
 from numaudit.containermanager.device import allocation as _device_allocation, hints as _device_hints
 from numaudit.containermanager.device.allocation import split_by_affinity as split_by_affinity
 from numaudit.containermanager.device.hints import Device as Device, DeviceState as DeviceState
-from numaudit.gojson.spew import Verification as Verification
+from numaudit.encoding.checksum import Verification as Verification
 from numaudit.memorymanager.kubelet import Kubelet as Kubelet, read_kubelet as read_kubelet
 from numaudit.memorymanager.manager import (
     Pins as Pins,

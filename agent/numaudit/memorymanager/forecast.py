@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from numaudit.checkpoints.start.findings import StartAnswer
 from numaudit.containermanager.memory.static_policy import memory_nodes
 from numaudit.containermanager.pod.spec import Pod, qos
+from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Value
 
 LACKS_PAGES = "kernel-huge-pages"
 """Reason of a refusal by a rule that no released kubelet has: the kernel must have the pages that a pod asks for."""

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from numaudit.containermanager.memory.headroom import admissible
 from numaudit.containermanager.memory.state import MachineState, MemoryState, table_of
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
+from numaudit.encoding.value import Value
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units
-from numaudit.value import Value
 
 
 class HugePageRoom(Struct, frozen=True):

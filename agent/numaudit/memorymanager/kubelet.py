@@ -39,8 +39,8 @@ from numaudit.containermanager.versions import (
     at_least_described,
     parse_version,
 )
+from numaudit.encoding.strconv import quote
 from numaudit.errors import InputError, ParseError, nearest
-from numaudit.gojson.strconv import quote
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import (

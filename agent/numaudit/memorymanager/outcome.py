@@ -27,9 +27,9 @@ from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import CPU_RESIZE_GATE, HUGE_PAGES_GATE, KubeletFeatures
+from numaudit.encoding.value import Value
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import plural
-from numaudit.value import Value
 
 
 class AdmissionOutcome(StrEnum):

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from msgspec import field
 
+from numaudit.encoding.value import Timestamp, Value
 from numaudit.pmu.stall import LatencyTable
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Timestamp, Value
 
 _BEST = 3
 """Rounds whose agreement shows that the best one is no accident."""

@@ -9,9 +9,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from numaudit.encoding.value import Value
 from numaudit.ranks.lists import Unresolved
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Value
 
 PolicyKind = Literal[
     "bind", "preferred", "preferred-many", "interleave", "weighted-interleave", "local", "bound", "any"

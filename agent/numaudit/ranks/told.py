@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from numaudit.encoding.value import Value
 from numaudit.ranks.declaration import Declaration
-from numaudit.value import Value
 
 DeviceKind = Literal["gpu", "vfio", "infiniband", "network", "storage", "other"]
 """Kind of a PCI device: an accelerator, one that is passed through by VFIO, an adapter of InfiniBand or RoCE, another

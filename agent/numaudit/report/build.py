@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import MachineState
+from numaudit.encoding.value import Timestamp
 from numaudit.errors import InputError
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
@@ -38,7 +39,6 @@ from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Ended, Report, Unknown
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, Container, ContainerId, NodeMemory, Snapshot
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Timestamp
 
 if TYPE_CHECKING:
     pass

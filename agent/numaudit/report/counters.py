@@ -9,9 +9,9 @@ from typing import Any, Generic, Literal, TypeVar
 from msgspec import Struct
 
 from numaudit.counted import CountedAccesses, Locality, Migrated, MigratedPages, Sampled
+from numaudit.encoding.value import Value
 from numaudit.snapshot import ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine
-from numaudit.value import Value
 
 Counts = TypeVar("Counts")
 Pairs = Mapping[tuple[int, int | None], int]

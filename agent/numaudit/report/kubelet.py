@@ -9,11 +9,11 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
+from numaudit.encoding.value import Timestamp, Value, timestamp
 from numaudit.intent.kubelet import CheckpointHealth
 from numaudit.intent.node import Intent
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.topology.nodeset import CpuSet
-from numaudit.value import Timestamp, Value, timestamp
 
 
 class CheckpointReport(Value, frozen=True):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
+from numaudit.encoding.value import Value
 from numaudit.snapshot import BytesByNode, Mappings, ProcessMapping, SharedMemory
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 _LARGEST = 5
 """Pieces of shared memory, and mappings of processes, that are shown."""

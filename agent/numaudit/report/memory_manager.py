@@ -12,11 +12,11 @@ from msgspec import field, structs
 
 from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import CPU, MEMORY
+from numaudit.encoding.value import Value
 from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent.node import Intent, NodeRoom
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import at_most
-from numaudit.value import Value
 
 if TYPE_CHECKING:
     from numaudit.containermanager.memory.headroom import Headroom, Holder

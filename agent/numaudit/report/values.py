@@ -12,6 +12,7 @@ from msgspec import field
 
 from numaudit.container_devices import ContainerDevices
 from numaudit.counted import Overhead, ProbeAccount
+from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.findings import Finding
@@ -27,7 +28,6 @@ from numaudit.report.processes.values import ProcessesReport, RanksReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TieringReport
-from numaudit.value import Timestamp, Value
 
 ExpectedBasis = Literal["processes", "container"]
 

@@ -20,6 +20,7 @@ from numaudit.containermanager.predicates import NodeShortage, amounts, in_unit,
 from numaudit.containermanager.topologymanager.hints import candidate_masks
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, POD_SCOPE, POLICIES
 from numaudit.containermanager.versions import DESCRIBED
+from numaudit.encoding.value import Value
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -27,7 +28,6 @@ from numaudit.scenario import holdings, words
 from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import MAX_INT64, Quantity
-from numaudit.value import Value
 
 MOST_TRIES = 80
 _MOST_REMOVALS = 40

@@ -18,12 +18,12 @@ from numaudit.containermanager.memory import static_policy
 from numaudit.containermanager.pod.requests import pod_requests
 from numaudit.containermanager.pod.spec import MEMORY, Pod
 from numaudit.containermanager.topologymanager.policy import AdmissionError
+from numaudit.encoding.value import Value
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.scenario import holdings
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 MOST_TRIES = 10_000
 """Admissions. One takes 0.2 ms on two nodes, and 0.8 ms on eight."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from numaudit.containermanager.pod.spec import Pod
+from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import NodeState, admit, reconcile
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.scenario.values import Admit, Scenario
-from numaudit.value import Value
 
 MOST_ADMISSIONS = 5_000
 MOST_ORDERS = 100

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from numaudit.encoding.value import Value
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 _NORMAL, _TIERING = 1, 2
 

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from numaudit.api.document import API_VERSION, Header
 from numaudit.api.kinds import KINDS
+from numaudit.encoding.value import Timestamp
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Timestamp
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from made_up.accesses import counted, sampled
 from made_up.reports import container, report
+from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.access import measured
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.findings import Finding
@@ -27,7 +28,6 @@ from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report, Unknown
 from numaudit.snapshot import CollectorOutcome
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Timestamp
 
 GIB, MIB = 1 << 30, 1 << 20
 _ACCESSES = (

@@ -9,12 +9,12 @@ import pytest
 
 from numaudit.api.doctor_document import CheckState, SelfTestCheck
 from numaudit.cli.main import call
+from numaudit.encoding.value import Timestamp
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.pmu.calibration import Calibration, Figure, Fingerprint, PairSpeed, PlacementEvidence
 from numaudit.topology.machine import Machine, Node
-from numaudit.value import Timestamp
 
 _GOOD = Figure(81.25, 3, 0.01, True)
 _WAVERING = Figure(140.0, 25, 0.2, False)

@@ -13,15 +13,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit import yaml_values
 from numaudit.cli.main import call
 from numaudit.config import yaml_document
 from numaudit.config.loading import check
 from numaudit.config.yaml_document import LIMITS
 from numaudit.config.yaml_file import SETTINGS
 from numaudit.daemon.web.rules import read_rules
+from numaudit.encoding import yaml_values
+from numaudit.encoding.yaml_values import YamlLimits
 from numaudit.errors import InputError
-from numaudit.yaml_values import YamlLimits
 from processes.agent_process import PATIENCE
 from processes.input_cost import MOST, costs
 

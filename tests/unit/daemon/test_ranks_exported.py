@@ -13,12 +13,12 @@ from numaudit.api import document
 from numaudit.api.redact import redact
 from numaudit.config.settings import RankSettings, Settings
 from numaudit.daemon.ticks.publisher import Published, Publisher
+from numaudit.encoding.value import Origin
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.prometheus import render
 from numaudit.kernel.host import Host
-from numaudit.value import Origin
 from numaudit.views.account import parts
 
 WATCHING = Settings(ranks=RankSettings(enabled=True, max_cpu_time=60.0))

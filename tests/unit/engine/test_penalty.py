@@ -7,6 +7,7 @@ from pathlib import Path
 from made_up.plans import faults_and_time
 from made_up.ticks import tick_of
 from numaudit.api import document
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.probes.penalty import read_penalty
 from numaudit.engine.collectors.probes.pmu import PmuCollector
@@ -18,7 +19,6 @@ from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.value import Origin, Timestamp
 
 TWO = Machine(tuple(Node(node, CpuSet.of(node), distances={0: 10, 1: 21}) for node in range(2)))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from numaudit.encoding.value import timestamp
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.exporters.rejections import MOST_WORKLOADS, PAIRS, Rejections
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.value import timestamp
 
 STARTED = 1000.0
 

@@ -16,9 +16,9 @@ from hosts.tree_copies import lent
 from numaudit import __version__
 from numaudit.capture import tree
 from numaudit.cli.main import call
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import NOTE, origin_of
-from numaudit.value import Origin, Timestamp
 
 NOTED = {"host": "worker-3", "takenAt": "2025-01-02T03:04:05.678Z"}
 

@@ -19,8 +19,8 @@ from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology
 from numaudit.containermanager.memory.replay import DIFFERENT, without_assignments
+from numaudit.encoding.go_json import UINT64
 from numaudit.errors import ParseError
-from numaudit.gojson.json import UINT64
 from numaudit.topology.nodeset import CpuSet
 
 RUNS = FIXTURES / "kubelet-1.36"

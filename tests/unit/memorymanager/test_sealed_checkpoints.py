@@ -20,7 +20,7 @@ from numaudit.checkpoints.start.kubelet_words import kubelet_says
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, examine, unreadable
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
 from numaudit.containermanager.cpu.topology import CPUState
-from numaudit.gojson.fnv import fnv1a
+from numaudit.encoding.checksum import fnv1a
 from numaudit.topology.nodeset import CpuSet
 
 KUBELET = FIXTURES / "kubelet-1.36"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from made_up.reports import container, report
 from numaudit.cli.main import call
+from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankProblem, RankVerdict
 from numaudit.process_placement import ContainerProcesses, WatchedProcesses
@@ -19,7 +20,6 @@ from numaudit.report.gates.gate import GateLimits, judge_gate
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.processes.values import ProcessesReport, ranks_report
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Timestamp
 
 GPU = HeldDevice("gpu", "0000:3b:00.0", 1)
 TOLD = Declaration("vllm", "_VLLM_INTERNAL_NUMACTL_ARGS", "environment", "bind", NodeSet.of(1), CpuSet.parse("4-7"))

@@ -19,13 +19,13 @@ from made_up.reports import container, report
 from numaudit.api.document import encode
 from numaudit.api.redact import NAMES, PATHS, TEXTS, redact
 from numaudit.cli.main import call
+from numaudit.encoding.value import Origin
 from numaudit.errors import printable
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.mappings import MappingsReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ProcessMapping, SharedMemory
-from numaudit.value import Origin
 
 KEY = b"0" * 32
 HIDDEN = re.compile(r"x-[0-9a-f]{10}")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from numaudit.api.selection import narrow
+from numaudit.encoding.value import Timestamp
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
 from numaudit.kernel.cgroup import Reader
@@ -20,7 +21,6 @@ from numaudit.report.values import Report
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Timestamp
 
 CapturedHost = Callable[[str], Host]
 MIB = 1 << 20

@@ -18,10 +18,10 @@ from numaudit.api.kinds import KINDS
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
 from numaudit.doctor.outcome import doctor
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Check
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Origin, Timestamp
 
 CapturedHost = Callable[[str], Host]
 ORIGIN = Origin("node-1", Timestamp(1_700_000_200.25))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from numaudit.containermanager.memory.state import Block
+from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.alignment import judge
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import ContainerIntent, Intent, Promise
@@ -25,7 +26,6 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.value import Timestamp
 from numaudit.views.terminal.one_container import print_processes
 
 MIB = 1 << 20

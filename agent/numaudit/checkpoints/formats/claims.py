@@ -16,10 +16,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from numaudit.encoding import go_json
+from numaudit.encoding.checksum import Verification
+from numaudit.encoding.go_json import Notes, Reader
+from numaudit.encoding.go_syntax import NotJson
 from numaudit.errors import ParseError
-from numaudit.gojson import json as go_json
-from numaudit.gojson.json import Notes, NotJson, Reader
-from numaudit.gojson.spew import Verification
 
 KIND, API_VERSION = "DRACheckpoint", "checkpoint.dra.kubelet.k8s.io/v1"
 

@@ -21,11 +21,11 @@ from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.encoding import go_json
+from numaudit.encoding.checksum import Verification, checksum, identify, render_map
+from numaudit.encoding.go_json import NIL_MAP, Reader, Uint64, WrongType
+from numaudit.encoding.strconv import GoSyntaxError, atoi, quote
 from numaudit.errors import ParseError
-from numaudit.gojson import json as go_json
-from numaudit.gojson.json import NIL_MAP, Reader, Uint64, WrongType
-from numaudit.gojson.spew import Verification, checksum, identify, render_map
-from numaudit.gojson.strconv import GoSyntaxError, atoi, quote
 from numaudit.topology.nodeset import CpuSet
 
 ChecksumFormat = Literal["V1", "V2", "V3", "V4", "no checksum"]

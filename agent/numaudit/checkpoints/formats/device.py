@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from numaudit.encoding import go_json
+from numaudit.encoding.checksum import Verification, checksum, identify, render_list, render_map
+from numaudit.encoding.go_json import Notes, Reader, Uint64
 from numaudit.errors import ParseError
-from numaudit.gojson import json as go_json
-from numaudit.gojson.json import Notes, Reader, Uint64
-from numaudit.gojson.spew import Verification, checksum, identify, render_list, render_map
 from numaudit.topology.nodeset import NodeSet
 
 NO_NODE = -1

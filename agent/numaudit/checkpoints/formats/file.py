@@ -1,7 +1,7 @@
 """The checkpoint files of the kubelet's managers, whichever one it is.
 
 The formats are in `memory`, `cpu`, `device` and `claims` of this package, the checksum of the first three is in
-`gojson.spew`.
+`encoding.checksum`.
 
 Source: pkg/kubelet/checkpointmanager, pkg/kubelet/cm/{memorymanager,cpumanager,devicemanager,dra}.
 """
@@ -20,9 +20,9 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import SealedCheckpoint
+from numaudit.encoding.checksum import Verification
+from numaudit.encoding.go_syntax import load
 from numaudit.errors import ParseError
-from numaudit.gojson import json as go_json
-from numaudit.gojson.spew import Verification
 
 CheckpointKind = Literal[
     "memory_manager_state", "cpu_manager_state", "kubelet_internal_checkpoint", "dra_manager_state"
@@ -51,7 +51,7 @@ def kind_of(name: str, data: bytes) -> CheckpointKind:
     for kind in (MEMORY, CPU, DEVICES, CLAIMS):
         if name == kind:
             return kind
-    document = go_json.load(data)
+    document = load(data)
     found = _kind_by_keys(document)
     if found is None:
         raise ParseError("not a checkpoint: it has none of the keys machineState, defaultCpuSet and Data")
@@ -64,7 +64,7 @@ def _kind_by_keys(document: object) -> CheckpointKind | None:
         if key in values and not (kind == DEVICES and isinstance(values[key], str)):
             return kind
     data = values.get("data")
-    return _kind_by_keys(go_json.load(data.encode())) if isinstance(data, str) else None
+    return _kind_by_keys(load(data.encode())) if isinstance(data, str) else None
 
 
 def kind(checkpoint: Checkpoint) -> CheckpointKind:

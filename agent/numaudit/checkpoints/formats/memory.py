@@ -27,9 +27,9 @@ from numaudit.containermanager.memory.state import (
     NUMANodeState,
 )
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.gojson import json as go_json
-from numaudit.gojson.json import NIL_LIST, Reader, Uint64
-from numaudit.gojson.spew import Verification, checksum, identify
+from numaudit.encoding import go_json
+from numaudit.encoding.checksum import Verification, checksum, identify
+from numaudit.encoding.go_json import NIL_LIST, Reader, Uint64
 
 ChecksumFormat = Literal["V1", "V1 (new type name)", "V2", "V3", "no checksum"]
 """`V1 (new type name)`: the checksum of a V1 file taken over the struct's name in 1.36, which its reader

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from numaudit.containermanager.memory.state import Block, Entries, MachineState, MemoryTable
-from numaudit.gojson.json import NIL_LIST, NIL_MAP
-from numaudit.gojson.spew import NIL, render_list, render_map
+from numaudit.encoding.checksum import NIL, render_list, render_map
+from numaudit.encoding.go_json import NIL_LIST, NIL_MAP
 
 PodEntries = Mapping[str, tuple[Block, ...] | None]
 """Pod UID -> blocks of the whole pod; None = `memoryBlocks` is missing, as Go writes an empty list."""

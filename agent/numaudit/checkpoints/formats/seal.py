@@ -18,10 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from numaudit.containermanager.versions import KubernetesVersion
+from numaudit.encoding import go_json
+from numaudit.encoding.checksum import Verification, checksum
+from numaudit.encoding.go_json import Notes, Reader
+from numaudit.encoding.go_syntax import GoRefusal, NotJson, load
 from numaudit.errors import ParseError
-from numaudit.gojson import json as go_json
-from numaudit.gojson.json import GoRefusal, Notes, NotJson, Reader
-from numaudit.gojson.spew import Verification, checksum
 
 SINCE: KubernetesVersion = (1, 37)
 
@@ -154,7 +155,7 @@ class NewerFormat(ParseError):
 
 def _newer_or(error: ParseError, data: bytes, notes: Notes) -> ParseError:
     """NewerFormat where the file's own keys are not as known, else the error. Raises it for what is not JSON."""
-    top = go_json.load(data)
+    top = load(data)
     data_of = [value for key, value in top.items() if key.casefold() == "data"] if isinstance(top, dict) else []
     keys = [path for path in notes.unknown if "." not in path]
     if len(data_of) == 1 and not isinstance(data_of[0], str):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.start.findings import StateFinding, Stops
 from numaudit.containermanager.versions import DRA_GATE, KubernetesVersion
-from numaudit.gojson.spew import Verification
+from numaudit.encoding.checksum import Verification
 
 
 def claim_findings(

@@ -14,8 +14,8 @@ from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.start import start as start_cpu_manager
 from numaudit.containermanager.cpu.topology import CPUInfo, CPUState, CPUTopology
 from numaudit.containermanager.versions import KubernetesVersion
+from numaudit.encoding.checksum import Verification
 from numaudit.errors import InputError
-from numaudit.gojson.spew import Verification
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 

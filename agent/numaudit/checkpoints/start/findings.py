@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from msgspec import Struct
 
-from numaudit.value import Value
+from numaudit.encoding.value import Value
 
 StateSeverity = Literal["error", "warning", "info"]
 Stops = Literal["start", "now", "maybe", "unknown", "second start", "reboot", "nothing"]

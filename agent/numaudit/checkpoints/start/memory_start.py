@@ -24,8 +24,8 @@ from numaudit.containermanager.memory.state import (
 )
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
 from numaudit.containermanager.versions import KubernetesVersion
-from numaudit.gojson.json import UINT64
-from numaudit.gojson.spew import Verification
+from numaudit.encoding.checksum import Verification
+from numaudit.encoding.go_json import UINT64
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import exact, plural

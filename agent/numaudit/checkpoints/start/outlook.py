@@ -29,8 +29,8 @@ from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.memory.replay import Refusal
 from numaudit.containermanager.memory.state import SystemReserved
 from numaudit.containermanager.versions import DRIFT_OPTION, LATEST, KubernetesVersion, charges_pods_again
+from numaudit.encoding.checksum import Verification
 from numaudit.errors import ParseError
-from numaudit.gojson.spew import Verification
 from numaudit.topology.machine import Machine
 
 UNKNOWN_FORMAT = "the format is unknown, of a newer kubelet"

@@ -29,10 +29,11 @@ from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.replay import check_start
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.encoding.checksum import Verification
+from numaudit.encoding.go_json import WrongType
+from numaudit.encoding.go_syntax import GoRefusal
+from numaudit.encoding.strconv import GoSyntaxError, quote
 from numaudit.errors import InputError, ParseError
-from numaudit.gojson.json import GoRefusal, WrongType
-from numaudit.gojson.spew import Verification
-from numaudit.gojson.strconv import GoSyntaxError, quote
 from numaudit.topology.nodeset import CpuSet
 
 KUBELET_ROOT = "/var/lib/kubelet"

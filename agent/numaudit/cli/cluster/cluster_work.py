@@ -14,6 +14,7 @@ from numaudit.cli import json_output
 from numaudit.cli.cluster.options import CommandLine
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.verdict_list import VerdictList
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.errors import InputError, Unavailable
 from numaudit.kubectl import answers as answers_of_agents
 from numaudit.kubectl.answers import Fit
@@ -24,7 +25,6 @@ from numaudit.kubectl.merged import merge
 from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
 from numaudit.kubectl.sentences import all_fit, fit_summary
-from numaudit.value import Origin, Timestamp
 from numaudit.views.terminal import cluster_tables, terminal
 
 _KINDS = {("doctor",): "Doctor", ("state", "verify"): "StateVerificationList", ("fit",): "Explanation"}

@@ -11,6 +11,7 @@ from numaudit.api.placement_document import AdmissionAccount, Placement, Placeme
 from numaudit.api.selection import narrow
 from numaudit.cli import json_output, options
 from numaudit.cli.observe.report_work import observe_whole
+from numaudit.encoding.value import timestamp
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
@@ -26,7 +27,6 @@ from numaudit.memorymanager.admission import NodeState
 from numaudit.report.values import ContainerReport, Report
 from numaudit.scenario.values import Setup
 from numaudit.snapshot import ContainerId, Snapshot
-from numaudit.value import timestamp
 
 MAPPINGS_BUDGET = 2.0
 """Seconds, as of a report."""

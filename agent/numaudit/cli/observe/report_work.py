@@ -16,6 +16,7 @@ from numaudit.api.selection import shown_of
 from numaudit.cli import options, progress
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.observe.report_view import ReportSelection
+from numaudit.encoding.value import Origin
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
@@ -26,7 +27,6 @@ from numaudit.kernel.origin import host_name, node_name, origin_of
 from numaudit.report.gates.demands import Shortfalls, not_accepted, shortfalls
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
-from numaudit.value import Origin
 
 if TYPE_CHECKING:
     pass

@@ -12,8 +12,8 @@ from msgspec import Struct
 from numaudit.containermanager.cpu.topology import CPUTopology
 from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, OptionGates, bool_option
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.encoding.strconv import quote
 from numaudit.errors import InputError, nearest
-from numaudit.gojson.strconv import quote
 
 
 class CPUOptions(Struct, frozen=True):

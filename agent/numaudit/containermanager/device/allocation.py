@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import DeviceIds, DeviceState
 from numaudit.containermanager.topologymanager.policy import AdmissionError
-from numaudit.gojson.strconv import quote
+from numaudit.encoding.strconv import quote
 from numaudit.topology.nodeset import NodeSet
 
 

@@ -21,8 +21,8 @@ from numaudit.containermanager.memory.group_rules import (
 from numaudit.containermanager.memory.state import MachineState, table_of
 from numaudit.containermanager.pod.requests import Requests
 from numaudit.containermanager.topologymanager.hints import TopologyHint, candidate_masks
+from numaudit.encoding.go_json import UINT64
 from numaudit.errors import InputError
-from numaudit.gojson.json import UINT64
 from numaudit.topology.nodeset import NodeSet
 
 Reusable = Mapping[NodeSet, Mapping[str, int]]

@@ -14,8 +14,8 @@ from typing import Annotated, Self
 from msgspec import Meta, Struct, field
 
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
+from numaudit.encoding.go_json import UINT64
 from numaudit.errors import InputError
-from numaudit.gojson.json import UINT64
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity

@@ -20,10 +20,10 @@ from numaudit.containermanager.topologymanager.policy import (
     TopologyOptions,
 )
 from numaudit.containermanager.versions import LATEST, MERGES_EQUAL_HINTS, KubernetesVersion
+from numaudit.encoding.strconv import quote
+from numaudit.encoding.value import Value
 from numaudit.errors import InputError
-from numaudit.gojson.strconv import quote
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 
 class TopologyHint(Value, frozen=True):

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
+from numaudit.encoding.strconv import GoSyntaxError, atoi, parse_bool, quote
 from numaudit.errors import InputError, NumauditError, nearest
-from numaudit.gojson.strconv import GoSyntaxError, atoi, parse_bool, quote
 
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"
 UNEXPECTED = "UnexpectedAdmissionError"

@@ -12,8 +12,8 @@ from isal import isal_zlib
 from msgspec import Struct, field
 
 from numaudit.api import document
+from numaudit.encoding.value import Origin
 from numaudit.report.values import Report
-from numaudit.value import Origin
 from numaudit.views.page.live_page import live_container_page, live_page
 from numaudit.views.page.own_page import find
 from numaudit.views.trends import Trends

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from numaudit.encoding.value import Value
 from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, ForeignAllocations, arrival
 from numaudit.evaluation.causes.kernel_moves import Demotion, demotion
 from numaudit.evaluation.causes.placement import bytes_outside, charged_to_others, name_of, pieces_outside, wanted_nodes
@@ -22,7 +23,6 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units
-from numaudit.value import Value
 
 CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "demoted", "shared-memory", "unknown"]
 

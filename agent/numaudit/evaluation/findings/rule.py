@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
+from numaudit.encoding.value import Value
 from numaudit.evaluation.history import History
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 Severity = Literal["critical", "warning", "info"]
 

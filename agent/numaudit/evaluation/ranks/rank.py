@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from numaudit.encoding.value import Value
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.told import HeldDevice
 from numaudit.topology.nodeset import NodeSet
-from numaudit.value import Value
 
 RankVerdict = Literal[
     "declared-not-in-force", "first-touch-before-bind", "thread-astray", "unknown", "in-force", "unbound"

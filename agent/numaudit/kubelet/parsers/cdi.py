@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from numaudit import yaml_values
+from numaudit.encoding import yaml_values
+from numaudit.encoding.yaml_values import YamlLimits
 from numaudit.errors import InputError, ParseError
-from numaudit.yaml_values import YamlLimits
 
 LARGEST_SPEC = 1 << 20
 """Bytes. One of a GPU driver for eight devices has some fifty thousand."""

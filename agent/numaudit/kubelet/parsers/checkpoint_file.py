@@ -13,8 +13,8 @@ from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.checkpoints.start import outlook as restart
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.checkpoints.start.outlook import UNKNOWN_FORMAT
+from numaudit.encoding.checksum import Verification
 from numaudit.errors import ParseError
-from numaudit.gojson.spew import Verification
 from numaudit.intent.kubelet import CheckpointHealth, StartOutlook
 
 Problem = Literal["absent", "unreadable", "not understood", "checksum", "newer format"]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from numaudit import yaml_values
+from numaudit.encoding import yaml_values
+from numaudit.encoding.yaml_values import YamlLimits
 from numaudit.errors import InputError, ParseError
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.memorymanager.configuration import ConfigDocument, unknown_fields
-from numaudit.yaml_values import YamlLimits
 
 LIMITS = YamlLimits(1 << 20, 20_000, 20, 2_000)
 """A configuration has some hundred settings, and a list of reserved memory with a few entries for each node."""

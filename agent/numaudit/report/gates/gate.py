@@ -11,11 +11,11 @@ from typing import Literal
 
 from msgspec import Struct
 
+from numaudit.encoding.value import Value
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.report.gates.demands import full_name
 from numaudit.report.values import ContainerReport
 from numaudit.topology.quantity import in_units
-from numaudit.value import Value
 
 GateState = Literal["passed", "failed", "inconclusive"]
 

@@ -16,9 +16,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from numaudit import __version__
+from numaudit.encoding.value import Origin
 from numaudit.errors import printable
 from numaudit.topology.quantity import plural
-from numaudit.value import Origin
 
 _WIDER_THAN_ANY_PATH = 1 << 16
 _NARROWEST = 20

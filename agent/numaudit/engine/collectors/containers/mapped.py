@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, cast
 
 from msgspec import Struct, field, structs
 
+from numaudit.encoding.value import Timestamp
 from numaudit.engine.collectors.containers.segments import Segment, Segments
 from numaudit.errors import ParseError, printable
 from numaudit.kernel import tasks
@@ -18,7 +19,6 @@ from numaudit.kernel.memory import maps, numa_maps, physical
 from numaudit.kernel.memory.maps import SharedMapping
 from numaudit.process_placement import MappedMemory, ProcessMappings
 from numaudit.snapshot import ContainerId, Mappings, ProcessMapping, SharedMemory
-from numaudit.value import Timestamp
 
 _JUDGED = ("anon", "heap", "stack", "shmem", "hugetlb")
 """Kinds of mapping; files of disks and libraries judge nothing."""

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.counted import ProcessAccesses
+from numaudit.encoding.value import Timestamp
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.engine.collectors.containers.thread_groups import ThreadGroups
@@ -27,7 +28,6 @@ from numaudit.kernel.tasks import Thread
 from numaudit.process_placement import ContainerProcesses, ProcessMappings, ProcessPlacement, UnreadPart
 from numaudit.snapshot import Mappings, Snapshot
 from numaudit.topology.machine import Machine
-from numaudit.value import Timestamp
 
 if TYPE_CHECKING:
     from numaudit.engine.collectors.probes.process_counters import ProcessCounters

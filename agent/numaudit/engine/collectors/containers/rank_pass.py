@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from numaudit.encoding.value import Timestamp
 from numaudit.engine.collectors.base import SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.declared import DeclarationReader
 from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
@@ -28,7 +29,6 @@ from numaudit.ranks.table import declarations
 from numaudit.ranks.told import ProcessTold
 from numaudit.snapshot import Container, Mappings
 from numaudit.topology.quantity import in_units
-from numaudit.value import Timestamp
 
 _MOST_PROCESSES = 4096
 """Processes of one container that are looked at."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from numaudit.encoding.value import Timestamp
 from numaudit.errors import Absent, Unavailable
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.pmu.calibration import Calibration, Fingerprint
 from numaudit.topology.machine import Machine
-from numaudit.value import Timestamp
 
 _AGAIN = "run `numaudit doctor --calibrate` again"
 

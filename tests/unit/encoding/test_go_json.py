@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct, field
 
+from numaudit.encoding.go_json import NIL_LIST, NIL_MAP, Notes, Reader, Uint64, WrongType, dump
+from numaudit.encoding.go_syntax import GoRefusal, NotJson
 from numaudit.errors import ParseError
-from numaudit.gojson.json import NIL_LIST, NIL_MAP, GoRefusal, Notes, NotJson, Reader, Uint64, WrongType, dump
 
 
 class Inner(Struct, frozen=True, rename="camel"):

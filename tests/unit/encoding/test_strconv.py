@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.gojson.strconv import GoSyntaxError, atoi, parse_bool, quote
+from numaudit.encoding.strconv import GoSyntaxError, atoi, parse_bool, quote
 
 
 @pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])

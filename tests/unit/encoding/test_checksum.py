@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.gojson.fnv import fnv1a
+from numaudit.encoding.checksum import fnv1a
 
 
 def plain(data: bytes, start: int = 2166136261) -> int:

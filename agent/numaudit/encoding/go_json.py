@@ -23,8 +23,8 @@ from typing import Annotated, Any, Generic, NoReturn, TypeVar, cast
 import msgspec
 from msgspec import Meta, inspect
 
+from numaudit.encoding.go_syntax import GoRefusal, Repeated, load
 from numaudit.errors import ParseError
-from numaudit.gojson.syntax import syntax_error
 
 Value = TypeVar("Value")
 
@@ -35,8 +35,6 @@ Uint64 = Annotated[int, Meta(ge=0)]
 
 _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"})
 _LONGEST_SHOWN = 60
-_MOST_DIGITS = 400
-"""Go's largest number has 20 digits; Python refuses to convert more than 4300."""
 _MAY_EXCEED = re.compile(rb"[0-9]{20}")
 """In what has a number beyond UINT64."""
 _LONGEST_KEY = 6
@@ -45,18 +43,6 @@ _MOST_UNKNOWN = 100
 """Unknown keys that are collected; a file that has more names no more of them."""
 
 _Path = tuple[str | int, ...]
-
-
-class GoRefusal(ParseError):
-    """A document that Go does not read, either. `in_go`: its words; None = they are not known, or it reads it."""
-
-    def __init__(self, message: str, in_go: str | None) -> None:
-        super().__init__(message)
-        self.in_go = in_go
-
-
-class NotJson(GoRefusal):
-    """Bytes that are not JSON, or not UTF-8."""
 
 
 class WrongType(GoRefusal):
@@ -111,26 +97,6 @@ class Reader(Generic[Value]):
         return cast("Value", _Walk(notes).read(load(data), inspect.type_info(self._kind), self._where))
 
 
-def load(data: bytes) -> object:
-    """Read one document into dicts, lists, texts, numbers and None.
-
-    Raises ParseError naming the place: no UTF-8, no JSON, nested too deep, a number of absurd length.
-    """
-    try:
-        text = data.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_object, parse_int=_integer, parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        raise NotJson(f"byte {error.start} is not UTF-8", syntax_error(data)) from None
-    except json.JSONDecodeError as error:
-        message = f"not JSON: {error.msg} at character {error.pos} of {len(text)}"
-        raise NotJson(message, syntax_error(data)) from None
-    except RecursionError:
-        raise ParseError("not a checkpoint: nested too deep") from None
-    except ParseError as error:  # of a number
-        words = syntax_error(data)
-        raise (GoRefusal if words is None else NotJson)(str(error), words) from None
-
-
 def dump(value: object) -> bytes:
     """Write one document. The keys of every dict are taken in the order they have (see `go_map`)."""
     return msgspec.json.encode(value).decode().translate(_HTML).encode("utf-8")
@@ -164,7 +130,7 @@ class _Walk:
         kinds: Sequence[inspect.Type] = of.types if isinstance(of, inspect.UnionType) else (of,)
         if value is None:
             return _zero(kinds, path)
-        if isinstance(value, _Repeated):
+        if isinstance(value, Repeated):
             _refuse(f"the key {_shown(value.key)} occurs twice; the kubelet writes each key once", path)
         for kind in kinds:
             match value, kind:
@@ -283,38 +249,6 @@ def _refuse_type(value: object, kind: inspect.Type, path: _Path) -> NoReturn:
     else:
         expected = "a list" if isinstance(kind, inspect.VarTupleType) else "an object"
     raise WrongType(_shown_path(path), expected, value)
-
-
-class _Repeated(dict[str, object]):
-    """An object in which one key occurs more than once."""
-
-    key: str
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    value = dict(pairs)
-    if len(value) == len(pairs):
-        return value
-    repeated = _Repeated(value)
-    seen: set[str] = set()
-    for key, _ in pairs:
-        if key in seen:
-            repeated.key = key
-            break
-        seen.add(key)
-    return repeated
-
-
-def _integer(text: str) -> float:
-    if len(text) > _MOST_DIGITS:
-        begin = f"not a checkpoint: a number of {len(text)} digits, {text[:10]}..."
-        raise ParseError(f"{begin}: no field holds more than 20 digits")
-    return -0.0 if text == "-0" else int(text)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    """NaN or Infinity, which only Python takes."""
-    raise ParseError(f"not JSON: {name}")
 
 
 def _go_kind(value: object, *, of_number: bool) -> str:

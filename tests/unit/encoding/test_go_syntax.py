@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.gojson.syntax import syntax_error
+from numaudit.encoding.go_syntax import syntax_error
 
 END = "unexpected end of JSON input"
 

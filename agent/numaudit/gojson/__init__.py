@@ -1,1 +1,0 @@
-"""Imitations of Go: its JSON, its number syntax, its printing and hashing."""
