@@ -163,3 +163,26 @@ def test_python_names_a_signals_handler_without_what_the_agent_has_measured(tmp_
     agent.ticker.tick()
     assert len(repr(agent.loop.wait_until)) < 200
     agent.server.stop(1)
+
+
+@pytest.mark.parametrize(("interval", "limit"), [(1.0, 10.0), (3.0, 10.0), (4.0, 12.0), (15.0, 45.0)])
+def test_a_snapshot_is_too_old_after_three_intervals_and_never_within_ten_seconds(
+    interval: float, limit: float
+) -> None:
+    now = [0.0]
+    health = HealthMonitor(interval, now=lambda: now[0])
+    health.success(0.0)
+    now[0] = limit
+    assert health.is_current() and health.health().good
+    now[0] = limit + 0.1
+    assert not health.is_current() and not health.health().good
+
+
+def test_three_failed_ticks_in_a_row_are_too_many() -> None:
+    health = HealthMonitor(15.0, now=lambda: 0.0)
+    health.success(0.0)
+    health.failure()
+    health.failure()
+    assert health.health().good
+    health.failure()
+    assert not health.health().good

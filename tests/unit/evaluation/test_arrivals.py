@@ -174,3 +174,8 @@ def test_any_cause_explains_no_more_than_there_is(added: list[tuple[int, int, in
             assert one.outside == outside * MIB
             for amounts in (one.full, one.moved, one.unwatched):
                 assert all(0 <= size <= one.outside for size in amounts.values())
+
+
+def test_half_of_what_came_is_explained_by_a_full_node_and_less_is_not() -> None:
+    assert only([tick(0, 0), tick(15, 40, foreign=20)]).cause == "full-node"
+    assert only([tick(0, 0), tick(15, 40, foreign=19)]).cause == "unknown"

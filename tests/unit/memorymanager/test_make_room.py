@@ -47,6 +47,12 @@ def test_of_sets_of_as_many_pods_the_one_that_holds_least_leaves() -> None:
     assert names(room_after(machine("11Gi", "10Gi"), before, pod("new", "9Gi"), ONE_NODE)) == ["small"]
 
 
+def test_of_pairs_of_pods_the_one_that_holds_least_leaves() -> None:
+    before = [pod(name, f"{size}Gi", cpu="500m") for name, size in (("a", 3), ("b", 4), ("c", 5), ("d", 8))]
+    found = room_after(machine("21Gi"), before, pod("new", "9Gi", cpu="500m"))
+    assert (sorted(names(found) or ()), found.is_exact) == (["b", "c"], True)
+
+
 def test_one_large_pod_leaves_rather_than_two_small_ones() -> None:
     before = [pod("large", "9Gi"), pod("b", "1Gi"), pod("c", "4Gi"), pod("d", "4Gi")]
     found = room_after(machine("11Gi", "10Gi"), before, pod("new", "9Gi"), ONE_NODE)

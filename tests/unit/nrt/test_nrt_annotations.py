@@ -236,3 +236,11 @@ def test_every_part_of_a_random_node_is_read_back_as_it_was(seed: int) -> None:
             name = type(part).__name__.removesuffix("Part").lower()
             name = {"cpu": "cpus", "device": "devices", "group": "groups", "cost": "costs"}.get(name, name)
             assert read_part(annotations, name, type(part)) == part
+
+
+def test_a_device_that_a_pod_has_is_not_available() -> None:
+    made = {**machine("16Gi", "16Gi"), "devices": {"v.example/gpu": {"a": 0, "b": 0, "c": 1}}}
+    taken = play(scenario(made, [{"admit": pod("one", **{"v.example/gpu": "1"})}]))
+    zones = {node: {one.name: one for one in zone} for node, zone in _topology(taken).zones.items()}
+    gpus = [zones[node]["v.example/gpu"] for node in sorted(zones)]
+    assert [(one.allocatable, one.available) for one in gpus] == [(2, 1), (1, 1)]

@@ -244,6 +244,8 @@ def test_a_unit_declares_by_its_last_assignment() -> None:
         ("SLURM_MEM_BIND_TYPE=map_mem: SLURM_MEM_BIND_LIST=0,1 SLURM_LOCALID=1", "bind", "1"),
         ("SLURM_MEM_BIND_TYPE=mask_mem: SLURM_MEM_BIND_LIST=0x1,0xc SLURM_LOCALID=3", "bind", "2-3"),
         ("SLURM_MEM_BIND_TYPE=rank SLURM_LOCALID=2 SLURM_MEM_BIND_PREFER=prefer", "preferred", "2"),
+        ("SLURM_MEM_BIND_TYPE=rank SLURM_LOCALID=3", "bind", "3"),
+        ("SLURM_MEM_BIND_TYPE=rank SLURM_LOCALID=4", "bind", "0"),
         (
             "SLURM_MEM_BIND_TYPE=local SLURM_CPU_BIND_TYPE=mask_cpu: SLURM_CPU_BIND_LIST=0x00F0,0x0F00 SLURM_LOCALID=0",
             "bind",

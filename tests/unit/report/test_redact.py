@@ -202,6 +202,11 @@ def test_a_container_that_is_called_as_a_word_of_ours_is_hidden_in_names_alone()
     )
 
 
+def test_a_word_of_ours_behind_a_slash_is_hidden_where_it_is_a_name() -> None:
+    (other,) = report(container(8, "web-0", "memory", "a")).containers
+    assert _saying("no memory below kubepods/memory", other) == "no memory below kubepods/*"
+
+
 def test_a_name_has_one_word_in_a_report_and_another_with_another_key() -> None:
     of = report(container(7, "db-0", "db"), container(8, "db-0", "log"))
     one, other = _redact(of, KEY).containers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from numaudit.kubelet.sources.process import locate
 from numaudit.memorymanager.commands import CommandRequest, command_pod, held_by, place, read_configuration
 from numaudit.run import cgroup, holder
 from numaudit.run.holder import RunHolder, is_alive, is_needed
-from numaudit.run.holding import require_no_static_kubelet, require_other_folder
+from numaudit.run.holding import RunCgroups, hold, require_no_static_kubelet, require_other_folder
 from numaudit.run.store import StateFolder, locked
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet
@@ -235,3 +236,22 @@ def test_a_host_whose_cpusets_are_version_1_is_refused_by_name(tmp_path: Path) -
 def test_reading_needs_no_file(tmp_path: Path) -> None:
     assert StateFolder(tmp_path).read()[0].entries == {}
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_command_whose_cgroup_cannot_be_made_gives_its_memory_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    def make(*_: object) -> None:
+        if not made:
+            raise Unavailable("the kernel refuses")
+
+    monkeypatch.setattr("numaudit.run.cgroup.mount", lambda *_: tmp_path / "cgroup")
+    monkeypatch.setattr("numaudit.run.cgroup.make", make)
+    monkeypatch.setattr("numaudit.run.holding.release", lambda *_: None)
+    monkeypatch.setattr("numaudit.run.holding.read_machine", lambda _: MACHINE)
+    here = RunCgroups(HOST, tmp_path / "state", "/numaudit")
+    with suppress(Unavailable), hold(here, CommandRequest(1 << 20, 0), "sleep"):
+        pass
+    with locked(here.state) as store:
+        assert bool(store.read()[0].entries) == made
