@@ -82,7 +82,7 @@ class Engine(Struct):
         earlier = None if self.last is None else self.last.judgements
         judgements = judge(snapshot, before, earlier, self.thresholds)
         snapshot = self._keep_budget(snapshot, judgements, readings)
-        report = build(snapshot, judgements, before, None if last is None else last.report)
+        report = build(snapshot, judgements, before)
         self.last = Ticked(snapshot, judgements, report, observed_at)
         return self.last
 

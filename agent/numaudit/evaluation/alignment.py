@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,7 +15,6 @@ from numaudit.evaluation.causes.arrivals import Arrival
 from numaudit.evaluation.causes.causes import CauseFinder, full_nodes
 from numaudit.evaluation.causes.kernel_moves import failed_moves
 from numaudit.evaluation.causes.spill import Spill, next_spill
-from numaudit.evaluation.changes import unchanged
 from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.evaluation.history import History, remote_limit, uses_other_nodes
@@ -28,8 +26,6 @@ from numaudit.evaluation.sources.table import evaluate_sources, running_sources
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
-
-Row = TypeVar("Row")
 
 
 class Judgements(Struct, frozen=True):
@@ -48,14 +44,8 @@ class Judgements(Struct, frozen=True):
     """For each container with bytes on the wrong nodes, how these bytes came there."""
     thresholds: Thresholds = DEFAULT
     """The limits by which it was judged."""
-    unchanged: frozenset[ContainerId] = frozenset()
-    """Containers that this tick found just as the previous one did."""
-    kept: frozenset[ContainerId] = frozenset()
-    """Of these, the ones whose judgement of the previous tick was taken over."""
-    settled: frozenset[ContainerId] = frozenset()
-    """Of the unchanged ones, those that will be judged the same as long as nothing changes, whatever time passes."""
     hint_outcomes: tuple[HintOutcome, ...] | None = None
-    """Of the promises: the very value of the tick before as long as the kubelet says nothing new. None = of no tick."""
+    """Of the promises. None = of no tick."""
     ranks: Mapping[ContainerId, tuple[Rank, ...]] = field(default_factory=dict)
     """Of the containers whose processes were read; empty = none of them declares anything."""
 
@@ -76,10 +66,8 @@ def judge(
     `before` is the previous snapshot and `earlier` its judgements; without `before`, all that was counted is of now.
     """
     judging = _Judging.of(snapshot, before, earlier, thresholds)
-    judging.keep()
     for container in snapshot.containers:
-        if container.id not in judging.kept:
-            judging.judge(container)
+        judging.judge(container)
     return judging.judgements()
 
 
@@ -90,11 +78,6 @@ class _Judging(Struct):
     before: Snapshot | None
     earlier: Judgements | None
     thresholds: Thresholds
-    unchanged: frozenset[ContainerId]
-    kept: frozenset[ContainerId]
-    """Containers whose judgement of the previous tick still holds."""
-    are_alike: bool
-    """Is the same judged by the same limits, on nodes of which the same are full, as in the previous tick?"""
     explained: CauseFinder
     there_before: frozenset[ContainerId] | None
     sources: tuple[AccessSource, ...]
@@ -103,32 +86,15 @@ class _Judging(Struct):
     accesses: dict[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
     measured: dict[ContainerId, Measured] = field(default_factory=dict)
     histories: dict[ContainerId, History] = field(default_factory=dict)
-    settled: set[ContainerId] = field(default_factory=set)
 
     @classmethod
     def of(
         cls, snapshot: Snapshot, before: Snapshot | None, earlier: Judgements | None, thresholds: Thresholds
     ) -> _Judging:
-        same = unchanged(snapshot, before)
-        kept: frozenset[ContainerId] = frozenset()
-        are_alike = False
-        if earlier is not None and before is not None and thresholds == earlier.thresholds:
-            are_alike = full_nodes(snapshot.nodes, thresholds) == full_nodes(before.nodes, thresholds)
-            kept = same & earlier.settled if are_alike else kept  # causes name nodes that are full now
         there_before = None if before is None else frozenset([one.id for one in before.containers])
         arrivals = {} if earlier is None else earlier.arrivals
         explained, sources = CauseFinder(snapshot, before, arrivals, thresholds), running_sources(snapshot)
-        return cls(snapshot, before, earlier, thresholds, same, kept, are_alike, explained, there_before, sources)
-
-    def keep(self) -> None:
-        """Take over the judgements of the previous tick that still hold."""
-        kept, earlier = self.kept, self.earlier
-        if kept and earlier is not None:
-            self.verdicts = _rows_of(kept, earlier.verdicts)
-            self.accesses = _rows_of(kept, earlier.accesses)
-            self.measured = _rows_of(kept, earlier.measured)
-            self.explained.arrivals.update(_rows_of(kept, earlier.arrivals))
-            self.settled.update(kept)
+        return cls(snapshot, before, earlier, thresholds, explained, there_before, sources)
 
     def judge(self, container: Container) -> None:
         snapshot, before, thresholds, id_ = self.snapshot, self.before, self.thresholds, container.id
@@ -155,8 +121,6 @@ class _Judging(Struct):
             history = self._conclude(container, history, grown, share)
         if history.is_worth_keeping:
             self.histories[id_] = history
-        elif id_ in self.unchanged and self._left_as_it_was(id_):
-            self.settled.add(id_)
 
     def _conclude(
         self, container: Container, history: History, grown: Mapping[int, float] | None, share: Measured | None
@@ -178,9 +142,7 @@ class _Judging(Struct):
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
         since = self._since(name, id_)
-        verdict = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
-        last = None if self.earlier is None else self.earlier.verdicts.get(id_)
-        self.verdicts[id_] = last if last is not None and last == verdict else verdict  # the same: nothing to render
+        self.verdicts[id_] = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
         return history
 
     def _since(self, name: VerdictName, id_: ContainerId) -> float | None:
@@ -196,13 +158,6 @@ class _Judging(Struct):
                 return None
         return self.snapshot.taken_at
 
-    def _left_as_it_was(self, id_: ContainerId) -> bool:
-        """Does the next tick begin with what this one began with? That is how its bytes came, and nothing that ages."""
-        earlier = self.earlier
-        if earlier is None or id_ in earlier.histories or id_ in earlier.spills or id_ in self.spills:
-            return False
-        return self.explained.arrivals.get(id_) == earlier.arrivals.get(id_)
-
     def judgements(self) -> Judgements:
         return Judgements(
             self.verdicts,
@@ -212,34 +167,35 @@ class _Judging(Struct):
             self.histories,
             self.explained.arrivals,
             self.thresholds,
-            self.unchanged,
-            self.kept,
-            frozenset(self.settled),
-            self._hint_outcomes(),
+            () if self.snapshot.intent is None else outcomes(self.snapshot.intent),
             self._ranks(),
         )
 
     def _ranks(self) -> dict[ContainerId, tuple[Rank, ...]]:
-        """Ranks of processes that an agent has not read again stay as long as their container and full nodes do."""
-        snapshot, known = self.snapshot, {} if self.earlier is None else self.earlier.ranks
-        same = self.unchanged if self.are_alike else frozenset()
-        read = (*snapshot.processes, *snapshot.watched)
-        return {id_: known[id_] if id_ in same and id_ in known else ranks_of(id_, snapshot) for id_ in read}
+        """Ranks of processes that an agent has not read again stay as long as what they are judged by does.
 
-    def _hint_outcomes(self) -> tuple[HintOutcome, ...]:
-        intent = self.snapshot.intent
-        known = None if self.earlier is None else self.earlier.hint_outcomes
-        if known is not None and self.before is not None and self.before.intent is intent:
-            return known
-        return () if intent is None else outcomes(intent)
+        Judging one takes some 40 us, and an agent watches a thousand.
+        """
+        snapshot, before, known = self.snapshot, self.before, {} if self.earlier is None else self.earlier.ranks
+        if before is None or _host_of(snapshot) != _host_of(before):
+            known = {}
+        found = {}
+        for id_ in (*snapshot.processes, *snapshot.watched):
+            ranks = known.get(id_)
+            if ranks is None or before is None or _judged_by(snapshot, id_) != _judged_by(before, id_):
+                ranks = ranks_of(id_, snapshot)
+            found[id_] = ranks
+        return found
 
 
-def _rows_of(containers: frozenset[ContainerId], rows: Mapping[ContainerId, Row]) -> dict[ContainerId, Row]:
-    """The rows of these containers. In most ticks that is nearly all of them, so the others are taken out."""
-    found = dict(rows)
-    for id_ in found.keys() - containers:
-        del found[id_]
-    return found
+def _host_of(snapshot: Snapshot) -> tuple[object, ...]:
+    """What the ranks of all containers are judged by."""
+    return snapshot.machine, full_nodes(snapshot.nodes, DEFAULT)
+
+
+def _judged_by(snapshot: Snapshot, id_: ContainerId) -> tuple[object, ...]:
+    """What those of one container are judged by besides."""
+    return snapshot.processes.get(id_), snapshot.told.get(id_), snapshot.watched.get(id_), snapshot.allowed.get(id_)
 
 
 def is_judged(container: Container) -> bool:

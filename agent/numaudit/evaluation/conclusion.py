@@ -12,7 +12,6 @@ from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.cpu_causes import cpu_cause
 from numaudit.evaluation.causes.spill import Spill
-from numaudit.evaluation.changes import why_no_intent
 from numaudit.evaluation.history import History, RanElsewhere, UsedElsewhere, remote_limit
 from numaudit.evaluation.rates import ends_at, share_outside
 from numaudit.evaluation.thresholds import Thresholds
@@ -156,7 +155,7 @@ def _drift(allowed: NodeSet, promised: NodeSet) -> str:
 def _why_not_known(snapshot: Snapshot) -> str:
     """A checkpoint that was read has no entry for it; or else why none was read."""
     if snapshot.intent is None:
-        return why_no_intent(snapshot) or "the kubelet's promises were not read"
+        return _why_no_intent(snapshot) or "the kubelet's promises were not read"
     for one in snapshot.intent.sources:
         if one.name == "memory checkpoint" and one.state == "missing":
             return f"no memory checkpoint can be read: {one.reason or 'it is not there'}"
@@ -244,3 +243,8 @@ def _why_ran_elsewhere(ran: RanElsewhere, home: NodeSet, now: float, thresholds:
     if not ran.latest and ran.latest is not None:
         return f"{said} in the last {thresholds.window / 60:.0f} minutes, none in the last tick"
     return said if ran.share > limit else f"{said} (it was more than {limit:.0%}, and ends below {ends_at(limit):.1%})"
+
+
+def _why_no_intent(snapshot: Snapshot) -> str | None:
+    """Reason why the kubelet's promises were not read; None = they were, or nobody asked."""
+    return next((one.reason for one in snapshot.outcomes if one.source == "intent" and one.reason), None)

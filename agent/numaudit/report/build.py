@@ -101,12 +101,10 @@ def build(
     snapshot: Snapshot,
     judgements: Judgements | None = None,
     before: Snapshot | None = None,
-    last: Report | None = None,
 ) -> Report:
     """The report of a snapshot. `judgements` are those of this tick; None = it is judged on its own.
 
-    `before` is the previous snapshot: sampled values cover the time since then. `last` is its report, whose rows are
-    taken over where nothing changed.
+    `before` is the previous snapshot: sampled values cover the time since then.
     """
     intent = snapshot.intent
     judged = judge(snapshot, before) if judgements is None else judgements
@@ -119,10 +117,8 @@ def build(
         {(one.pod_uid, one.container): one for one in hint_outcomes},
         {} if intent is None else intent.by_cgroup,
         before,
-        {} if last is None else {one.id: one for one in last.containers if one.id in judged.unchanged},
     )
-    kept = of_container.kept()
-    containers = [kept.get(container.id) or of_container.of(container) for container in snapshot.containers]
+    containers = [of_container.of(container) for container in snapshot.containers]
     containers.extend(not_running_reports(snapshot, judged, findings, hint_outcomes))
     containers.sort(key=_order)
     rejections = tuple(one for one in hint_outcomes if one.container is None)
@@ -135,7 +131,7 @@ def build(
         nodes=nodes,
         unattributed=None if snapshot.unattributed is None else by_node(snapshot.unattributed),
         ended=_ended(snapshot),
-        residual=residuals(snapshot, before, () if last is None else last.residual),
+        residual=residuals(snapshot),
         findings=findings,
         rejections=rejections,
         kubelet=None if intent is None else kubelet_report(intent),

@@ -59,21 +59,10 @@ class ContainerReports:
     """By pod UID and container name."""
     intents: Mapping[int, ContainerIntent]
     before: Snapshot | None = None
-    last: Mapping[int | None, ContainerReport] = field(default_factory=dict)
-    """Reports of the previous tick for containers that did not change since."""
     _counters: CountersOfTick = field(init=False)
 
     def __post_init__(self) -> None:
         self._counters = CountersOfTick.by(self.snapshot)
-
-    def kept(self) -> dict[int | None, ContainerReport]:
-        """Reports of the previous tick that `of` would make again, for containers whose judgement was taken over."""
-        judged, findings = self.judgements.kept, self.findings
-        return {
-            id_: one
-            for id_, one in self.last.items()
-            if id_ in judged and one.remote_stall is None and one.findings == findings.get(id_, ())
-        }
 
     def of(self, container: Container) -> ContainerReport:
         """All that is known of it."""
@@ -81,13 +70,6 @@ class ContainerReports:
         verdict, findings = self.judgements.verdicts.get(id_), self.findings.get(id_, ())
         accesses = self.judgements.accesses.get(id_, ())
         outcome = None if intent is None else self.outcomes.get((intent.pod_uid, intent.name))
-        last = self.last.get(id_)
-        if last is not None and last.remote_stall is None:  # that is a rate, which the time alone changes
-            concluded = (verdict, findings, accesses, outcome)
-            ranks = () if last.ranks is None else last.ranks.items
-            were = (last.verdict, last.findings, last.accesses, last.hint_outcome)
-            if concluded == were and ranks == self.judgements.ranks.get(id_, ()):
-                return last
         resident, mappings = snapshot.residency.get(id_), snapshot.numa_maps.get(id_)
         allowed = snapshot.allowed.get(id_, _NOT_KNOWN)
         cpu_nodes = None if allowed.cpus is None else snapshot.machine.nodes_of_cpus(allowed.cpus)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from operator import attrgetter, itemgetter
 
 from numaudit.report.values import NodeBytes, NodeReport, Residual
-from numaudit.snapshot import BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.snapshot import BytesByNode, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.tiers import TieringReport
 
@@ -58,23 +58,13 @@ def tiering_report(snapshot: Snapshot) -> TieringReport | None:
     return TieringReport(tiers, settings.demotion, settings.keeps_cpuset, settings.numa_balancing)
 
 
-def residuals(
-    snapshot: Snapshot, before: Snapshot | None = None, last: Sequence[Residual] = ()
-) -> tuple[Residual, ...]:
-    """Of each node that shows its own account; none when the root cgroup's is not known.
-
-    `last` are those of the snapshot `before`: to their sums only what changed since is added.
-    """
+def residuals(snapshot: Snapshot) -> tuple[Residual, ...]:
+    """Of each node that shows its own account; none when the root cgroup's is not known."""
     unattributed = snapshot.unattributed
     if unattributed is None:
         return ()
     types = _compared_types(snapshot, unattributed)
-    nodes = [one.node for one in snapshot.nodes]
-    held = {one.numa_node: one.container_bytes for one in last if one.types == types}
-    if before is None or held.keys() != {*nodes}:
-        held = _sum_of_all(snapshot.residency.values(), types, nodes)
-    else:
-        _add_changes(held, snapshot.residency, before.residency, types)
+    held = _sum_of_all(snapshot.residency.values(), types, [one.node for one in snapshot.nodes])
     free = unattributed.sum_of(types)
     rows = []
     for memory in snapshot.nodes:
@@ -99,23 +89,6 @@ def _sum_of_all(residents: Iterable[Resident], types: Sequence[str], nodes: Sequ
         except KeyError:  # a group does not show it, as hardly ever
             sums[node] = sum([column.get(node, 0) for column in columns])
     return sums
-
-
-def _add_changes(
-    sums: dict[int, int],
-    now: Mapping[ContainerId, Resident],
-    before: Mapping[ContainerId, Resident],
-    types: Sequence[str],
-) -> None:
-    """Make sums over all containers those of now. What did not change is the very same value."""
-    if now is before:
-        return
-    changed = [id_ for id_, one in now.items() if one is not before.get(id_)]
-    gone = before.keys() - now.keys() if len(now) - len(changed) < len(before) else ()
-    earlier = [before[id_] for id_ in changed if id_ in before] + [before[id_] for id_ in gone]
-    for residents, sign in (([now[id_] for id_ in changed], 1), (earlier, -1)):
-        for node, size in _sum_of_all(residents, types, [*sums]).items():
-            sums[node] += sign * size
 
 
 def _compared_types(snapshot: Snapshot, unattributed: Resident) -> tuple[str, ...]:

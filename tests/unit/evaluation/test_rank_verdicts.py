@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as replace_data
 
+from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.ranks.judge import ranks_of, summary
 from numaudit.evaluation.ranks.rank import Rank
@@ -490,3 +491,21 @@ def test_unbound_actors_of_ray_are_one_clause_and_make_no_rank_a_helper() -> Non
     assert [one.counts for one in found] == [True, False, False]
     assert summary(found) == "Its rank is where it was bound; 2 processes are bound to no node."
     assert summary(found[1:2]) == "1 process is bound to no node."
+
+
+def test_ranks_are_judged_again_when_anything_that_they_are_judged_by_has_changed() -> None:
+    first = snapshot(process())
+    known = Judgements(ranks={ID: ()})
+    assert judge(replace_data(first, taken_at=15.0), first, known).ranks == {ID: ()}
+    ranks = {ID: ranks_of(ID, first)}
+    assert judge(first).ranks == judge(first, None, known).ranks == ranks
+    changes = {
+        "processes": {ID: ContainerProcesses((process("bind:0"),), 1, None, "start")},
+        "told": {ID: {}},
+        "allowed": {ID: Allowed(NodeSet.of(0), CpuSet.parse("0-3"))},
+        "machine": Machine(NODES[:2]),
+        "nodes": tuple(NodeMemory(node, 20 * GIB, 0, Resident()) for node in range(3)),
+    }
+    for name, value in changes.items():
+        now = replace_data(first, **{name: value})
+        assert judge(now, first, known).ranks == {ID: ranks_of(ID, now)}, name

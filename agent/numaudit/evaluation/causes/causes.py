@@ -179,7 +179,7 @@ class CauseFinder:
         if mappings is not None or has_moved or (came is not None and (came.full or came.moved)):
             return (*self._causes(wanted, bool(intended), allowed, mappings, came, moved), *shared)
         missed = None if came is None else came.missed(self.thresholds.spilled_bytes)
-        kind = (wanted.mask, bool(intended), id(allowed), missed, moved is not None and moved.demoted is not None)
+        kind = (wanted.mask, bool(intended), allowed, missed, moved is not None and moved.demoted is not None)
         found = self._common.get(kind)
         if found is None:
             found = self._common[kind] = self._causes(wanted, bool(intended), allowed, None, came, moved)

@@ -53,14 +53,13 @@ class DevicesCollector(Collector):
         known = {id_: one for id_, one in self._known.items() if id_ in tick.census.groups}
         if tick.devices is not None and files.is_folder(tick.host.sys / "bus/pci/devices"):
             known |= self._read(tick, tick.devices, snapshot.intent, skipped)
-        if known.keys() != self._known.keys() or any(self._known[id_] is not one for id_, one in known.items()):
-            self._known = known
+        self._known = known
         return replace(snapshot, devices=self._known)
 
     def _read(
         self, tick: TickInputs, asked: DeviceRequest, intent: Intent | None, skipped: SkippedItems
     ) -> dict[ContainerId, ContainerDevices]:
-        """Until the time runs out. A container with the same devices as before has the very value of before."""
+        """Until the time runs out."""
         of = _promised(intent) if asked.of is None else asked.of
         groups, turns = tick.census.groups, self._turns
         order = sorted((id_ for id_ in groups if id_ in of), key=lambda id_: turns.get(id_, 0))
@@ -72,9 +71,7 @@ class DevicesCollector(Collector):
                 skipped.note(f"the time for devices ran out after {len(found)} of {plural(len(order), 'container')}")
                 break
             pids = processes_of(tick.reader, groups[id_], skipped)
-            one = reader.container(pids, tick.census.folder(id_), _plugin_ids(intent, id_))
-            before = self._known.get(id_)
-            found[id_] = before if before == one and before is not None else one
+            found[id_] = reader.container(pids, tick.census.folder(id_), _plugin_ids(intent, id_))
             self._turn += 1
             turns[id_] = self._turn
         self._turns = {id_: turn for id_, turn in turns.items() if id_ in groups}
