@@ -4,6 +4,8 @@ PYTHON := .venv/bin/python
 PARALLEL = -n $(shell expr $$(nproc) + 1) --maxprocesses 8 --dist worksteal
 # One part of the tests: a folder of tests/, or `guest` for tests/vm.
 PART :=
+# The tests of `make check` that lacked a program.
+SKIPPED := .cache/skipped-tests
 # A line that names MAKE itself runs under `make -n` too, and would boot the guests.
 MAKE_AGAIN := $(MAKE)
 # Where bytecode is switched off, as in many containers, each process would compile the package, and pytest the tests, again.
@@ -29,7 +31,11 @@ endif
 
 # The guests take longest, so they begin first, and all that needs none runs meanwhile.
 test-beside-guests:
+ifdef CHECKED # by `make check` on the same tree: only what it skipped, which the set-up may have brought
+	@[ ! -s $(SKIPPED) ] || $(PYTHON) -m pytest @$(SKIPPED)
+else
 	@$(MAKE) --no-print-directory check EXAMPLES=default
+endif
 	@$(MAKE) --no-print-directory -j2 test-apart test-here; status=$$?; cat $(APART_LOG); exit $$status
 
 # These mostly wait for browsers and servers of their own, and neither change this host nor measure it.
@@ -58,7 +64,8 @@ check: ## the fast inner loop: lint, types, import layers, unit tests
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
-	HYPOTHESIS_PROFILE=$(EXAMPLES) $(PYTHON) -m pytest tests/unit $(PARALLEL)
+	@mkdir -p $(dir $(SKIPPED))
+	HYPOTHESIS_PROFILE=$(EXAMPLES) $(PYTHON) -m pytest tests/unit $(PARALLEL) --list-skipped $(SKIPPED)
 
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
 	@deploy/setup.sh lab

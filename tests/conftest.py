@@ -61,6 +61,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the expected outputs")
+    parser.addoption("--list-skipped", metavar="FILE", help="write the tests that were skipped into a file")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if file := config.getoption("--list-skipped"):
+        skipped = {one.nodeid for one in terminalreporter.stats.get("skipped", ())}
+        Path(file).write_text("".join(f"{one}\n" for one in sorted(skipped)), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")
