@@ -6,7 +6,7 @@ import difflib
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -15,6 +15,30 @@ from numaudit.config.settings import KEYS, Settings
 from numaudit.encoding.yaml_values import Lined, Unread
 from numaudit.errors import InputError, brief, cut
 from numaudit.kernel.own_files import state_of
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """The outcome of reading the settings again."""
+
+    loaded: Loaded
+    """In force from now on."""
+    changed: tuple[str, ...]
+    """Settings that have another value now."""
+    waiting: tuple[str, ...]
+    """Settings that were given another value, which takes effect at the next start."""
+
+
+def reloaded(now: Loaded, new: Loaded) -> Reloaded:
+    """The new settings as far as a running agent takes them; for the rest those in force stay."""
+    different = [key for path, key in KEYS.items() if new.values[path] != now.values[path]]
+    changed = tuple(key.path for key in different if key.reloads)
+    values = {**now.values, **{path: new.values[path] for path in changed}}
+    origins = {path: (new if key.reloads else now).origins[path] for path, key in KEYS.items()}
+    waiting = tuple(key.path for key in different if not key.reloads)
+    loaded = replace(new, settings=settings_of(values), values=values, origins=origins)
+    return Reloaded(loaded, changed, waiting)
+
 
 Section = TypeVar("Section")
 FlagSettings = Sequence[tuple[str, str, str]]

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from numaudit.config.loading import Loaded
-from numaudit.config.reloading import reloaded
+from numaudit.config.loading import Loaded, reloaded
 from numaudit.config.settings import Settings
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.errors import InputError

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.config.loading import check, load
-from numaudit.config.reloading import reloaded
+from numaudit.config.loading import check, load, reloaded
 from numaudit.config.settings import KEYS, Settings
 from numaudit.errors import InputError
 

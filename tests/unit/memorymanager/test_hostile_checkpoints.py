@@ -16,8 +16,8 @@ from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.checkpoints.start.kubelet_words import kubelet_says
 from numaudit.checkpoints.start.outlook import MOST_OF_A_NAME, KubeletAtStart, Outlook, examine
+from numaudit.checkpoints.start.restore import kubelet_says
 from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTable, NUMANodeState
 from numaudit.errors import ParseError
 

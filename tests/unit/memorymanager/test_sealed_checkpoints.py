@@ -16,9 +16,8 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CPU, MEMORY, Checkpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import NewerFormat, Seal
-from numaudit.checkpoints.start.kubelet_words import kubelet_says
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, examine, unreadable
-from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
+from numaudit.checkpoints.start.restore import cpu_start_error, kubelet_says, memory_start_error
 from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.encoding.checksum import fnv1a
 from numaudit.topology.nodeset import CpuSet

@@ -10,27 +10,30 @@ Source: pkg/kubelet/cm/memorymanager/state/{checkpoint,state_checkpoint}.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
-from numaudit.checkpoints.formats import memory_text, seal
-from numaudit.checkpoints.formats.memory_text import PodEntries
+from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.containermanager.memory.state import (
     Block,
     Entries,
     MachineState,
     MemoryState,
+    MemoryTable,
     NUMANodeState,
 )
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.encoding import go_json
-from numaudit.encoding.checksum import Verification, checksum, identify
-from numaudit.encoding.go_json import NIL_LIST, Reader, Uint64
+from numaudit.encoding.checksum import NIL, Verification, checksum, identify, render_list, render_map
+from numaudit.encoding.go_json import NIL_LIST, NIL_MAP, Reader, Uint64
 
+PodEntries = Mapping[str, tuple[Block, ...] | None]
+"""Pod UID -> blocks of the whole pod; None = `memoryBlocks` is missing, as Go writes an empty list."""
 ChecksumFormat = Literal["V1", "V1 (new type name)", "V2", "V3", "no checksum"]
 """`V1 (new type name)`: the checksum of a V1 file taken over the struct's name in 1.36, which its reader
 accepts. `no checksum`: the stored one is 0, which 1.36 takes for a V1 file without checksum."""
@@ -130,14 +133,19 @@ def verify(checkpoint: MemoryCheckpoint) -> Verification:
 
 
 def render(checkpoint: MemoryCheckpoint, form: ChecksumFormat) -> str:
-    """The text that the checksum of V1 or V2 is taken over."""
-    return memory_text.render(
-        checkpoint.policy_name,
-        checkpoint.machine,
-        checkpoint.entries,
-        checkpoint.pod_entries if form == "V2" else None,
-        type_name="MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint",
-        with_pods=form == "V2",
+    """The text that the checksum of V1 or V2 is taken over: go-spew's of the struct with its checksum 0."""
+    nodes = None if checkpoint.machine is None else _render_nodes(checkpoint.machine)
+    held = None if checkpoint.entries is None else _render_containers(checkpoint.entries)
+    pods = ""
+    if form == "V2":
+        of_pods = None if checkpoint.pod_entries is None else _render_pods(checkpoint.pod_entries)
+        pods = f" PodEntries:(state.PodMemoryAssignments){render_map(of_pods)}"
+    type_name = "MemoryManagerCheckpointV1" if form == "V1 (new type name)" else "MemoryManagerCheckpoint"
+    return (
+        f"(*state.{type_name}){{PolicyName:(string){checkpoint.policy_name}"
+        f" MachineState:(state.NUMANodeMap){render_map(nodes)}"
+        f" Entries:(state.ContainerMemoryAssignments){render_map(held)}{pods}"
+        " Checksum:(checksum.Checksum)0}"
     )
 
 
@@ -169,3 +177,51 @@ def _written_node(node: NUMANodeState) -> NUMANodeState:
 
 def _written_blocks(blocks: tuple[Block, ...]) -> tuple[Block, ...] | None:
     return None if blocks is NIL_LIST else blocks
+
+
+def _render_nodes(machine: MachineState) -> Iterator[tuple[int, str]]:
+    for node, state in sorted(machine.items()):
+        tables = NIL
+        if state.memory_map is not NIL_MAP:
+            tables = render_map([(name, _render_table(table)) for name, table in sorted(state.memory_map.items())])
+        yield (
+            node,
+            f"<*>{{NumberOfAssignments:(int){state.number_of_assignments}"
+            f" MemoryMap:(map[v1.ResourceName]*state.MemoryTable){tables}"
+            f" Cells:([]int){render_list(state.cells)}}}",
+        )
+
+
+def _render_table(table: MemoryTable) -> str:
+    return (
+        f"<*>{{TotalMemSize:(uint64){table.total} SystemReserved:(uint64){table.system_reserved}"
+        f" Allocatable:(uint64){table.allocatable} Reserved:(uint64){table.reserved} Free:(uint64){table.free}}}"
+    )
+
+
+def _render_containers(entries: Entries) -> Iterator[tuple[str, str]]:
+    for uid, containers in sorted(entries.items()):
+        rendered = [(name, _render_blocks(blocks)) for name, blocks in sorted(containers.items())]
+        yield uid, render_map(None if containers is NIL_MAP else rendered)
+
+
+def _render_pods(pod_entries: PodEntries) -> Iterator[tuple[str, str]]:
+    for uid, blocks in sorted(pod_entries.items()):
+        yield uid, f"{{MemoryBlocks:([]state.Block){_render_blocks(blocks)}}}"
+
+
+def _render_blocks(blocks: tuple[Block, ...] | None) -> str:
+    if blocks is None or blocks is NIL_LIST:
+        return NIL
+    parts = [
+        f"{{NUMAAffinity:([]int){_render_ids(block.numa_affinity)} Type:(v1.ResourceName){block.type}"
+        f" Size:(uint64){block.size}}}"
+        for block in blocks
+    ]
+    return f"[{' '.join(parts)}]"
+
+
+@lru_cache(maxsize=256)
+def _render_ids(ids: tuple[int, ...] | None) -> str:
+    """Few affinities occur, but each of them often."""
+    return render_list(ids)

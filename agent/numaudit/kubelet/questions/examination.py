@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import CLAIMS, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import WITH_PODS, MemoryCheckpoint
-from numaudit.checkpoints.start import kubelet_words
 from numaudit.checkpoints.start import outlook as restart
+from numaudit.checkpoints.start import restore
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT, CONFIGURATION_REFUSED, StateFinding
 from numaudit.checkpoints.start.memory_start import default_state
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook
@@ -97,7 +97,7 @@ def _kubelet_says(file: CheckpointFile, found: Outlook | None, kubelet: KubeletA
         return kubelet.configuration_problem
     if file.kind is None or (file.finding is not None and file.finding.name == "format-unknown"):
         return None
-    return kubelet_words.kubelet_says(file.kind, file.data or b"", found, kubelet, folder)
+    return restore.kubelet_says(file.kind, file.data or b"", found, kubelet, folder)
 
 
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
