@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numaudit
 from goals import at_most
-from numaudit.engine.overhead.calibration import assumed, calibrate
+from numaudit.engine.overhead.limiter import assumed, calibrate
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host

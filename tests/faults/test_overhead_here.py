@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from numaudit.containers.inventory import Inventory
 from numaudit.counted import Cost, Overhead
 from numaudit.engine.overhead.budget import CALM_TICKS
-from numaudit.engine.overhead.calibration import TICKS_BETWEEN, calibrate
-from numaudit.engine.overhead.limiter import Limiter
+from numaudit.engine.overhead.limiter import TICKS_BETWEEN, Limiter, calibrate
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.findings import find
 from numaudit.kernel.cgroup import find_hierarchies

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from numaudit.counted import Cost
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
-from numaudit.engine.overhead.calibration import calibrate
+from numaudit.engine.overhead.limiter import calibrate
 from numaudit.errors import NumauditError
 from numaudit.probes.probe import Probe, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal, Reason

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk
-from numaudit.engine.collectors.containers.segments import Segments
+from numaudit.engine.collectors.containers.mapped import Mapped, ProcessWalk, Segments
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
 from numaudit.kernel.memory.maps import SharedMapping

@@ -9,7 +9,7 @@ from made_up.ticks import tick_of
 from numaudit.api import document
 from numaudit.encoding.value import Origin, Timestamp
 from numaudit.engine.collectors.base import SkippedItems
-from numaudit.engine.collectors.probes.penalty import read_penalty
+from numaudit.engine.collectors.probes.calibration import read_penalty
 from numaudit.engine.collectors.probes.pmu import PmuCollector
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host

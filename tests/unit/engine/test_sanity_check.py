@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numaudit.counted import HintFault
-from numaudit.engine.collectors.sanity_check import LEAST_UNSEEN, SanityCheck
+from numaudit.engine.collectors.probes.hint_faults import LEAST_UNSEEN, SanityCheck
 from numaudit.errors import Unavailable
 from numaudit.probes.hint_faults import HintFaultCounts
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hosts.node_tree import NodeTree
-from numaudit.engine.collectors import swap
+from numaudit.engine.collectors import tiers
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Swap
@@ -69,7 +69,7 @@ def test_a_host_that_does_not_say_has_unknown_swap(tree: NodeTree) -> None:
 
 
 def test_limits_are_read_again_some_in_each_tick(tree: NodeTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(swap, "AGAIN_IN_A_TICK", 1)
+    monkeypatch.setattr(tiers, "AGAIN_IN_A_TICK", 1)
     observer = Observer.of(Host.under(tree.root))
     _swap(observer)
     _set_limits(tree, "max", "max", "4096", "8192")

@@ -17,8 +17,7 @@ from numaudit.engine.collectors.containers.rank_watch import RankWatchCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.node import NodeCollector
 from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
-from numaudit.engine.collectors.swap import SwapCollector
-from numaudit.engine.collectors.tiers import TiersCollector
+from numaudit.engine.collectors.tiers import SwapCollector, TiersCollector
 from numaudit.kernel.host import Host
 
 if TYPE_CHECKING:

@@ -1,26 +1,85 @@
-"""Cost of the probes, and the pauses that keep them within their budget.
-
-The cost is estimated: events that the probes counted, times nanoseconds for each event (calibration.py).
+"""Cost of the probes, of one event in nanoseconds as measured where this kernel lets us, else assumed; and the pauses
+that keep them within their budget.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from numaudit.containers.inventory import Inventory
 from numaudit.counted import Cost, Overhead, OverheadOfProbe
 from numaudit.engine.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
-from numaudit.engine.overhead.calibration import RunTimeSampler, assumed
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import RunTime
+from numaudit.probes.bpf_probe import LEAST_EVENTS
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Probe, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId, Snapshot
+
+TICKS_BETWEEN = 20
+"""In one tick of this many the kernel keeps account, which costs some 60 ns for each event."""
+
+
+def assumed(kind: ProbeKind[Any]) -> Cost:
+    return Cost(kind.ns_per_event, "assumed")
+
+
+def calibrate(session: Session) -> dict[str, Cost]:
+    """By the probe's name, of those whose cost can be measured at once; takes some 60 ms. Raises ProbeRefusal."""
+    measured = {name: probe.measure_cost() for name, probe in session.running().items()}
+    return {name: Cost(ns, "measured") for name, ns in measured.items() if ns is not None}
+
+
+@dataclass(slots=True)
+class RunTimeSampler:
+    """Lets the kernel keep account of the programs' run time from one tick to the next, now and then."""
+
+    session: Session
+    _until_next: int = 0
+    _descriptor: int | None = None
+    _before: Mapping[str, RunTime] = field(default_factory=dict)
+
+    def after_tick(self, loads: Collection[Load]) -> dict[str, Cost]:
+        """Cost of the events since the previous tick, of each probe that had enough; usually of none.
+
+        Raises OSError when the kernel does not answer about one of the programs.
+        """
+        costs = {}
+        if self._descriptor is not None:
+            spent = {name: now - self._before[name] for name, now in self._read().items() if name in self._before}
+            self.close()
+            costs = {
+                load.probe: Cost(spent[load.probe].nanoseconds / load.events, "measured")
+                for load in loads
+                if load.probe in spent and load.events >= LEAST_EVENTS
+            }
+        elif not self._until_next:
+            self._until_next = TICKS_BETWEEN
+            with suppress(OSError):  # only for CAP_SYS_ADMIN, and only since Linux 5.8
+                self._descriptor = bpf.count_run_time()
+                self._before = self._read()
+        self._until_next -= 1
+        return costs
+
+    def close(self) -> None:
+        """The kernel keeps account no more."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _read(self) -> dict[str, RunTime]:
+        found = {name: probe.run_time() for name, probe in self.session.running().items()}
+        return {name: spent for name, spent in found.items() if spent is not None}
+
 
 WATCHED_AT_MOST = 64
 """Containers on the watch list."""

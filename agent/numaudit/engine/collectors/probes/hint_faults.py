@@ -1,21 +1,56 @@
-"""From which node did each container use its memory? By the samples that NUMA balancing takes."""
+"""From which node did each container use its memory? By the samples that NUMA balancing takes; and does the probe count
+at all, by the kernel's own count of the whole machine?
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.counted import Sampled
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs, require_v2
 from numaudit.engine.collectors.probes.pages_used import PagesUsedByContainer
-from numaudit.engine.collectors.sanity_check import SanityCheck
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.numa_balancing import read_mode, read_vmstat
-from numaudit.probes.hint_faults import HINT_FAULTS
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.snapshot import Snapshot
 from numaudit.topology.machine import Machine
+
+LEAST_UNSEEN = 1000
+"""This many of the kernel's samples without one of the probe's are no coincidence."""
+
+
+class SanityCheck(Struct):
+    """Remembers from tick to tick what the kernel counted while the probe counted nothing."""
+
+    _kernel: int | None = None
+    _read: HintFaultCounts | None = None
+    _unseen: int = 0
+
+    def compare(self, kernel: int | None, read: HintFaultCounts | None) -> None:
+        """One tick: the kernel's count since boot, and what the probe read. None = not known, or not all is counted.
+
+        Raises Unavailable, at each tick until the probe counts again.
+        """
+        before, self._kernel = self._kernel, kernel
+        earlier, self._read = self._read, read
+        if kernel is None or before is None or read is None or earlier is None or _count(read.since(earlier)):
+            self._unseen = 0
+            return
+        self._unseen += kernel - before
+        if self._unseen >= LEAST_UNSEEN:
+            raise Unavailable(
+                f"the probe counts nothing: the kernel took {self._unseen} samples since it last counted one; "
+                "restart numaudit, and report this with the output of `numaudit doctor` if it persists"
+            )
+
+
+def _count(added: HintFaultCounts) -> int:
+    """More than 0 if the program was run at all."""
+    return added.events + added.lost.get("busy", 0) + added.forgotten
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from numaudit.counted import CountBasis, CountedAccesses
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
-from numaudit.engine.collectors.probes.penalty import read_penalty
+from numaudit.engine.collectors.probes.calibration import read_penalty
 from numaudit.pmu.choose import Plan
 from numaudit.pmu.stall import Penalty
 from numaudit.probes.pmu import PMU
