@@ -44,7 +44,7 @@ def _explain(folder: Path) -> float:
     (folder / "scenario.yaml").write_text(json.dumps(_scenario(steps)))
     wanted = _pod("wanted", 100, {"vendor.example/nic": "1", "vendor.example/gpu": "1"})
     (folder / "pod.yaml").write_text(json.dumps(wanted))
-    command = ["fit", "-f", "pod.yaml", "--scenario", "scenario.yaml"]
+    command = ["fit", "-f", "pod.yaml", "--node", "scenario.yaml"]
     return min(_seconds(folder, command) for _ in range(repetitions(5)))
 
 

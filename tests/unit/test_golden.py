@@ -136,8 +136,8 @@ def test_the_headroom_and_the_pages_on_the_pods_of_a_captured_host_are_known(
     ("name", "memory", "where", "output"),
     [
         ("kubernetes-four-nodes", "900Mi", ("--root", str(FIXTURES / "kubernetes-four-nodes")), "table"),
-        ("walk-through", "28Gi", ("--scenario", str(TOP / "docs/examples/walk-through.yaml")), "table"),
-        ("walk-through", "28Gi", ("--scenario", str(TOP / "docs/examples/walk-through.yaml")), "json"),
+        ("walk-through", "28Gi", ("--node", str(TOP / "docs/examples/walk-through.yaml")), "table"),
+        ("walk-through", "28Gi", ("--node", str(TOP / "docs/examples/walk-through.yaml")), "json"),
     ],
 )
 def test_the_room_that_a_pod_needs_is_known(

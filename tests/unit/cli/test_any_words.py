@@ -118,11 +118,13 @@ def test_any_value_in_a_scenario_is_taken_or_refused(
 
 def test_a_machine_with_strange_numbers_in_json_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     node = '{"numaNode": 0, "cpus": "0", "sockets": [], "memoryBytes": 1, "hugePages": [], "distances": {"%s": 10}}'
-    (tmp_path / "kubelet.yaml").write_text("memoryManagerPolicy: None\n")
+    (tmp_path / "config.yaml").write_text("memoryManagerPolicy: None\n")
     (tmp_path / "pod.yaml").write_text("metadata: {name: a}\nspec: {containers: []}\n")
     for digits in ("9" * 5000, "\N{SUPERSCRIPT TWO}", "\N{ARABIC-INDIC DIGIT ONE}", "1"):
-        (tmp_path / "m.json").write_text('{"kind": "Topology", "nodes": [%s]}' % (node % digits), encoding="utf-8")
-        _try(capsys, "fit", "-f", "pod.yaml", "--machine", "m.json", "--kubelet-config", "kubelet.yaml")
+        (tmp_path / "machine.json").write_text(
+            '{"kind": "Topology", "nodes": [%s]}' % (node % digits), encoding="utf-8"
+        )
+        _try(capsys, "fit", "-f", "pod.yaml", "--node", ".")
 
 
 # Pipes

@@ -31,7 +31,7 @@ def workload(kind: str, spec: Plain) -> Plain:
 def where(tmp_path: Path) -> tuple[str, str]:
     path = tmp_path / "scenario.yaml"
     path.write_text(yaml.safe_dump(scenario(machine("4Gi", "4Gi"), [])))
-    return ("--scenario", str(path))
+    return ("--node", str(path))
 
 
 def fits(capsys: Capture, path: Path, where: tuple[str, str], *documents: object) -> list[dict[str, Any]]:
@@ -269,11 +269,11 @@ def test_a_scenario_admits_the_pods_of_a_workload_and_of_a_list() -> None:
 
 
 def _fit(tmp_path: Path, kubelet: str) -> int:
-    machine, configuration, pod = tmp_path / "m.yaml", tmp_path / "k.yaml", tmp_path / "pod.yaml"
+    machine, configuration, pod = tmp_path / "machine.yaml", tmp_path / "config.yaml", tmp_path / "pod.yaml"
     machine.write_text("nodes: [{id: 0, cpus: 0-7, memory: 64Gi}]\n")
     configuration.write_text(kubelet)
     pod.write_text("metadata: {name: p}\nspec: {containers: [{name: c}]}\n")
-    return call(["fit", "-f", str(pod), "--machine", str(machine), "--kubelet-config", str(configuration)])
+    return call(["fit", "-f", str(pod), "--node", str(tmp_path)])
 
 
 def test_a_misspelt_field_of_a_kubelets_file_is_named_and_ignored(
@@ -281,7 +281,7 @@ def test_a_misspelt_field_of_a_kubelets_file_is_named_and_ignored(
 ) -> None:
     assert _fit(tmp_path, "kind: KubeletConfiguration\nmaxPods: 9\nmemorymanagerPolicy: Static\n") == 0
     said = capsys.readouterr()
-    assert f"{tmp_path}/k.yaml:3: memorymanagerPolicy: unknown field, ignored as by a kubelet" in said.err
+    assert f"{tmp_path}/config.yaml:3: memorymanagerPolicy: unknown field, ignored as by a kubelet" in said.err
     assert "did you mean memoryManagerPolicy" in said.err
     assert "maxPods" not in said.err
     assert "The Memory Manager policy is None" in said.out
@@ -292,8 +292,10 @@ def test_a_misspelt_field_is_named_where_the_kubelet_refuses_for_its_lack(
 ) -> None:
     assert _fit(tmp_path, "kind: KubeletConfiguration\ncpuManagerPolicy: static\nreservedCpus: 0-1\n") == 2
     error = capsys.readouterr().err
-    assert "k.yaml:2: cpuManagerPolicy: [cpumanager] unable to determine reserved CPU resources" in error
-    assert "k.yaml:3: reservedCpus: unknown field, ignored as by a kubelet; did you mean reservedSystemCPUs" in error
+    assert "config.yaml:2: cpuManagerPolicy: [cpumanager] unable to determine reserved CPU resources" in error
+    assert (
+        "config.yaml:3: reservedCpus: unknown field, ignored as by a kubelet; did you mean reservedSystemCPUs" in error
+    )
 
 
 def test_a_misspelt_field_is_named_where_the_kubelet_does_not_start_with_its_state(
@@ -316,9 +318,11 @@ _KUBEADM = "kind: ClusterConfiguration\n---\nkind: {}\nmemoryManagerPolicy: stat
 
 def test_the_kubelets_document_of_kubeadms_file_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert _fit(tmp_path, _KUBEADM.format("KubeletConfiguration")) == 2
-    assert 'k.yaml:4: memoryManagerPolicy: unknown policy: "static"; did you mean Static?' in capsys.readouterr().err
+    assert (
+        'config.yaml:4: memoryManagerPolicy: unknown policy: "static"; did you mean Static?' in capsys.readouterr().err
+    )
     assert _fit(tmp_path, _KUBEADM.format("InitConfiguration")) == 2
-    assert "k.yaml:3: " in (error := capsys.readouterr().err)
+    assert "config.yaml:3: " in (error := capsys.readouterr().err)
     assert "another begins; 0 are of kind KubeletConfiguration" in error
     assert "give the one in force: kubectl get --raw /api/v1/nodes/NODE/proxy/configz" in error
 

@@ -149,10 +149,3 @@ def test_storage_is_left_out_where_nobody_knows_how_much_there_is(capsys: Captur
     found, text = explained(capsys, wanted, TREE)
     assert found["notAddedUp"] == "how much ephemeral storage the node has is not known"
     assert text.startswith("default/a: fits here by NUMA rules only: admitted, ")
-
-
-def test_files_of_another_node_are_not_added_up(capsys: Capture, tmp_path: Path) -> None:
-    wanted = manifest(tmp_path, pod("a", "50Mi", cpu="700m"))
-    state = str(TREE / "var/lib/kubelet/memory_manager_state")
-    found, _ = explained(capsys, wanted, TREE, "--memory-state", state)
-    assert (found["admitted"], found["notAddedUp"]) == (True, "the files that were given may be of another node")

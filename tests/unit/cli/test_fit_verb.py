@@ -40,7 +40,7 @@ def document(capsys: Capture, *arguments: str, code: int = 0) -> dict[str, Any]:
 def test_a_pod_is_explained_at_the_end_of_a_scenario(capsys: Capture, tmp_path: Path) -> None:
     given = scenario(machine("128Gi", "128Gi"), [{"admit": pod("small", "1Gi")}])
     wide = pod("wide", "200Gi")
-    arguments = ("-f", write(tmp_path, "pod.yaml", wide), "--scenario", write(tmp_path, "scenario.yaml", given))
+    arguments = ("-f", write(tmp_path, "pod.yaml", wide), "--node", write(tmp_path, "scenario.yaml", given))
     found = document(capsys, *arguments)
     played = play(given)
     expected = admit(played.kubelet, played.state, read_pod(wide))
@@ -62,7 +62,7 @@ def test_a_gate_that_is_not_modelled_and_may_decide_leaves_the_answer_open(capsy
     nodes["nodes"][1]["hugepages"] = {"2Mi": 512}
     gate = {"MemoryManagerHugepagesVerification": True}
     given = {**scenario(nodes, []), "kubernetesVersion": "1.38", "featureGates": gate}
-    there = ("--scenario", write(tmp_path, "scenario.yaml", given), "--make-room")
+    there = ("--node", write(tmp_path, "scenario.yaml", given), "--make-room")
     huge = write(tmp_path, "huge.yaml", pod("huge", **{"hugepages-2Mi": "100Mi"}))
     found = document(capsys, "-f", huge, *there, "--fail-on-reject", code=5)
     assert "too few hugepages-2Mi free on its nodes" in found["notKnown"]
@@ -79,7 +79,7 @@ def test_a_gate_that_is_not_modelled_and_may_decide_leaves_the_answer_open(capsy
 def test_the_answer_and_what_would_help_come_before_the_evidence(capsys: Capture, tmp_path: Path) -> None:
     given = scenario(machine("128Gi", "128Gi"), [{"admit": pod("small", "1Gi")}])
     wide = write(tmp_path, "pod.yaml", pod("wide", "200Gi"))
-    assert call(["fit", "-f", wide, "--scenario", write(tmp_path, "scenario.yaml", given)]) == 0
+    assert call(["fit", "-f", wide, "--node", write(tmp_path, "scenario.yaml", given)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "default/wide: refused, rejected-group-rule"
     assert lines[1].startswith(
@@ -115,23 +115,50 @@ def test_pods_of_a_captured_host_are_named_in_the_ways_in(capsys: Capture, tmp_p
 
 def test_a_node_may_be_described_by_files_alone(capsys: Capture, tmp_path: Path) -> None:
     given = scenario(machine("11Gi", "11Gi", "11Gi"), [{"admit": pod("big", "15Gi")}])
-    described = write(tmp_path, "machine.yaml", given["machine"])
-    configuration = write(tmp_path, "kubelet.yaml", given["kubelet"])
+    (tmp_path / "node").mkdir()
+    write(tmp_path, "node/machine.yaml", given["machine"])
+    write(tmp_path, "node/config.yaml", given["kubelet"])
     wanted = write(tmp_path, "pod.yaml", pod("a", "5Gi"))
-    files = ("-f", wanted, "--machine", described, "--kubelet-config", configuration)
+    files = ("-f", wanted, "--node", str(tmp_path / "node"))
     assert document(capsys, *files)["sentence"] == "It needs 5Gi of memory. Node 0 is the first free node."
     path = write(tmp_path, "scenario.yaml", given)
     assert call(["simulate", path, "-o", "json"]) == 0
     state = json.loads(capsys.readouterr().out)["state"]["memory"]
-    (tmp_path / "memory_manager_state").write_text(json.dumps(state))
-    found = document(capsys, *files, "--memory-state", str(tmp_path / "memory_manager_state"))
+    (tmp_path / "node/memory_manager_state").write_text(json.dumps(state))
+    found = document(capsys, *files)
     assert found["sentence"] == "It needs 5Gi of memory. Node 2 is the first free node."
+
+
+def test_the_node_of_a_capture_is_the_same_by_either_option(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    wanted, tree = write(tmp_path, "pod.yaml", pod("a", "50Mi", cpu="200m")), str(fixtures / "kubernetes-four-nodes")
+    assert document(capsys, "-f", wanted, "--node", tree) == document(capsys, "-f", wanted, "--root", tree)
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "says"),
+    [
+        ({"config.yaml": "{}"}, (), "has a kubelet's files, but no machine.json; write it on that node"),
+        ({"machine.json": "{}"}, (), "has no config.yaml; copy the kubelet's configuration file there"),
+        ({}, (), "--node node: holds neither proc nor sys, so it is not a captured tree; or give a scenario"),
+        ({"machine.json": "{}"}, ("--root", "node"), "--node and --root both name the node"),
+    ],
+)
+def test_a_folder_that_describes_no_node_is_refused(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], more: tuple[str, ...],
+    says: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "node").mkdir()
+    for name, text in files.items():
+        (tmp_path / "node" / name).write_text(text)
+    assert call(["fit", "-f", write(tmp_path, "pod.yaml", pod("a")), "--node", "node", *more]) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a"))
     assert call(["fit", "-f", wanted, "--root", str(fixtures / "single-node-hybrid")]) == 3
-    assert "--kubelet-config FILE" in capsys.readouterr().err
+    assert "describe a node with --node" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -145,7 +172,7 @@ def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path,
 def test_a_pod_that_is_none_is_refused(capsys: Capture, tmp_path: Path, change: Plain, message: str) -> None:
     wanted = write(tmp_path, "pod.yaml", {**pod("a"), **change})
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["fit", "-f", wanted, "--scenario", path]) == 2
+    assert call(["fit", "-f", wanted, "--node", path]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
@@ -155,14 +182,14 @@ def test_a_pod_that_is_none_is_refused(capsys: Capture, tmp_path: Path, change: 
 def test_a_device_that_no_plugin_has_registered_is_named(capsys: Capture, tmp_path: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a", **{"vendor.example/nic": "1"}))
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["fit", "-f", wanted, "--scenario", path]) == 0
+    assert call(["fit", "-f", wanted, "--node", path]) == 0
     assert "no device plugin has registered vendor.example/nic there" in capsys.readouterr().err
 
 
 def test_a_scenario_is_the_whole_node(capsys: Capture, tmp_path: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a"))
     path = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["fit", "-f", wanted, "--scenario", path, "--kubernetes-version", "1.28"]) == 2
+    assert call(["fit", "-f", wanted, "--node", path, "--kubernetes-version", "1.28"]) == 2
     assert "describes the whole node" in capsys.readouterr().err
 
 
@@ -170,13 +197,13 @@ def test_the_pods_to_delete_are_named_as_kubectl_takes_them(capsys: Capture, tmp
     before = [{"admit": pod("small", "1Gi")}, {"admit": pod("other", "2Gi")}]
     given = write(tmp_path, "scenario.yaml", scenario(machine("128Gi", "128Gi"), before))
     wide = write(tmp_path, "pod.yaml", pod("wide", "200Gi"))
-    found = document(capsys, "-f", wide, "--scenario", given, "--make-room")["makeRoom"]
+    found = document(capsys, "-f", wide, "--node", given, "--make-room")["makeRoom"]
     assert [one["command"] for one in found["pods"]] == [
         "kubectl delete pod -n default other",
         "kubectl delete pod -n default small",
     ]
     assert found["exact"]
-    assert call(["fit", "-f", wide, "--scenario", given, "--make-room"]) == 0
+    assert call(["fit", "-f", wide, "--node", given, "--make-room"]) == 0
     lines = capsys.readouterr().out.splitlines()
     evidence = lines.index("container app")
     assert lines[evidence - 7].startswith("Making room: deleting 2 pods would let it in, and no smaller set would")
@@ -186,7 +213,7 @@ def test_the_pods_to_delete_are_named_as_kubectl_takes_them(capsys: Capture, tmp
 
 def test_a_pod_that_fits_needs_no_room(capsys: Capture, tmp_path: Path) -> None:
     given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), []))
-    assert call(["fit", "-f", write(tmp_path, "pod.yaml", pod("a")), "--scenario", given, "--make-room"]) == 0
+    assert call(["fit", "-f", write(tmp_path, "pod.yaml", pod("a")), "--node", given, "--make-room"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "default/a: fits here by NUMA rules only: admitted, aligned-single"
     assert lines[lines.index("container app") - 2] == "Making room: no pod has to be deleted."
@@ -195,7 +222,7 @@ def test_a_pod_that_fits_needs_no_room(capsys: Capture, tmp_path: Path) -> None:
 def test_nobody_is_named_unless_asked_for(capsys: Capture, tmp_path: Path) -> None:
     given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), [{"admit": pod("a", "9Gi")}]))
     wanted = write(tmp_path, "pod.yaml", pod("b", "5Gi"))
-    assert document(capsys, "-f", wanted, "--scenario", given)["makeRoom"] is None
+    assert document(capsys, "-f", wanted, "--node", given)["makeRoom"] is None
 
 
 def test_the_pods_are_those_of_the_folder_that_the_kubelet_was_started_with(
@@ -250,7 +277,7 @@ def test_a_static_pod_is_nothing_for_kubectl(capsys: Capture, tmp_path: Path, fi
 def test_a_pod_whose_name_no_command_could_take_stays(capsys: Capture, tmp_path: Path) -> None:
     hostile = pod("--all", "9Gi")
     given = write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), [{"admit": hostile}]))
-    code = call(["fit", "-f", write(tmp_path, "pod.yaml", pod("b", "5Gi")), "--scenario", given, "--make-room"])
+    code = call(["fit", "-f", write(tmp_path, "pod.yaml", pod("b", "5Gi")), "--node", given, "--make-room"])
     out, err = capsys.readouterr()
     assert "kubectl delete" not in out
     assert code == 2 or "Left out: 1 of the pods here" in out, err

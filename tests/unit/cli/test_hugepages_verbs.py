@@ -71,13 +71,6 @@ def test_a_pod_fits_as_long_as_its_huge_pages_are_free_and_one_without_any_is_no
     assert (found["admitted"], found["hugepagesShort"]) == (True, short)
 
 
-def test_of_another_machine_than_this_hosts_no_kernel_is_asked(capsys: Capture, fixtures: Path, tmp_path: Path) -> None:
-    root = fixtures / "hugepages-short"
-    state = root / "var/lib/kubelet/memory_manager_state"
-    arguments = ("fit", "-f", wanted(tmp_path, "8Mi"), "--root", str(root), "--memory-state", str(state))
-    assert answer(capsys, *arguments)["hugepagesShort"] is None
-
-
 def test_headroom_is_the_smaller_of_map_and_kernel(capsys: Capture, fixtures: Path) -> None:
     found = answer(capsys, "headroom", "--root", str(fixtures / "hugepages-short"))
     (of_size,) = found["hugePages"]

@@ -159,19 +159,19 @@ def test_what_is_no_plain_document_is_refused(tmp_path: Path, text: str, message
 
 def test_a_pod_of_too_many_containers_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
-    machine, kubelet, pod = tmp_path / "m.yaml", tmp_path / "k.yaml", tmp_path / "pod.yaml"
+    machine, kubelet, pod = tmp_path / "machine.yaml", tmp_path / "config.yaml", tmp_path / "pod.yaml"
     machine.write_text("nodes: [{id: 0, cpus: 0-7, memory: 64Gi}]\n")
     kubelet.write_text("{}\n")
     pod.write_text(
         "metadata: {name: p}\nspec:\n  containers:\n" + "".join(f"  - {{name: c{n}}}\n" for n in range(1001))
     )
-    assert call(["fit", "-f", str(pod), "--machine", str(machine), "--kubelet-config", str(kubelet)]) == 2
+    assert call(["fit", "-f", str(pod), "--node", str(tmp_path)]) == 2
     assert "pod.yaml:3: spec.containers: at most 1000 containers can be simulated, not 1001" in capsys.readouterr().err
 
 
 def _calls(folder: Path, kind: str, count: int) -> int:
     """How often a function is called to explain a Guaranteed pod of `count` containers."""
-    machine, kubelet, pod = folder / "m.yaml", folder / "k.yaml", folder / "pod.yaml"
+    machine, kubelet, pod = folder / "machine.yaml", folder / "config.yaml", folder / "pod.yaml"
     machine.write_text("nodes: [{id: 0, cpus: 0-7, memory: 64Gi}]\n")
     kubelet.write_text(
         "{memoryManagerPolicy: Static, cpuManagerPolicy: static, kubeReserved: {memory: 924Mi, cpu: 1}, "
@@ -189,10 +189,7 @@ def _calls(folder: Path, kind: str, count: int) -> int:
 
     sys.setprofile(called)
     try:
-        assert (
-            call(["fit", "-f", str(pod), "--machine", str(machine), "--kubelet-config", str(kubelet), "-o", "json"])
-            == 0
-        )
+        assert call(["fit", "-f", str(pod), "--node", str(folder), "-o", "json"]) == 0
     finally:
         sys.setprofile(None)
     return calls

@@ -7,7 +7,6 @@ import click
 from numaudit.cli import options
 from numaudit.containermanager.versions import POD_LEVEL_GATE
 
-_FILE = options.FilePath(exists=True, dir_okay=False, readable=False)
 _POD_FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_dash=True)
 
 
@@ -18,8 +17,8 @@ Examples:
   numaudit fit -f pod.yaml --make-room
   kubectl get deployment web -o yaml | numaudit fit -f -
   numaudit fit -f pod.yaml -o json --root ./captured
-  numaudit fit -f pod.yaml --machine machine.json --kubelet-config kubelet.yaml
-  numaudit fit -f pod.yaml --scenario docs/examples/walk-through.yaml
+  numaudit fit -f pod.yaml --node docs/examples/walk-through.yaml
+  numaudit fit -f pod.yaml --node ./copy-of-var-lib-kubelet
 
 Exit codes: 0 fine, 1 with --fail-on-reject if the pod is refused, 2 usage or a file is wrong, 3 too little is known
 here, 5 with --fail-on-reject if the outcome is unknown, as where pods in the checkpoints may be gone.
@@ -36,17 +35,13 @@ here, 5 with --fail-on-reject if the outcome is unknown, as where pods in the ch
 )
 @options.output("table", "json")
 @click.option(
-    "--scenario", type=_FILE, help="Scenario as for `numaudit simulate`; the pod is tried after its last step."
+    "--node",
+    type=options.FilePath(exists=True, readable=False),
+    metavar="FILE|DIR",
+    help="Node instead of this host: the end of a scenario (FILE.yaml, as for `numaudit simulate`), a capture, or a "
+    "folder with machine.json (from `numaudit topology -o json`) and copies of the kubelet's config.yaml and state "
+    "files.",
 )
-@click.option(
-    "--machine", type=_FILE, help="Description of the machine, as in a scenario or from `numaudit topology -o json`."
-)
-@click.option(
-    "--kubelet-config", "configuration", type=_FILE, help="The kubelet's configuration file (KubeletConfiguration)."
-)
-@click.option("--memory-state", type=_FILE, help="State file of the Memory Manager (memory_manager_state).")
-@click.option("--cpu-state", type=_FILE, help="State file of the CPU Manager (cpu_manager_state).")
-@click.option("--device-state", type=_FILE, help="State file of the Device Manager (kubelet_internal_checkpoint).")
 @click.option(
     "--kubernetes-version",
     metavar="V",
@@ -77,9 +72,9 @@ def command(**given: options.Given) -> None:
     For a workload such as a Deployment or a Job, it answers for one pod of its template. A file may hold several
     documents and lists: it answers for each pod by itself, and ignores objects without pods.
 
-    The node is this host, a captured host (--root), the node at the end of a --scenario, or one that files describe. A
-    node from --machine has only the pods in its state files.
+    The node is this host, a captured host (--root), or what --node describes: of a folder it has only the pods in its
+    state files.
     """
-    from numaudit.cli.manager.fit_work import run
+    from numaudit.cli.manager.fit_work import FitOptions, run
 
-    run(**given)
+    run(FitOptions(**given))

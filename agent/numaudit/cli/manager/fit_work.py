@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Self
 
 import click
 from msgspec import Struct
@@ -12,110 +11,62 @@ from msgspec.structs import replace
 
 from numaudit.api import explanation_document
 from numaudit.api.explanation_document import Explanation, ExplanationList, Replicas
-from numaudit.cli import json_output, options
+from numaudit.cli import json_output
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
-from numaudit.cli.manager.scenario_files import ScenarioFiles
+from numaudit.cli.manager.fit_node import FitNode, node_of
 from numaudit.config import yaml_document
 from numaudit.containermanager.pod.names import PodName, can_be_typed, full_name
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, Pod
 from numaudit.containermanager.predicates import EPHEMERAL_STORAGE, node_requests
-from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version, read_feature_gates
-from numaudit.errors import InputError, Unavailable
+from numaudit.containermanager.versions import read_feature_gates
 from numaudit.kernel.host import Host
-from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import DEVICES_ELSEWHERE, DEVICES_WITHOUT_PLACE, state_of
-from numaudit.kubelet.questions.pods_here import PodsHere
-from numaudit.kubelet.questions.starting import AskedKubelet
-from numaudit.memorymanager.admission import Admission, NodeState, admit
+from numaudit.kubelet.questions.node_here import DEVICES_ELSEWHERE, DEVICES_WITHOUT_PLACE
+from numaudit.memorymanager.admission import Admission, admit
 from numaudit.memorymanager.huge_pages import HugePageRoom, HugePageShortage, shortages
 from numaudit.memorymanager.manager import start_refusal
-from numaudit.scenario.document import Document
 from numaudit.scenario.explanation import admit_without, explain
-from numaudit.scenario.files import Files
 from numaudit.scenario.holdings import removable_pods
 from numaudit.scenario.make_room import MakeRoom, make_room
 from numaudit.scenario.manifests import Manifest, read_manifests, unknown_devices
-from numaudit.scenario.reading import read_scenario, read_setup, read_state_files
-from numaudit.scenario.simulation import simulate
-from numaudit.scenario.values import Setup
 from numaudit.topology.quantity import ZERO
 
 _NO_ROOM = "--make-room was left out: a feature gate that is not modelled here decides about the pod, too"
 MOST_PODS = 1000
 """Replicas that are tried on one node; a kubelet takes 110 unless its maxPods says more."""
-_OTHER_FILES = "the files that were given may be of another node"
 
 
-class _Node(Struct, frozen=True):
-    setup: Setup
-    state: NodeState
-    pods: PodsHere
-    notices: tuple[str, ...] = ()
-    unplaced: frozenset[str] = frozenset()
-    elsewhere: frozenset[str] = frozenset()
-    """See `NodeHere`."""
-    doubtful: tuple[str, ...] = ()
-    """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
-    is_this_host: bool = False
-    """False: a file says something else than what was read here, so the kernel's free pages may be another node's."""
-    huge_pages: Mapping[str, HugePageRoom] | None = None
-    """By resource: what the kernel has; None = not known, or no pod asks for any."""
+class FitOptions(Struct, frozen=True, kw_only=True):
+    """Options of `numaudit fit`, by the names that click gives them."""
 
-    @classmethod
-    def of_files(cls, setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> Self:
-        """A node whose pods are known by state files at least."""
-        state = state_of(setup, files, pods, storage)
-        return cls(setup, state, pods, doubtful=tuple(uid for uid in state.pods if pods.is_doubtful(uid)))
+    pod: Path
+    output: str
+    node: Path | None
+    kubernetes_version: str | None
+    feature_gates: str | None
+    with_room: bool
+    count: int | None
+    fail_on_reject: bool
+    root: Path | None
 
 
-def run(
-    *,
-    pod: Path,
-    output: str,
-    scenario: Path | None,
-    machine: Path | None,
-    configuration: Path | None,
-    memory_state: Path | None,
-    cpu_state: Path | None,
-    device_state: Path | None,
-    kubernetes_version: str | None,
-    feature_gates: str | None,
-    with_room: bool,
-    count: int | None,
-    fail_on_reject: bool,
-    root: Path | None,
-) -> None:
+def run(asked: FitOptions) -> None:
     """Print what the options ask for. Raises InputError for options that do not fit, and Unavailable."""
-    given = {"memory": memory_state, "cpu": cpu_state, "devices": device_state}
-    gates = read_feature_gates(feature_gates) if feature_gates else {}
-    host: Host | None = None
-    if scenario is not None:
-        others = [machine, configuration, *given.values(), kubernetes_version, feature_gates, root]
-        if any(one is not None for one in others):
-            raise InputError("--scenario describes the whole node: give only -f beside it")
-        node = _end_of(scenario)
-    else:
-        changes = {"machine": machine, "kubelet": configuration}
-        head = {name: str(path) for name, path in changes.items() if path is not None}
-        asked = _Asked(
-            head, {name: path for name, path in given.items() if path is not None}, kubernetes_version, gates
-        )
-        host = None if len(head) == len(changes) else options.host(root)
-        node = _described(asked) if host is None else _here(host, asked)
-    manifests = read_manifests(yaml_document.read_all(pod, "the pod"))
-    if node.is_this_host and host is not None and any(_wants_huge_pages(one.pod) for one in manifests):
+    gates = read_feature_gates(asked.feature_gates) if asked.feature_gates else {}
+    node, host = node_of(asked.node, asked.root, asked.kubernetes_version, gates)
+    manifests = read_manifests(yaml_document.read_all(asked.pod, "the pod"))
+    if host is not None and any(_wants_huge_pages(one.pod) for one in manifests):
         node = replace(node, huge_pages=_huge_pages(host))
-    found = [_explained(node, one, count, with_room=with_room) for one in manifests]
+    found = [_explained(node, one, asked.count, with_room=asked.with_room) for one in manifests]
     for notice in dict.fromkeys(notice for one in found for notice in one.notices):
         click.echo(f"numaudit: {notice}", err=True)
-    _print(found, output, host)
-    if fail_on_reject and any(one.is_open for one in found):
+    _print(found, asked.output, host)
+    if asked.fail_on_reject and any(one.is_open for one in found):
         click.get_current_context().exit(EXIT_INCONCLUSIVE)
-    if fail_on_reject and not all(one.fits and (count is None or one.replicas_fit) for one in found):
+    if asked.fail_on_reject and not all(one.fits and (asked.count is None or one.replicas_fit) for one in found):
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _explained(node: _Node, manifest: Manifest, count: int | None, *, with_room: bool) -> Explanation:
+def _explained(node: FitNode, manifest: Manifest, count: int | None, *, with_room: bool) -> Explanation:
     """The pod on the node as it is: those beside it in its file are not there."""
     pod = manifest.pod
     found = explain(node.setup, node.state, pod)
@@ -144,7 +95,7 @@ def _explained(node: _Node, manifest: Manifest, count: int | None, *, with_room:
     )
 
 
-def _replicas(node: _Node, first: Admission, asked: int) -> Replicas:
+def _replicas(node: FitNode, first: Admission, asked: int) -> Replicas:
     """One after the other, until one does not fit. Raises as `admit` does."""
     kubelet, admission, uids = node.setup.kubelet, first, set[str]()
     for number in range(min(asked, MOST_PODS)):
@@ -170,11 +121,11 @@ def _huge_pages(host: Host) -> Mapping[str, HugePageRoom]:
     return {one.type: one.room for one in huge_pages_of(Engine(Observer.of(host)).tick().snapshot)}
 
 
-def _hugepages_short(node: _Node, admission: Admission) -> tuple[HugePageShortage, ...] | None:
+def _hugepages_short(node: FitNode, admission: Admission) -> tuple[HugePageShortage, ...] | None:
     return _lacking(node, admission, {admission.pod.uid}) if admission.admitted else None
 
 
-def _lacking(node: _Node, admission: Admission, uids: Collection[str]) -> tuple[HugePageShortage, ...] | None:
+def _lacking(node: FitNode, admission: Admission, uids: Collection[str]) -> tuple[HugePageShortage, ...] | None:
     """Huge pages that the kernel lacks for all these pods together; None = not known."""
     if node.huge_pages is None:
         return None
@@ -201,7 +152,7 @@ def _print(found: list[Explanation], output: str, host: Host | None) -> None:
         explanation_tables.print_explanations(found, out)
 
 
-def _doubt(node: _Node, admission: Admission) -> explanation_document.Doubt | None:
+def _doubt(node: FitNode, admission: Admission) -> explanation_document.Doubt | None:
     doubtful = node.doubtful
     if not doubtful:
         return None
@@ -210,11 +161,11 @@ def _doubt(node: _Node, admission: Admission) -> explanation_document.Doubt | No
     return explanation_document.doubt(names, node.pods.problem or "", admission, other)
 
 
-def _named(node: _Node, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
+def _named(node: FitNode, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
     return ((uid, node.pods.names.get(uid, PodName(None, None, None))) for uid in uids)
 
 
-def _not_added_up(node: _Node, manifest: Pod) -> str | None:
+def _not_added_up(node: FitNode, manifest: Pod) -> str | None:
     """The reason why what the pods of the node ask for together was not counted, or not all of it; None = it was."""
     if node.state.capacity is None:
         return node.pods.problem
@@ -226,68 +177,10 @@ def _not_added_up(node: _Node, manifest: Pod) -> str | None:
     return None
 
 
-def _room(node: _Node, manifest: Pod) -> MakeRoom:
+def _room(node: FitNode, manifest: Pod) -> MakeRoom:
     """Only pods that kubectl can name are to leave; one of no known name has its UID for one."""
     pods = [node.state.pods[uid] for uid in removable_pods(node.setup.kubelet, node.state, manifest)]
     unnamed = [
         one.uid for one in pods if one.name == one.uid or not (can_be_typed(one.name) and can_be_typed(one.namespace))
     ]
     return make_room(node.setup.kubelet, node.state, manifest, unnamed=unnamed, doubtful=len(node.doubtful))
-
-
-class _Asked(Struct, frozen=True):
-    """Description of the node by the command line."""
-
-    head: dict[str, str]
-    """`machine` and `kubelet` -> file."""
-    state: dict[str, Path]
-    version: str | None
-    gates: dict[str, bool]
-
-    def setup(self, before: Setup | None) -> Setup:
-        value = {**self.head, "kubernetesVersion": self.version, "featureGates": self.gates or None}
-        return read_setup(Document("the command line", value), _open, before)
-
-    def files(self) -> Files:
-        if not self.state:
-            return Files()
-        value = {name: str(path) for name, path in self.state.items()}
-        return read_state_files(Document("the command line", value), _open)
-
-
-def _open(name: str, what: str) -> list[Document]:
-    return yaml_document.read_file(Path(name), what)
-
-
-def _end_of(scenario: Path) -> _Node:
-    played = simulate(read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open))
-    setup = played.steps[-1].setup if played.steps else played.scenario.setup
-    return _Node(setup, played.state, PodsHere(problem="a scenario does not say what else is on the node"))
-
-
-def _described(asked: _Asked) -> _Node:
-    setup = asked.setup(None)
-    pods = PodsHere(problem="files do not say what else is on the node")
-    return _Node.of_files(setup, asked.files(), pods)
-
-
-def _here(host: Host, asked: _Asked) -> _Node:
-    """This host, but for what files say. A captured machine or another configuration may not fit its state files."""
-    version = None if asked.version is None else parse_version(asked.version)
-    try:
-        here = node_on(host, AskedKubelet(version, asked.gates.get(POD_LEVEL_GATE)))
-    except Unavailable as reason:
-        raise Unavailable(
-            f"{reason}; run as root, or name one with --kubelet-config FILE, or a whole node with --scenario FILE"
-        ) from None
-    try:
-        setup = asked.setup(here.setup) if asked.head or asked.gates or asked.version else here.setup
-        files = asked.files() if asked.state or "machine" in asked.head else here.files
-        pods = here.pods if files is here.files else replace(here.pods, active=(), problem=_OTHER_FILES)
-        found = _Node.of_files(setup, files, pods, here.storage)
-        own = "machine" not in asked.head and files is here.files
-        return replace(found, notices=here.notices, unplaced=here.unplaced, elsewhere=here.elsewhere, is_this_host=own)
-    except InputError as error:
-        if asked.head or asked.state:
-            raise
-        raise Unavailable(f"{error}; `numaudit state verify` says more") from None

@@ -1,0 +1,140 @@
+"""The node of `numaudit fit`: this host, a captured one, the end of a scenario, or what a kubelet's files say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from numaudit.cli import options
+from numaudit.cli.manager.scenario_files import ScenarioFiles
+from numaudit.config import yaml_document
+from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version
+from numaudit.errors import InputError, Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kubelet.host_files import node_on
+from numaudit.kubelet.questions.node_here import state_of
+from numaudit.kubelet.questions.pods_here import PodsHere
+from numaudit.kubelet.questions.starting import AskedKubelet
+from numaudit.memorymanager.admission import NodeState
+from numaudit.memorymanager.huge_pages import HugePageRoom
+from numaudit.scenario.document import Document
+from numaudit.scenario.files import Files
+from numaudit.scenario.reading import read_scenario, read_setup, read_state_files
+from numaudit.scenario.simulation import simulate
+from numaudit.scenario.values import Setup
+
+_SCENARIOS = (".yaml", ".yml", ".json")
+_MACHINE = ("machine.json", "machine.yaml")
+_CONFIGURATION = "config.yaml"
+_STATE = {
+    "memory": ("memory_manager_state",),
+    "cpu": ("cpu_manager_state",),
+    "devices": ("kubelet_internal_checkpoint", "device-plugins/kubelet_internal_checkpoint"),
+}
+"""Manager -> name of its file below /var/lib/kubelet, or in a copy."""
+_OF_A_KUBELET = (_CONFIGURATION, *(name for names in _STATE.values() for name in names))
+
+
+class FitNode(Struct, frozen=True):
+    """The node that a pod is tried on."""
+
+    setup: Setup
+    state: NodeState
+    pods: PodsHere
+    notices: tuple[str, ...] = ()
+    unplaced: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()
+    """See `NodeHere`."""
+    doubtful: tuple[str, ...] = ()
+    """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
+    huge_pages: Mapping[str, HugePageRoom] | None = None
+    """By resource: what the kernel has; None = not known, or no pod asks for any."""
+
+    @classmethod
+    def of_files(cls, setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> Self:
+        """A node whose pods are known by state files at least."""
+        state = state_of(setup, files, pods, storage)
+        return cls(setup, state, pods, doubtful=tuple(uid for uid in state.pods if pods.is_doubtful(uid)))
+
+
+def node_of(
+    given: Path | None, root: Path | None, version: str | None, gates: dict[str, bool]
+) -> tuple[FitNode, Host | None]:
+    """The node that the options name, and the host that it was read from; None = files describe it.
+
+    Raises InputError for options and files that do not fit, and Unavailable.
+    """
+    if given is not None and root is not None:
+        raise InputError("--node and --root both name the node: leave out one")
+    if given is None:
+        host = options.host(root)
+        return _of_host(host, version, gates), host
+    if given.is_file() and given.suffix in _SCENARIOS:
+        if version is not None or gates:
+            raise InputError("a scenario describes the whole node: leave out --kubernetes-version and --feature-gates")
+        return _end_of(given), None
+    if any((given / name).exists() for name in (*_MACHINE, *_OF_A_KUBELET)):
+        return _described(given, version, gates), None
+    try:
+        host = options.host(given)
+    except InputError as error:
+        raise InputError(
+            f"{str(error).replace('--root', '--node')}; or give a scenario (.yaml or .json), or a folder with "
+            f"{_MACHINE[0]} and a kubelet's {_CONFIGURATION} and state files"
+        ) from None
+    return _of_host(host, version, gates), host
+
+
+def _setup(value: Mapping[str, str], version: str | None, gates: dict[str, bool], before: Setup | None) -> Setup:
+    asked = {**value, "kubernetesVersion": version, "featureGates": gates or None}
+    return read_setup(Document("the command line", asked), _open, before)
+
+
+def _open(name: str, what: str) -> list[Document]:
+    return yaml_document.read_file(Path(name), what)
+
+
+def _end_of(scenario: Path) -> FitNode:
+    played = simulate(read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open))
+    setup = played.steps[-1].setup if played.steps else played.scenario.setup
+    return FitNode(setup, played.state, PodsHere(problem="a scenario does not say what else is on the node"))
+
+
+def _described(folder: Path, version: str | None, gates: dict[str, bool]) -> FitNode:
+    """By the machine and a copy of the kubelet's files; without a state file its manager holds nothing."""
+    machine = next((folder / name for name in _MACHINE if (folder / name).exists()), None)
+    if machine is None:
+        raise InputError(
+            f"--node {folder}: has a kubelet's files, but no {_MACHINE[0]}; write it on that node: `numaudit "
+            f"topology -o json > {_MACHINE[0]}`"
+        )
+    configuration = folder / _CONFIGURATION
+    if not configuration.exists():
+        raise InputError(f"--node {folder}: has no {_CONFIGURATION}; copy the kubelet's configuration file there")
+    setup = _setup({"machine": str(machine), "kubelet": str(configuration)}, version, gates, None)
+    found = {
+        manager: next((str(folder / name) for name in names if (folder / name).exists()), None)
+        for manager, names in _STATE.items()
+    }
+    state = {manager: name for manager, name in found.items() if name is not None}
+    files = read_state_files(Document("the command line", state), _open) if state else Files()
+    return FitNode.of_files(setup, files, PodsHere(problem="files do not say what else is on the node"))
+
+
+def _of_host(host: Host, version: str | None, gates: dict[str, bool]) -> FitNode:
+    """This host or a captured one, whose kubelet may be asked about as one of another version or with other gates."""
+    parsed = None if version is None else parse_version(version)
+    try:
+        here = node_on(host, AskedKubelet(parsed, gates.get(POD_LEVEL_GATE)))
+    except Unavailable as reason:
+        raise Unavailable(f"{reason}; run as root, or describe a node with --node") from None
+    try:
+        setup = _setup({}, version, gates, here.setup) if gates or version else here.setup
+        found = FitNode.of_files(setup, here.files, here.pods, here.storage)
+        return replace(found, notices=here.notices, unplaced=here.unplaced, elsewhere=here.elsewhere)
+    except InputError as error:
+        raise Unavailable(f"{error}; `numaudit state verify` says more") from None
