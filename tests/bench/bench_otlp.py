@@ -24,7 +24,6 @@ from hosts.node_tree import MIB, NodeTree
 from made_up.probes import Counters, made_up_session
 from monitoring.otlp_receiver import OtlpReceiver
 from numaudit.config.settings import OtlpSettings, Settings
-from numaudit.counted import HintFault
 from numaudit.daemon import memory
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
@@ -32,6 +31,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
+from numaudit.snapshot.counted import HintFault
 from processes.agent_process import PATIENCE, eventually
 from short import pick, run
 

@@ -37,7 +37,6 @@ from hosts.node_tree import MIB, NodeTree
 from made_up.probes import Counters, made_up_session
 from monitoring.otlp_receiver import OtlpReceiver
 from numaudit.config.settings import Settings
-from numaudit.counted import HintFault
 from numaudit.daemon.agent import Agent as HostAgent
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.memory import collect_garbage_rarely
@@ -47,6 +46,7 @@ from numaudit.errors import Unavailable
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import PassUse, ScanPass
+from numaudit.snapshot.counted import HintFault
 from processes.agent_process import Agent, running_agent
 from short import pick, run
 

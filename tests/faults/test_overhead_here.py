@@ -13,7 +13,6 @@ import pytest
 from msgspec.structs import replace
 
 from numaudit.containers.inventory import Inventory
-from numaudit.counted import Cost, Overhead
 from numaudit.engine.overhead.budget import CALM_TICKS
 from numaudit.engine.overhead.limiter import TICKS_BETWEEN, Limiter, calibrate
 from numaudit.evaluation.alignment import Judgements
@@ -30,6 +29,7 @@ from numaudit.probes.probe import ProbeKind
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.counted import Cost, Overhead
 
 pytestmark = [pytest.mark.root, pytest.mark.quiet]
 

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from numaudit.checkpoints.start.findings import StateFinding
-from numaudit.container_devices import ContainerDevice, UnreadDevices
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.causes.causes import Cause
@@ -24,7 +23,6 @@ from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.process_placement import ThreadGroup, UnreadPart
 from numaudit.report.memory_manager import HolderReport
 from numaudit.report.processes.values import ProcessesReport, ProcessReport, RanksReport
 from numaudit.report.summary import summarize
@@ -36,6 +34,8 @@ from numaudit.report.values import (
     Unknown,
 )
 from numaudit.snapshot import CollectorOutcome, ProcessMapping, SharedMemory
+from numaudit.snapshot.devices import ContainerDevice, UnreadDevices
+from numaudit.snapshot.processes import ThreadGroup, UnreadPart
 
 Value = TypeVar("Value")
 NAMES: Mapping[type, tuple[str, ...]] = {

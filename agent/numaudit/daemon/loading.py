@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from numaudit.counted import Cost
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
 from numaudit.engine.overhead.limiter import calibrate
@@ -17,6 +16,7 @@ from numaudit.errors import NumauditError
 from numaudit.probes.probe import Probe, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
+from numaudit.snapshot.counted import Cost
 
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 1800.0
 """Seconds between two attempts: 1, 2, 4, 8, 16, then 30 minutes."""

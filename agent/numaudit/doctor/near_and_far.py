@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct
 
-from numaudit.counted import HintFault
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
@@ -24,6 +23,7 @@ from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.session import Session
+from numaudit.snapshot.counted import HintFault
 from numaudit.topology.machine import Machine
 
 MIB = 1 << 20

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 
 from msgspec import field
 
-from numaudit.counted import CountBasis, CountedAccesses, CountedOfProcess
 from numaudit.encoding.value import Value
 from numaudit.evaluation.rates import increase
+from numaudit.snapshot.counted import CountBasis, CountedAccesses, CountedOfProcess
 
 LEAST_ACCESSES = 10_000
 """With fewer no share is made of them: they are those of a program that hardly uses memory."""

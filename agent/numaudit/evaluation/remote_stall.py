@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from numaudit.counted import Locality
 from numaudit.encoding.value import Value
 from numaudit.evaluation.rates import cpu_seconds, increase
 from numaudit.pmu.stall import LatencyOrigin, Penalty, stall
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.counted import Locality
 from numaudit.topology.machine import Machine
 
 

@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from numaudit.counted import HintFault
 from numaudit.kernel import files
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf
@@ -39,6 +38,7 @@ from numaudit.probes.loading.function_entry import Way
 from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.probe import Loss, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal
+from numaudit.snapshot.counted import HintFault
 
 _NAME = "hint_faults"
 FUNCTION = "task_numa_fault"

@@ -13,7 +13,6 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.counted import TaskMove
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.node_cpus import online_nodes
 from numaudit.kernel.tracing import bpf, btf
@@ -26,6 +25,7 @@ from numaudit.probes.loading.function_entry import Programs, Way
 from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.probe import Loss, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal
+from numaudit.snapshot.counted import TaskMove
 from numaudit.topology.nodeset import NodeSet
 
 _NAME = "migrations"

@@ -8,9 +8,9 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from numaudit.counted import CountedAccesses, Locality, Migrated, MigratedPages, Sampled
 from numaudit.encoding.value import Value
 from numaudit.snapshot import ContainerId, Resident, Snapshot
+from numaudit.snapshot.counted import CountedAccesses, Locality, Migrated, MigratedPages, Sampled
 from numaudit.topology.machine import Machine
 
 Counts = TypeVar("Counts")

@@ -10,8 +10,6 @@ from typing import Literal
 
 from msgspec import field
 
-from numaudit.container_devices import ContainerDevices
-from numaudit.counted import Overhead, ProbeAccount
 from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.access import Access, Measured
 from numaudit.evaluation.by_page_size import HugePagesOfContainer
@@ -19,13 +17,15 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.remote_stall import RemoteStall
 from numaudit.evaluation.verdicts import Verdict
-from numaudit.process_placement import RankRound
 from numaudit.report.counters import Counters, TierMoves
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
 from numaudit.report.mappings import MappingsReport
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.processes.values import ProcessesReport, RanksReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
+from numaudit.snapshot.counted import Overhead, ProbeAccount
+from numaudit.snapshot.devices import ContainerDevices
+from numaudit.snapshot.processes import RankRound
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TieringReport
 

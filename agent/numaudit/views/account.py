@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from numaudit.container_devices import ContainerDevices, HeldBy, Interrupts
 from numaudit.evaluation.access import Access, UsedRemotely
 from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, share, size
+from numaudit.snapshot.devices import ContainerDevices, HeldBy, Interrupts
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
 

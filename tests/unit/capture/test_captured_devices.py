@@ -12,10 +12,10 @@ from hosts.node_tree import NodeTree
 from hosts.sysfs_tree import SysfsTree
 from numaudit.capture.archive import unpacked
 from numaudit.capture.tree import capture
-from numaudit.container_devices import ContainerDevices
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
+from numaudit.snapshot.devices import ContainerDevices
 
 GPU, NIC, PASSED, HCA = "0000:3b:00.0", "0000:af:02.1", "0000:d8:00.0", "0000:5e:00.0"
 OWN, HOSTS = 4026532000, 4026531840

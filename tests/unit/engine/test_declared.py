@@ -15,10 +15,10 @@ from numaudit.kernel import started_with
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import maps
-from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.ranks.declaration import Placeable
 from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Container, ContainerId
+from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 HERE = Placeable(NodeSet.of(0, 1), CpuSet.parse("0-7"), {0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")})

@@ -11,7 +11,6 @@ import pytest
 
 from made_up.ticks import tick_of
 from numaudit.containers.inventory import Census
-from numaudit.counted import HintFault, Migrated, MigratedPages, TaskMove
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.probes.hint_faults import require_sampling
@@ -26,6 +25,7 @@ from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.migrations import MigrationCounts
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.counted import HintFault, Migrated, MigratedPages, TaskMove
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

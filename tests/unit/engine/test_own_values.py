@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from made_up.reports import container, report, tick
 from made_up.ticks import readings_of
-from numaudit.counted import ProbeAccount
 from numaudit.engine.collectors.probes.probe_accounts import accounts
 from numaudit.engine.observer import Observer
 from numaudit.exporters.catalogue import TICK_METRICS
@@ -22,6 +21,7 @@ from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.report.build import build
+from numaudit.snapshot.counted import ProbeAccount
 
 CapturedHost = Callable[[str], Host]
 

@@ -9,13 +9,13 @@ import pytest
 
 from hosts.node_tree import MIB, NodeTree
 from made_up.probes import made_up_session
-from numaudit.counted import HintFault
 from numaudit.engine.collectors.probes import pages_used
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.probes.session import ProbeReadings
 from numaudit.snapshot import ContainerId
+from numaudit.snapshot.counted import HintFault
 
 PID = 500_000
 SEEN = {HintFault(0, 1, 0): 100, HintFault(0, 0, 8): 300}

@@ -19,8 +19,8 @@ from numaudit.kernel import host as host_files
 from numaudit.kernel import tasks
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
-from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.snapshot import Mappings
+from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

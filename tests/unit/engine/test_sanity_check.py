@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from numaudit.counted import HintFault
 from numaudit.engine.collectors.probes.hint_faults import LEAST_UNSEEN, SanityCheck
 from numaudit.errors import Unavailable
 from numaudit.probes.hint_faults import HintFaultCounts
+from numaudit.snapshot.counted import HintFault
 
 
 def read(total: int) -> HintFaultCounts:

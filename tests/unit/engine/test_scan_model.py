@@ -9,12 +9,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.counted import HintFault, SeenRemote
 from numaudit.engine.collectors.probes.pages_used import limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.kernel.tasks import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.snapshot import Resident
+from numaudit.snapshot.counted import HintFault, SeenRemote
 
 PAGE = 4096
 LOCAL = 8

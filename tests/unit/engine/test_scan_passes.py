@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import pytest
 from msgspec import structs
 
-from numaudit.counted import HintFault, SeenRemote
 from numaudit.engine.collectors.probes.pages_used import Then, limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.kernel.tasks import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.snapshot import Resident
+from numaudit.snapshot.counted import HintFault, SeenRemote
 
 WEB, PID, PAGE = 4711, 100, 4096
 LOCAL, REMOTE, HOME = HintFault(0, 0, 8), HintFault(0, 1, 0), HintFault(0, 0, 1)

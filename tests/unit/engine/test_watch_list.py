@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from numaudit.counted import HintFault
 from numaudit.engine.overhead import limiter as overhead
 from numaudit.engine.overhead.budget import Budget
 from numaudit.engine.overhead.limiter import Limiter
@@ -19,6 +18,7 @@ from numaudit.probes.hint_faults import HintFaultCounts
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import Container, ContainerId, Snapshot
+from numaudit.snapshot.counted import HintFault
 from numaudit.topology.machine import Machine
 
 OVER_BUDGET = Budget(taken=2)

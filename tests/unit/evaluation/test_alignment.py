@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.counted import CountBasis, CountedAccesses, Sampled, SeenRemote
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.verdicts import REMEDIES, Verdict
 from numaudit.intent.kubelet import KubeletConfig, SourceState
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, CollectorOutcome, Container, ContainerId, Kind, Qos, Resident, Snapshot
+from numaudit.snapshot.counted import CountBasis, CountedAccesses, Sampled, SeenRemote
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

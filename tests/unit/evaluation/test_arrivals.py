@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.counted import Migrated, MigratedPages
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.causes.causes import Cause
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.snapshot.counted import Migrated, MigratedPages
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

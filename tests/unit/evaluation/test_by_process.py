@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from numaudit.evaluation.sources.expected import expected_by_process, expected_of
-from numaudit.process_placement import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
+from numaudit.snapshot.processes import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 GIB = 1 << 30

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from numaudit.counted import CountBasis, CountedAccesses, Locality, Sampled, SeenRemote
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.report.build import build
 from numaudit.snapshot import Container, ContainerId, Snapshot
+from numaudit.snapshot.counted import CountBasis, CountedAccesses, Locality, Sampled, SeenRemote
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.terminal.report_tables import print_report

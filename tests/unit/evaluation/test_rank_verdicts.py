@@ -10,10 +10,10 @@ from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.ranks.judge import ranks_of, summary
 from numaudit.evaluation.ranks.rank import Rank
-from numaudit.process_placement import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.snapshot.processes import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from numaudit.counted import HintFault, Migrated, MigratedPages, Sampled, SeenRemote
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.kernel_moves import failed_moves
@@ -18,6 +17,7 @@ from numaudit.evaluation.thresholds import Thresholds
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import Container, ContainerId, NodeMemory, Resident, Snapshot
+from numaudit.snapshot.counted import HintFault, Migrated, MigratedPages, Sampled, SeenRemote
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.terminal.report_tables import print_accesses, print_moved_pages, print_report

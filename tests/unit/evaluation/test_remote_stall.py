@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from numaudit.counted import CountBasis, CountedAccesses, Locality
 from numaudit.evaluation.remote_stall import StalledOnNode, remote_stall
 from numaudit.pmu.stall import Bounds, LatencyTable, Penalty, penalty
 from numaudit.snapshot import Container, ContainerId, Snapshot
+from numaudit.snapshot.counted import CountBasis, CountedAccesses, Locality
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.counted import HintFault, Sampled, SeenRemote
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.rates import Window
@@ -19,6 +18,7 @@ from numaudit.evaluation.thresholds import Thresholds
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
+from numaudit.snapshot.counted import HintFault, Sampled, SeenRemote
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

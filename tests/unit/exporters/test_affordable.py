@@ -13,7 +13,6 @@ from hosts.node_tree import NodeTree
 from made_up.probes import made_up_session
 from made_up.reports import container, report
 from numaudit.config.settings import MetricsSettings, Settings
-from numaudit.counted import HintFault
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.ticks.publisher import Published
@@ -24,6 +23,7 @@ from numaudit.exporters.exposition import MetricFamily
 from numaudit.exporters.series import ContainerName
 from numaudit.kernel.host import Host
 from numaudit.report.values import Intended
+from numaudit.snapshot.counted import HintFault
 from numaudit.topology.nodeset import NodeSet
 
 WITH_PROMISES = ("kubernetes-four-nodes", "misaligned-node")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from numaudit.counted import Overhead
 from numaudit.doctor.checks import examine
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.budget import STEPS
@@ -18,6 +17,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
 from numaudit.report.build import build
 from numaudit.report.kubelet import RestartReport
+from numaudit.snapshot.counted import Overhead
 
 _WORD = re.compile(r"[a-z][a-z0-9-]*")
 

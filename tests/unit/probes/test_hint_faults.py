@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from numaudit.counted import HintFault
 from numaudit.probes.hint_faults import PassUse, ScanPass, passes_to_evict
+from numaudit.snapshot.counted import HintFault
 
 LOCAL = HintFault(0, 0, 8)
 Counts = Mapping[tuple[int, int], int] | Mapping[tuple[int, ...], int]

@@ -11,7 +11,6 @@ from hosts.node_tree import NodeTree
 from made_up.probes import Counters, made_up_session
 from made_up.reports import MACHINE, container
 from numaudit.config.settings import Settings
-from numaudit.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, Sampled, TaskMove
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
 from numaudit.engine.engine import Engine
@@ -22,6 +21,7 @@ from numaudit.report.build import build, last_counts
 from numaudit.report.counters import COUNTERS, NodeSeconds
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Balancing, Container, Snapshot
+from numaudit.snapshot.counted import CountBasis, CountedAccesses, HintFault, Migrated, MigratedPages, Sampled, TaskMove
 
 MIB = 1 << 20
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from numaudit.counted import CountBasis, CountedOfProcess, ProcessAccesses, Sampled, SeenRemote
-from numaudit.process_placement import (
+from numaudit.report.processes.columns import COLUMNS, MOST, ProcessRow, notes, process_columns, process_rows
+from numaudit.report.processes.values import ProcessesReport, processes_report
+from numaudit.snapshot.counted import CountBasis, CountedOfProcess, ProcessAccesses, Sampled, SeenRemote
+from numaudit.snapshot.processes import (
     ContainerProcesses,
     MappedMemory,
     ProcessPlacement,
@@ -15,8 +17,6 @@ from numaudit.process_placement import (
     TimeSource,
     UnreadPart,
 )
-from numaudit.report.processes.columns import COLUMNS, MOST, ProcessRow, notes, process_columns, process_rows
-from numaudit.report.processes.values import ProcessesReport, processes_report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 MIB = 1 << 20

@@ -16,13 +16,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.counted import HintFault
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.probes.session import Session
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.counted import HintFault
 from numaudit.topology.nodeset import NodeSet
 from workload import MIB, PAGE, Cgroup, Worker, eventually
 

@@ -17,7 +17,6 @@ import pytest
 
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
-from numaudit.counted import Overhead
 from numaudit.doctor.checks import probe_checks
 from numaudit.doctor.selftest import CHECKS
 from numaudit.engine.observer import Observer
@@ -34,6 +33,7 @@ from numaudit.probes.page_alloc import PAGE_ALLOC
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.counted import Overhead
 from samples import (
     ENOUGH,
     PAGES,

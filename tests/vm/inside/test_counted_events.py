@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 
 from made_up.plans import ALIGNMENT_FAULTS, DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
-from numaudit.counted import Cost, Locality
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
@@ -28,6 +27,7 @@ from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.report.build import build
 from numaudit.snapshot import ContainerId
+from numaudit.snapshot.counted import Cost, Locality
 from workload import MIB, Cgroup, cgroup, eventually, worker
 
 PAGES = 16 * MIB // os.sysconf("SC_PAGE_SIZE")

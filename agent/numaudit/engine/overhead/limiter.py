@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from numaudit.containers.inventory import Inventory
-from numaudit.counted import Cost, Overhead, OverheadOfProbe
 from numaudit.engine.overhead.budget import STEPS, WATCH_LIST, Budget, Load, WatchList, choose, next_budget, share_of
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import MISALIGNED
@@ -24,6 +23,7 @@ from numaudit.probes.probe import Probe, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.counted import Cost, Overhead, OverheadOfProbe
 
 TICKS_BETWEEN = 20
 """In one tick of this many the kernel keeps account, which costs some 60 ns for each event."""

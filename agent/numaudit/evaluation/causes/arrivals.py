@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple, TypeVar, get_args
 
 from msgspec import Struct
 
-from numaudit.counted import Migrated, MigratedPages
 from numaudit.evaluation.causes.placement import bytes_outside
 from numaudit.evaluation.rates import increase
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.counted import Migrated, MigratedPages
 from numaudit.topology.nodeset import NodeSet
 
 Key = TypeVar("Key", bound=Hashable)

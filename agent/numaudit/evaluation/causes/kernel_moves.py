@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numaudit.counted import Sampled
 from numaudit.evaluation.causes.placement import bytes_outside
 from numaudit.evaluation.rates import increase
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.counted import Sampled
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from numaudit.container_devices import ContainerDevice, ContainerDevices
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.promised import OF_CLAIMS
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about
 from numaudit.intent.node import ContainerIntent
 from numaudit.snapshot import ContainerId
+from numaudit.snapshot.devices import ContainerDevice, ContainerDevices
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.ranks.told import ProcessTold
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
+from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 

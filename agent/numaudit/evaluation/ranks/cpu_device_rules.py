@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from numaudit.evaluation.ranks.context import RankContext
 from numaudit.evaluation.ranks.memory_rules import NotRead, policy_in_force
 from numaudit.evaluation.ranks.rank import Rank, RankProblem
-from numaudit.process_placement import ProcessPlacement, ThreadGroup
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.table import OF_JOBS
 from numaudit.ranks.told import DeviceKind, HeldDevice
+from numaudit.snapshot.processes import ProcessPlacement, ThreadGroup
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import plural
 

@@ -25,9 +25,9 @@ from numaudit.evaluation.ranks.memory_rules import (
     shared_elsewhere,
 )
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND, RANK_VERDICTS, Rank, RankProblem, RankVerdict
-from numaudit.process_placement import ProcessPlacement
 from numaudit.ranks.declaration import Declaration
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.processes import ProcessPlacement
 from numaudit.topology.nodeset import NodeSet
 
 _HELPER_SHARE = 0.01

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from numaudit.errors import ParseError
 from numaudit.evaluation.ranks.context import RankContext
 from numaudit.evaluation.ranks.rank import RankProblem
-from numaudit.process_placement import MappedMemory, ProcessPlacement
 from numaudit.ranks import policy
 from numaudit.ranks.declaration import Declaration, PolicyKind
 from numaudit.ranks.policy import PolicyInForce
+from numaudit.snapshot.processes import MappedMemory, ProcessPlacement
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units
 

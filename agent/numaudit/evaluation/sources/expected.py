@@ -15,8 +15,8 @@ from numaudit.evaluation.access import Access, Source
 from numaudit.evaluation.causes.placement import used_bytes
 from numaudit.evaluation.rates import Window, distance_ratio, expected_remote_ratio
 from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
-from numaudit.process_placement import ContainerProcesses, ProcessPlacement
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
 
 Distances = Mapping[int, Mapping[int, int]]
 

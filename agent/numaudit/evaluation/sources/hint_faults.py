@@ -6,11 +6,11 @@ from another node nothing follows.
 
 from __future__ import annotations
 
-from numaudit.counted import Sampled, SeenRemote
 from numaudit.evaluation.access import Access, RemoteUse, Source, UsedRemotely
 from numaudit.evaluation.rates import Window
 from numaudit.evaluation.sources.base import AccessEvidence, AccessPair, SourceResult
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.counted import Sampled, SeenRemote
 from numaudit.topology.nodeset import NodeSet
 
 _NO_FAULTS = Sampled({})

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from numaudit.counted import ProcessAccesses
 from numaudit.evaluation.access import (
     LEAST_ACCESSES,
     Access,
@@ -19,6 +18,7 @@ from numaudit.evaluation.access import (
 from numaudit.evaluation.rates import Window
 from numaudit.evaluation.sources.base import NO_PAIRS, AccessEvidence, AccessPair, SourceResult, remote_of
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.counted import ProcessAccesses
 
 
 class Pmu:

@@ -10,13 +10,13 @@ from operator import attrgetter, ge
 from typing import Literal
 
 from numaudit.containermanager.versions import KNOWN_GATES
-from numaudit.counted import OverheadOfProbe
 from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.exporters.facts import ExportedTick, Live
 from numaudit.exporters.metric import Columns, Number, Values
 from numaudit.report.counters import Counters
 from numaudit.report.values import ContainerReport, NodeBytes, PromiseOfSource
 from numaudit.snapshot import JUDGED_TYPES, RESIDENT_TYPES
+from numaudit.snapshot.counted import OverheadOfProbe
 from numaudit.topology.nodeset import NodeSet
 
 

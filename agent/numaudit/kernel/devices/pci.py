@@ -14,11 +14,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from numaudit.container_devices import Interrupts
 from numaudit.errors import ParseError
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.ranks.told import DeviceKind, HeldDevice
+from numaudit.snapshot.devices import Interrupts
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet
 

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from numaudit.counted import Locality
 from numaudit.pmu.choose import Accesses, Plan, scaled
 from numaudit.probes.probe import Reading
+from numaudit.snapshot.counted import Locality
 
 OfNode = tuple[int, Locality]
 """The CPU's node, and whether the memory was its own."""

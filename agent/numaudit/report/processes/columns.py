@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from numaudit.process_placement import MappedMemory, ThreadGroup
 from numaudit.report.processes.values import ProcessesReport, ProcessReport
 from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, size
+from numaudit.snapshot.processes import MappedMemory, ThreadGroup
 from numaudit.topology.quantity import plural
 
 MOST = 40

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from numaudit.counted import ProcessAccesses, Sampled, SeenRemote
 from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankVerdict
 from numaudit.evaluation.sources.expected import expected_of
 from numaudit.evaluation.sources.pmu import share_of_process
-from numaudit.process_placement import BytesByNode, ContainerProcesses, ProcessPlacement, WatchedProcesses
+from numaudit.snapshot.counted import ProcessAccesses, Sampled, SeenRemote
+from numaudit.snapshot.processes import BytesByNode, ContainerProcesses, ProcessPlacement, WatchedProcesses
 
 
 class ProcessReport(ProcessPlacement, frozen=True):

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hosts.sysfs_tree import SysfsTree
-from numaudit.container_devices import Interrupts
 from numaudit.kernel.devices.pci import InterruptReader, parse_interrupts
 from numaudit.kernel.host import Host
+from numaudit.snapshot.devices import Interrupts
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

@@ -17,11 +17,11 @@ from numaudit.kernel import started_with, tasks
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import maps
-from numaudit.process_placement import ContainerProcesses
 from numaudit.ranks.declaration import CommandLine, Placeable, Runtimes, Told
 from numaudit.ranks.table import RUNTIME_KEYS, declarations, environment_in, given_in, runtimes_in
 from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Allowed, Container, Snapshot
+from numaudit.snapshot.processes import ContainerProcesses
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _MOST_ANCESTORS = 32

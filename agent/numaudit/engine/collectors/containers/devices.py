@@ -13,7 +13,6 @@ from time import monotonic
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numaudit.container_devices import ContainerDevice, ContainerDevices, HeldBy, UnreadDevices
 from numaudit.engine.collectors.base import Collector, DeviceRequest, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.errors import ParseError, Unavailable, printable
@@ -26,6 +25,7 @@ from numaudit.kernel.devices.pci import InterruptReader, PciDevices
 from numaudit.kernel.host import Host, explain
 from numaudit.ranks.told import HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot.devices import ContainerDevice, ContainerDevices, HeldBy, UnreadDevices
 from numaudit.topology.machine import Machine
 from numaudit.topology.quantity import plural
 

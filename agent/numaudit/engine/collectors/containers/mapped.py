@@ -20,8 +20,8 @@ from numaudit.kernel.cgroup import unescape
 from numaudit.kernel.host import Host, read_bytes, read_text
 from numaudit.kernel.memory import maps, numa_maps, physical
 from numaudit.kernel.memory.maps import SharedMapping
-from numaudit.process_placement import MappedMemory, ProcessMappings
 from numaudit.snapshot import BytesByNode, ContainerId, Mappings, ProcessMapping, SharedMemory
+from numaudit.snapshot.processes import MappedMemory, ProcessMappings
 
 
 class SegmentMapping(NamedTuple):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numaudit.counted import ProcessAccesses
 from numaudit.encoding.value import Timestamp
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
@@ -25,8 +24,9 @@ from numaudit.kernel import tasks
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import numa_maps
 from numaudit.kernel.tasks import Thread
-from numaudit.process_placement import ContainerProcesses, ProcessMappings, ProcessPlacement, UnreadPart
 from numaudit.snapshot import Mappings, Snapshot
+from numaudit.snapshot.counted import ProcessAccesses
+from numaudit.snapshot.processes import ContainerProcesses, ProcessMappings, ProcessPlacement, UnreadPart
 from numaudit.topology.machine import Machine
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from numaudit.kernel import tasks
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import explain
 from numaudit.kernel.memory import numa_maps
-from numaudit.process_placement import ContainerProcesses, ProcessPlacement, WatchedProcesses
 from numaudit.ranks.declaration import Placeable, Told
 from numaudit.ranks.table import declarations
 from numaudit.ranks.told import ProcessTold
 from numaudit.snapshot import Container, Mappings
+from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement, WatchedProcesses
 from numaudit.topology.quantity import in_units
 
 _MOST_PROCESSES = 4096

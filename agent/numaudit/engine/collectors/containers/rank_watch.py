@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.declared import placeable
 from numaudit.engine.collectors.containers.rank_pass import RankPass, WalkTime, WatchBudget
-from numaudit.process_placement import RankRound, WatchedProcesses
 from numaudit.snapshot import Container, ContainerId, Snapshot
+from numaudit.snapshot.processes import RankRound, WatchedProcesses
 
 
 class WatchLimits(NamedTuple):

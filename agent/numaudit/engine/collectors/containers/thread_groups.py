@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from numaudit.errors import printable
 from numaudit.kernel.tasks import Thread
-from numaudit.process_placement import ThreadGroup, TimeSource
+from numaudit.snapshot.processes import ThreadGroup, TimeSource
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numaudit.counted import Sampled
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs, require_v2
 from numaudit.engine.collectors.probes.pages_used import PagesUsedByContainer
 from numaudit.errors import Unavailable
@@ -17,6 +16,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.memory.numa_balancing import read_mode, read_vmstat
 from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.counted import Sampled
 from numaudit.topology.machine import Machine
 
 LEAST_UNSEEN = 1000

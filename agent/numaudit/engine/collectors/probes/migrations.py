@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from numaudit.counted import Migrated, MigratedPages
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.counted import Migrated, MigratedPages
 
 Key = TypeVar("Key")
 

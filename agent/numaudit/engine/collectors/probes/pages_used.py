@@ -10,7 +10,6 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from numaudit.counted import SeenRemote
 from numaudit.engine.collectors.base import TickInputs
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.errors import ParseError
@@ -19,6 +18,7 @@ from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import Passes
 from numaudit.snapshot import BytesByNode, ContainerId, Resident, Snapshot
+from numaudit.snapshot.counted import SeenRemote
 
 _charged = attrgetter("anon", "file", "shmem", "hugetlb")
 """Memory types that processes can map."""

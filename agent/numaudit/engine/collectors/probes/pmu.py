@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from numaudit.counted import CountBasis, CountedAccesses
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.probes.calibration import read_penalty
 from numaudit.pmu.choose import Plan
 from numaudit.pmu.stall import Penalty
 from numaudit.probes.pmu import PMU
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.counted import CountBasis, CountedAccesses
 
 _PREFETCH = "prefetch"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from numaudit.counted import ProbeAccount
 from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.kernel.host import Host, read_text
 from numaudit.probes.session import ProbeReadings
 from numaudit.snapshot import Snapshot
+from numaudit.snapshot.counted import ProbeAccount
 
 
 class ProbeAccountsCollector(Collector):

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from msgspec import Struct, field
 
-from numaudit.counted import CountedOfProcess, ProcessAccesses
 from numaudit.engine.collectors.base import TickInputs
 from numaudit.engine.collectors.probes.pmu import basis_of
 from numaudit.errors import ParseError, Unavailable, printable
@@ -20,6 +19,7 @@ from numaudit.pmu.choose import Plan
 from numaudit.probes.counters.accesses import accesses_of, times_of
 from numaudit.probes.counters.process_events import ProcessEvents, most_threads
 from numaudit.probes.pmu import PMU
+from numaudit.snapshot.counted import CountedOfProcess, ProcessAccesses
 
 
 class ProcessCounters(Struct):

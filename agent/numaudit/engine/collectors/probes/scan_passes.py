@@ -22,8 +22,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 
-from numaudit.counted import HintFault, SeenRemote
 from numaudit.probes.hint_faults import PassUse, ScanPass
+from numaudit.snapshot.counted import HintFault, SeenRemote
 
 Pages = Mapping[HintFault, int]
 """Base pages by kind of fault."""

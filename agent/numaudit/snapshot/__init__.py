@@ -9,14 +9,14 @@ from typing import Literal, NewType
 import msgspec
 from msgspec import Struct, field
 
-from numaudit.container_devices import ContainerDevices
 from numaudit.containermanager.pod.spec import QosClass
-from numaudit.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Sampled
 from numaudit.encoding.value import Timestamp, Value
 from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
-from numaudit.process_placement import ContainerProcesses, ProcessMappings, RankRound, WatchedProcesses
 from numaudit.ranks.told import ProcessTold
+from numaudit.snapshot.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Sampled
+from numaudit.snapshot.devices import ContainerDevices
+from numaudit.snapshot.processes import ContainerProcesses, ProcessMappings, RankRound, WatchedProcesses
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import TierSettings
