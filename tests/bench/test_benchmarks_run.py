@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from goals import COST_MARK, MARK, MISSED
-from recorded_costs import Cost
-from run_all import Row, costs_of, rows_of, table
+from goals import MARK
 from short import CANNOT_RUN
 
 HERE = Path(__file__).parent
@@ -44,52 +42,12 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
         "what it adds, of what cgroup events add",
         "what it adds inside a cgroup",
     ),
-    "checkpoint": (
-        "read and verify:",
-        "read",
-        "verify",
-        "write",
-        "replay",
-        "json.loads alone",
-        "hash",
-        "the hash takes",
-    ),
     "evaluation": ("verdicts", "findings", "hint outcomes", ".*all evidence:", "only .* takes", "join:"),
-    "input": (
-        "scenario, .*",
-        "settings, .*",
-        "kubelet config, .*",
-        "/configz, .*",
-        "/metrics, .*",
-        "/pods, .*",
-        "PodResources, .*",
-    ),
-    "intent": (
-        "first tick, .*it",
-        "later ticks, nothing changed",
-        "later ticks, a container changed",
-        ".* before and after",
-    ),
     "live_page": ("making and packing it, once per tick", "sending it, .* reader", "a poll without news", "a poll is"),
-    "memorymanager": (
-        "best-effort *container",
-        "single-numa-node *container",
-        "best-effort *pod",
-        "single-numa-node *pod",
-    ),
-    "merge": (
-        "nothing preferred *best-effort *narrowest",
-        "nothing preferred *restricted *closest",
-        "worst:",
-        "4 nodes.*:",
-    ),
     "otlp": ("peak before pushes", "peak memory", "OTLP push", "one tick"),
     "page": ("size", "made", "first paint", "sorted by number", "sorted by name", "filtered by name"),
     "pass": ("one tick", "first tick", "floor"),
-    "processes": (r"\d+ processes:", r"\d+ processes: .* each; peak"),
     "render": ("evaluate", "gzip -1", "render text", "render openmetrics", "worst ratio:"),
-    "run": ("a command begins after", "Python with click alone:", "added:"),
-    "scenario": ("explain, four providers:", "simulate, json:", "simulate, table:"),
     "start": ("numaudit --help", "numaudit report --help", "a completion", "numaudit report "),
     "tick": (
         "tick, render, gzip",
@@ -121,25 +79,6 @@ def test_the_short_form_runs_to_its_end_prints_its_figures_and_misses_no_goal(na
     for label in FIGURES[name]:
         assert re.search(rf"^ *{label}{NUMBER}", done.stdout, re.MULTILINE), f"{label}\n{done.stdout}"
     assert MARK in done.stdout  # each says what it promises
-
-
-def test_what_a_benchmark_says_of_its_goals_becomes_rows_of_the_table() -> None:
-    said = [f"{MARK}one tick | 52 ms of CPU | 45 ms of CPU | {MISSED}\n", "one tick  52 ms\n"]
-    (row,) = rows_of("tick", said, 1)
-    assert row == Row("tick", "one tick", "52 ms of CPU", "45 ms of CPU", MISSED)
-    assert table([row]).splitlines()[1] == "tick       one tick  52 ms of CPU  45 ms of CPU  MISSED"
-
-
-def test_the_costs_that_a_benchmark_names_are_kept() -> None:
-    assert costs_of([f"{COST_MARK}event | a switch | 37.9 | ns\n", "a switch 37.9 ns\n"]) == [
-        Cost("event", "a switch", 37.9, "ns")
-    ]
-
-
-def test_a_benchmark_that_breaks_or_cannot_run_is_a_row_too() -> None:
-    assert [row.verdict for row in rows_of("run", [], 4)] == ["FAILED"]
-    (row,) = rows_of("run", ["cannot run here: run as root\n"], CANNOT_RUN)
-    assert (row.what, row.verdict) == ("run as root", "cannot run here")
 
 
 def test_a_missed_goal_ends_a_benchmark_with_1() -> None:

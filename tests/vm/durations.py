@@ -27,7 +27,6 @@ SECONDS: Mapping[str, int] = {
     "test_remedies_of_commands": 30,
     "test_remedies_of_use": 30,
     "test_rights": 30,
-    "test_top": 30,
     "test_whole_report": 30,
     "test_tiers": 40,
     "test_a_node_without_memory": 20,
@@ -43,8 +42,6 @@ SECONDS: Mapping[str, int] = {
     "test_verdicts": 20,
     "test_a_fresh_root": 5,
     "test_gigantic_pages": 5,
-    "test_arm64": 5,
-    "test_bytecode": 5,
     "test_moved_memory": 5,
     "test_pmu_trial": 5,
 }
