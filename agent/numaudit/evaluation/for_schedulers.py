@@ -18,7 +18,7 @@ def topology_here(
     """
     intent = snapshot.intent
     room = None if intent is None else intent.room
-    if intent is None or room is None or room.kubelet is None or room.state is None:
+    if intent is None or room is None:
         return None
     if room.kubelet.memory_policy != "None" and not intent.machine:
         return None  # its checkpoint is missing or damaged, so the state is that of a kubelet without promises

@@ -13,7 +13,6 @@ from numaudit.intent.kubelet import KubeletConfig
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 if TYPE_CHECKING:
-    from numaudit.containermanager.cpu.hints import CPURoom
     from numaudit.containermanager.memory.headroom import Headroom, Holder
     from numaudit.containermanager.memory.state import Block, MachineState
     from numaudit.intent.kubelet import CheckpointHealth, KubeletSeries, SourceState
@@ -148,19 +147,15 @@ class ContainerIntent(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """Room for the next pod beside the memory map."""
-
-    cpus: tuple[CPURoom, ...] | None
-    """By NUMA node; None = no static CPU Manager."""
-    unrequested: Mapping[str, int] | None
-    """Resource -> its allocatable amount less what the pods request: thousandths of a CPU, bytes, or a number. None =
-    not all pods are known."""
-    reserved_cpus: CpuSet | None = None
-    """CPUs that the static CPU Manager keeps for the system; None = there is none."""
-    kubelet: Kubelet | None = field(default=None, compare=False, repr=False)
-    state: NodeState | None = field(default=None, compare=False, repr=False)
     """The kubelet and its state, by which it decides on the next pod."""
-    unplaced: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    kubelet: Kubelet = field(compare=False, repr=False)
+    state: NodeState = field(compare=False, repr=False)
+    cpus: Mapping[int, tuple[int, int]] | None
+    """NUMA node -> free CPUs, and all but the reserved; None = no static CPU Manager."""
+    unrequested_cpus: float | None
+    """Allocatable CPUs less what the pods request; None = not all pods are known."""
+    unplaced: frozenset[str] = field(compare=False, repr=False)
     """Resources of which it is not known on which nodes some of their devices are."""
 
 

@@ -86,11 +86,11 @@ class KubeletReport(Value, frozen=True):
 
 def kubelet_report(intent: Intent) -> KubeletReport:
     """Without the documents that the settings were read from."""
-    room = intent.room
+    cpu = None if intent.room is None else intent.room.kubelet.cpu
     return replace(
         convert(intent.config, KubeletReport, from_attributes=True),
         shared_cpus=intent.shared_cpus,
-        reserved_cpus=None if room is None else room.reserved_cpus,
+        reserved_cpus=None if cpu is None else cpu.reserved,
     )
 
 

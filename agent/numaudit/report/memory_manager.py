@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import field, structs
 
 from numaudit.containermanager.pod.names import PodName
-from numaudit.containermanager.pod.spec import CPU, MEMORY
+from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.encoding.value import Value
 from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent.node import Intent, NodeRoom
@@ -228,9 +228,9 @@ def of_map(
         for name, table in node.memory_map.items()
     ]
     nodes = []
-    cpus = {} if room is None or room.cpus is None else {one.node: one for one in room.cpus}
+    cpus = {} if room is None or room.cpus is None else room.cpus
     for id_, node in machine.items():
-        here = cpus.get(id_)
+        free, every = cpus.get(id_, (None, None))
         others = unpromised.get(id_)
         nodes.append(
             MemoryNodeReport(
@@ -241,8 +241,8 @@ def of_map(
                 None if others is None else others.held,
                 None if others is None else others.in_free,
                 None if others is None else others.in_reserved,
-                None if here is None else here.free,
-                None if here is None else here.free + here.exclusive,
+                free,
+                every,
             )
         )
     admissible = headroom.admissible
@@ -252,8 +252,8 @@ def of_map(
         None if admissible is None else tuple(AdmissibleReport(size, most) for size, most in admissible.items()),
         headroom.fragmentation,
         tuple(_holder(one, names.get(one.pod_uid)) for one in holders),
-        _with_whole_cpu(machine, headroom, {one.node for one in cpus.values() if one.free}) if cpus else None,
-        None if room is None or room.unrequested is None else room.unrequested.get(CPU, 0) / 1000,
+        _with_whole_cpu(machine, headroom, {one for one, (free, _) in cpus.items() if free}) if cpus else None,
+        None if room is None else room.unrequested_cpus,
     )
 
 

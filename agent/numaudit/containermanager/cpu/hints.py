@@ -5,8 +5,6 @@ Source: pkg/kubelet/cm/cpumanager/policy_static.go (GetTopologyHints, GetPodTopo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import Struct
 
 from numaudit.containermanager.cpu.options import CPUOptions
@@ -236,30 +234,8 @@ def _is_socket_aligned(policy: CPUPolicy, mask: NodeSet, least: int) -> bool:
     return len(sockets) == -(-least // nodes_per_socket)
 
 
-class CPURoom(NamedTuple):
-    """Numbers of CPUs; their sum is all CPUs of the node."""
-
-    node: int
-    free: int
-    """They may still be given to a container exclusively."""
-    exclusive: int
-    """A container has them."""
-    reserved: int
-    """Reserved for the system: no container gets them."""
-
-
-def cpu_room(policy: CPUPolicy, state: CPUState) -> tuple[CPURoom, ...]:
-    """Of each node that has CPUs."""
-    topology = policy.topology
-    free = count_by_node(topology, policy.available(state) & topology.cpus)
-    reserved = count_by_node(topology, policy.reserved)
-    size = count_by_node(topology, topology.cpus)
-    return tuple(
-        CPURoom(
-            node,
-            free.get(node, 0),
-            size[node] - free.get(node, 0) - reserved.get(node, 0),
-            reserved.get(node, 0),
-        )
-        for node in topology.nodes
-    )
+def free_and_all(policy: CPUPolicy, state: CPUState) -> dict[int, tuple[int, int]]:
+    """NUMA node -> CPUs that may still be given to a container exclusively, and all that ever may."""
+    free = count_by_node(policy.topology, policy.available(state) & policy.topology.cpus)
+    every = count_by_node(policy.topology, policy.allocatable)
+    return {node: (free.get(node, 0), every.get(node, 0)) for node in policy.topology.nodes}

@@ -14,8 +14,9 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart
-from numaudit.containermanager.cpu.hints import cpu_room
+from numaudit.containermanager.cpu.hints import free_and_all
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
+from numaudit.containermanager.pod.spec import CPU as POD_CPU
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
@@ -99,9 +100,9 @@ def room_of(node: NodeHere) -> NodeRoom | None:
     state = reconcile(state, version=kubelet.features.version)
     left = None
     if state.capacity is not None:
-        left = unrequested(state.pods.values(), state.capacity, kubelet.features)
-    cpus = None if kubelet.cpu is None or state.cpu is None else cpu_room(kubelet.cpu, state.cpu)
-    return NodeRoom(cpus, left, None if kubelet.cpu is None else kubelet.cpu.reserved, kubelet, state, node.unplaced)
+        left = unrequested(state.pods.values(), state.capacity, kubelet.features).get(POD_CPU, 0) / 1000
+    cpus = None if kubelet.cpu is None or state.cpu is None else free_and_all(kubelet.cpu, state.cpu)
+    return NodeRoom(kubelet, state, cpus, left, node.unplaced)
 
 
 def room_here(
