@@ -275,10 +275,11 @@ def _record(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -
         _note(host, host.proc / f"{pid}/cmdline", error, summary)
     read_before = {} if settings is None else settings.files
     for file in files:
+        without_secrets = partial(recording.configuration, host.name_of(file))
         if file in read_before:
-            _write(_inside(host, file), read_before[file], tree, summary)
+            _keep(host, file, read_before[file], tree, summary, without_secrets)
         else:
-            _copy(host, file, tree, summary)
+            _copy(host, file, tree, summary, without_secrets)
     if flags is not None:
         _write(PurePath(f"proc/{pid}/cmdline"), flags, tree, summary)
     for name, content in _answers(host, settings, summary):
@@ -312,14 +313,22 @@ def _copy(
     filtered: Callable[[bytes], bytes] = lambda content: content,
 ) -> None:
     try:
-        content = filtered(read_bytes(file, limit=64 << 20))
+        content = read_bytes(file, limit=64 << 20)
     except OSError as error:
         _note(host, file, error, summary)
         return
+    _keep(host, file, content, tree, summary, filtered)
+
+
+def _keep(
+    host: Host, file: Path, content: bytes, tree: NewFolder, summary: CaptureSummary, filtered: Callable[[bytes], bytes]
+) -> None:
+    try:
+        kept = filtered(content)
     except ValueError as error:
         summary.unread.append(Unread(host.name_of(file), f"not understood: {error}"))
         return
-    _write(_inside(host, file), content, tree, summary)
+    _write(_inside(host, file), kept, tree, summary)
 
 
 def _note(host: Host, path: Path, error: OSError, summary: CaptureSummary) -> None:

@@ -281,6 +281,29 @@ def test_the_checkpoints_of_a_kubelet_with_another_root_folder_are_copied(fixtur
     assert (tmp_path / "copy" / name).read_bytes() == (host / name).read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("memoryManagerPolicy: Static # as it is\n", "memoryManagerPolicy: Static # as it is\n"),
+        ("memoryManagerPolicy: Static\nstaticPodURLHeader: {A: [hush]}\n", '{"memoryManagerPolicy":"Static"}'),
+        ("root:hush:20000:0:99999:7:::\ndaemon:*:20000:0:99999:7:::\n", None),
+        ("hush\n", None),
+    ],
+)
+def test_a_capture_has_no_secret_of_the_file_that_configures_the_kubelet(
+    text: str, kept: str | None, fixtures: Path, tmp_path: Path
+) -> None:
+    host = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host", symlinks=True)
+    (host / "proc/347/cmdline").write_bytes(b"kubelet\0--config=/etc/some.yaml\0")
+    (host / "etc/some.yaml").write_text(text)
+    capture(Host.under(host), tmp_path / "copy")
+    copied = tmp_path / "copy/etc/some.yaml"
+    assert (copied.read_text() if copied.exists() else None) == kept
+    said = (tmp_path / "copy" / NOT_READ).read_text()
+    assert ("/etc/some.yaml: not understood: " in said) is (kept is None)
+    assert "hush" not in said
+
+
 @pytest.mark.parametrize("flag", ["--config", "--config-dir", "--root-dir"])
 def test_no_path_that_a_process_names_leads_out_of_the_copy(fixtures: Path, tmp_path: Path, flag: str) -> None:
     """Through a link `..` is short on the host, and long in a copy that has a folder instead of the link."""

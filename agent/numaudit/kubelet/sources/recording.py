@@ -17,6 +17,7 @@ from numaudit.kubelet.sources import podresources, presence
 from numaudit.kubelet.sources.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.sources.log_follow import LogSource, live_log
 from numaudit.kubelet.sources.process import StartSettings
+from numaudit.memorymanager.configuration import FIELDS, ConfigDocument
 
 _SECRET = frozenset({"staticPodURLHeader"})
 """Fields of a KubeletConfiguration that may hold credentials."""
@@ -69,9 +70,20 @@ def _list(answer: podresources.ListAnswer) -> bytes | None:
     return answer.data if answer.version == "v1" else None
 
 
+def configuration(name: str, body: bytes) -> bytes:
+    """A configuration file as it is, or in JSON without its secrets. Raises ParseError for any other file."""
+    document = kubelet_config.parse_file(body, name)
+    if document and not FIELDS & document.keys():
+        raise ParseError("no field of a KubeletConfiguration is in it")
+    return msgspec.json.encode(_public(document)) if _SECRET & document.keys() else body
+
+
+def _public(config: ConfigDocument) -> ConfigDocument:
+    return {key: value for key, value in config.items() if key not in _SECRET}
+
+
 def _configz(body: bytes) -> bytes:
-    config = kubelet_config.parse_configz(body)
-    return msgspec.json.encode({"kubeletconfig": {key: value for key, value in config.items() if key not in _SECRET}})
+    return msgspec.json.encode({"kubeletconfig": _public(kubelet_config.parse_configz(body))})
 
 
 def _lines(log: LogSource) -> bytes:
