@@ -309,8 +309,10 @@ def test_what_no_manager_looks_at_is_named() -> None:
     added = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "tolerationSeconds": 300}]
     assert read_pod({**bound, "spec": {**bound["spec"], "tolerations": added}}).not_checked == ()
     bound["spec"] |= {"nodeSelector": {"disk": "ssd"}, "affinity": {"x": {}}, "tolerations": [{"key": "gpu"}]}
+    bound["spec"] |= {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}
     bound["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
-    assert read_pod(bound).not_checked == ("nodeSelector", "affinity", "tolerations", "host ports")
+    named = ("nodeSelector", "affinity", "resourceClaims", "tolerations", "host ports")
+    assert read_pod(bound).not_checked == named
 
 
 amounts = st.sampled_from(["1Gi", "2Gi", "64Mi", "0", "1", "0.1Gi", "1500m", "107374182400m", "12Gi", "9.5Ei", "3n"])

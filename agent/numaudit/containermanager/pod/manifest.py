@@ -70,7 +70,8 @@ def read_pod(manifest: object, *, defaults: bool = True) -> Pod:
 
 def _not_checked(spec: Mapping[str, object]) -> Iterator[str]:
     """Every pod of the API tolerates the two taints that it adds itself."""
-    yield from (name for name in ("nodeSelector", "affinity", "topologySpreadConstraints") if spec.get(name))
+    names = ("nodeSelector", "affinity", "topologySpreadConstraints", "resourceClaims")
+    yield from (name for name in names if spec.get(name))
     added = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
     tolerations = spec.get("tolerations")
     listed = tolerations if isinstance(tolerations, list) else ()
