@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from numaudit.cli.main import call
 from numaudit.config import yaml_document
-from numaudit.config.loading import check
+from numaudit.config.loading import check, load
 from numaudit.config.yaml_document import LIMITS
 from numaudit.config.yaml_file import SETTINGS
 from numaudit.daemon.web.rules import read_rules
@@ -244,3 +245,36 @@ def test_as_many_values_may_be_copied_as_the_limit_says() -> None:
     assert yaml_values.read(body, "file", YamlLimits(99, 99, 9, taken)) == {"a": [1, 2], "b": [1, 2], "c": [1, 2]}
     with pytest.raises(InputError, match=f":3: a reference .* more than {taken - 1} in all"):
         yaml_values.read(body, "file", YamlLimits(99, 99, 9, taken - 1))
+
+
+def _bomb() -> str:
+    """Ten references to ten references to ...: 10 ** 30 values in some 2 KiB."""
+    lines = ["a0: &a0 [x]"]
+    lines += [f"a{one}: &a{one} [{','.join([f'*a{one - 1}'] * 10)}]" for one in range(1, 31)]
+    return "\n".join([*lines, "probes: *a30"])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (_bomb(), "file.yaml:2: a reference (*) to another value: write that out"),
+        ("a: &a [*a]", "file.yaml:1: a reference (*) to another value: write that out"),
+        ("[" * 200_000, "file.yaml:1: nested deeper than 20 levels"),
+        ("{a: " * 21, "file.yaml:1: nested deeper than 20 levels"),
+        ("#" * (2 << 20), "the file is larger than 262144 bytes"),
+    ],
+)
+def test_a_file_that_asks_for_too_much_is_refused(tmp_path: Path, body: str, message: str) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(body, encoding="utf-8")
+    for read in (lambda: load(path, {}, []), lambda: read_rules(path)):
+        with pytest.raises(InputError) as raised:
+            read()
+        assert message in str(raised.value)
+
+
+def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=r"cannot read the settings .*/pipe: it is a pipe; give a file"):
+        load(path, {}, [])
