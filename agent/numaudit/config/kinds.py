@@ -44,11 +44,10 @@ def url() -> KindOf:
     """An address in the web; empty = unset."""
 
     def parse(value: object) -> str | None:
-        if not isinstance(value, str):
-            raise ValueError("it is not text; put it in quotes")
-        if value:
-            parse_url(value)
-        return value or None
+        address = _text(value)
+        if address:
+            parse_url(address)
+        return address or None
 
     schema = _schema("string", pattern="^$|^[hH][tT][tT][pP][sS]?://")
     return KindOf("an http:// or https:// URL", parse, schema, lambda value: hide(value or ""), private=True)
@@ -111,9 +110,7 @@ def choices(*allowed: str) -> KindOf:
     """Some of some words, each at most once."""
 
     def parse(value: object) -> tuple[str, ...]:
-        words = _parts(value) if isinstance(value, str) else value
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise ValueError
+        words = _texts(value)
         if len(set(words)) != len(words) or not set(words) <= set(allowed):
             raise ValueError
         return tuple(words)
@@ -126,18 +123,26 @@ _NONE = "none"
 """An empty list on one line."""
 
 
-def _parts(text: str) -> list[str]:
-    return [] if text.strip() == _NONE else [part.strip() for part in text.split(",") if part.strip()]
+def _texts(value: object) -> list[str]:
+    """A list of texts, or one line of them."""
+    if isinstance(value, str):
+        return [] if value.strip() == _NONE else [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("it is not text; put it in quotes")
+    return value
 
 
 def selectors() -> KindOf:
     """Selectors of containers, one in each entry; on one line with commas between them."""
 
     def parse(value: object) -> tuple[selection.Selector, ...]:
-        texts = _parts(value) if isinstance(value, str) else value
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError
-        return tuple(map(selection.parse, texts))
+        return tuple(map(selection.parse, _texts(value)))
 
     what = "a list of selectors, such as `namespace=prod`, `kind=slice` or `kind=service cgroup=/system.slice/*`"
     schema = _schema("array", "string", items={"type": "string"})
@@ -168,13 +173,12 @@ def file() -> KindOf:
     """A path; empty = unset. A URL, which may hold a password, is none."""
 
     def parse(value: object) -> Path | None:
-        if not isinstance(value, str):
-            raise ValueError("it is not text; put it in quotes")
-        if "\0" in value:
+        path = _text(value)
+        if "\0" in path:
             raise ValueError("a path cannot have a NUL in it")
-        if not may_be_a_file(value):
+        if not may_be_a_file(path):
             raise ValueError("it looks like a URL with a password; write ./ before the name of a file")
-        return Path(value) if value else None
+        return Path(path) if path else None
 
     return KindOf("a path", parse, _schema("string"), lambda value: "" if value is None else str(value), private=True)
 

@@ -137,6 +137,7 @@ def test_a_wrong_variable_or_flag_is_named() -> None:
         "otlp: {endpoint: 'ftp://user:pa55@collector'}\n",
         "otlp: {endpoint: 'http://user:pa55/1@collector'}\n",
         "kubelet: {url: 'http://user:pa55@kubelet:99999'}\n",
+        "kubelet: {url: 'ftp://me:pa55@node'}\n",
         "otlp: {headers: [pa55]}\n",
         "interval: http://user:pa55@collector\n",
     ],
@@ -145,6 +146,7 @@ def test_a_secret_in_a_wrong_value_is_not_shown(tmp_path: Path, body: str) -> No
     with pytest.raises(InputError, match=r"agent\.yaml:1: .* must be") as raised:
         load(_file(tmp_path, body), {}, [])
     assert "pa55" not in str(raised.value)
+    assert "hidden" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -198,11 +200,7 @@ def test_a_check_finds_every_mistake_in_every_source(tmp_path: Path) -> None:
     assert check(None, {}, []) == ()
 
 
-def test_a_secret_and_the_password_of_a_url_stay_out_of_messages(tmp_path: Path) -> None:
-    for body in ("otlp: {headers: [geheim]}\n", "kubelet: {url: 'ftp://me:geheim@node'}\n"):
-        (message,) = check(_file(tmp_path, body), {}, [])
-        assert "geheim" not in message
-        assert "hidden" in message
+def test_the_password_of_a_url_is_not_shown() -> None:
     url = KEYS["kubelet.url"].kind
     assert url.show(url.parse("https://me:geheim@node:10250")) == "https://(hidden)@node:10250"
 
