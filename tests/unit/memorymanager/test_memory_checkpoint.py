@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixture_trees import FIXTURES
+from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint, accepts, parse, render, verify
 from numaudit.checkpoints.formats.seal import write
 from numaudit.containermanager.memory.replay import DIFFERENT, check_start
@@ -18,6 +19,7 @@ from numaudit.containermanager.memory.state import Block, MemoryState, MemoryTab
 from numaudit.errors import ParseError
 
 CAPTURED = sorted((FIXTURES / "kubelet-1.36").glob("*/*/memory_manager_state"))
+CAPTURED_CPUS = sorted((FIXTURES / "kubelet-1.36").glob("*/*/cpu_manager_state"))
 POD_LEVEL = FIXTURES / "kubelet-1.36/standalone-pod-level-resources/1/memory_manager_state"
 CROSS = FIXTURES / "kubelet-1.36/standalone-restricted/1-cross/memory_manager_state"
 
@@ -38,17 +40,18 @@ MEMORY_BLOCK = b'{"numaAffinity":[0],"type":"memory","size":4294967296}'
 HUGE_BLOCK = b'{"numaAffinity":[0],"type":"hugepages-1Gi","size":1073741824}'
 
 
-@pytest.mark.parametrize("path", CAPTURED, ids=lambda path: "/".join(path.parts[-3:-1]))
+@pytest.mark.parametrize("path", [*CAPTURED, *CAPTURED_CPUS], ids=lambda path: "/".join(path.parts[-3:]))
 def test_what_a_kubelet_wrote_verifies_and_survives_reading_and_writing(path: Path) -> None:
     data = path.read_bytes()
-    checkpoint = parse(data)
-    assert verify(checkpoint).form == ("V2" if path == POD_LEVEL else "V1")
-    assert write(checkpoint) == data
+    checkpoint = checkpoints.parse(checkpoints.kind_of(path.name, b""), data)
+    plain, with_pods = ("V1", "V2") if path in CAPTURED else ("V2", "V3")
+    assert checkpoints.verify(checkpoint).form == (with_pods if path.parent == POD_LEVEL.parent else plain)
+    assert checkpoints.write(checkpoint) == data
     assert checkpoint.unknown == ()
 
 
 def test_all_the_captured_files_are_there() -> None:
-    assert len(CAPTURED) == 9
+    assert len(CAPTURED) == len(CAPTURED_CPUS) == 9
 
 
 def test_the_literals_of_the_kubelets_own_tests_verify() -> None:
