@@ -22,14 +22,8 @@ from numaudit.kubelet.parsers.pod import (
     parse_pod,
 )
 
-MOST_PODS = 5000
-"""A kubelet runs some hundred; a list with more is not from one."""
-MOST_VALUES = 500_000
-"""Objects and lists in the whole answer; a pod has some fifty. Two bytes of JSON become hundreds in memory."""
 MOST_CONTAINERS = 20_000
 """In the whole answer; each takes about a kilobyte."""
-MOST_QUANTITIES = 100_000
-"""Requests and limits in the whole answer."""
 LARGEST_POD = 4 << 20
 """Bytes of one pod, and more than the API server takes of any object."""
 MOST_VALUES_OF_ONE = 100_000
@@ -46,15 +40,6 @@ class PodList(Struct, frozen=True):
 
     pods: Pods
     problems: tuple[str, ...] = ()
-
-
-class _Object(msgspec.Struct):
-    """Any object, without what is in it."""
-
-
-class _Objects(msgspec.Struct):
-    kind: str
-    items: list[_Object] | None = None
 
 
 class RawList(msgspec.Struct):
@@ -84,7 +69,7 @@ class PodReader(Struct):
         self._known = {one: self._known[one] for one in digests if one in self._known}
         pods: dict[str, PodFacts] = {}
         problems: list[str] = []
-        containers = quantities = 0
+        containers = 0
         for index, (digest, raw) in enumerate(zip(digests, items, strict=True)):
             if digest not in self._known:
                 go_on()
@@ -95,40 +80,23 @@ class PodReader(Struct):
                     continue
             pod = self._known[digest]
             containers += len(pod.containers)
-            quantities += _quantities(pod)
-            if containers > MOST_CONTAINERS or quantities > MOST_QUANTITIES:
-                raise ParseError(
-                    f"more than {MOST_CONTAINERS} containers, or {MOST_QUANTITIES} requests and limits: "
-                    "this is not the list of one node"
-                )
+            if containers > MOST_CONTAINERS:
+                raise ParseError(f"more than {MOST_CONTAINERS} containers: this is not the list of one node")
             if pod.spec is None:
                 problems.append(f"pod {pod.namespace}/{pod.name}: its resources are not understood")
             pods[pod.uid] = _better(pods.get(pod.uid), pod)
         return PodList(pods, tuple(problems))
 
 
-def _quantities(pod: PodFacts) -> int:
-    containers = () if pod.spec is None else pod.spec.all_containers
-    claims = sum(len(one.claims) for one in pod.containers)
-    return claims + sum(len(one.resources.requests) + len(one.resources.limits) for one in containers)
-
-
 def pod_list(body: bytes) -> RawList:
-    """The list, its pods not decoded. Raises ParseError.
-
-    Objects are counted first: a number of two bytes would take fifty as one of the items.
-    """
-    if body.count(b"{") + body.count(b"[") > MOST_VALUES:
-        raise ParseError(f"more than {MOST_VALUES} objects and lists: this is not the list of one node")
+    """The list, its pods not decoded. Raises ParseError."""
     try:
-        objects = msgspec.json.decode(body, type=_Objects)
-        if objects.kind not in ("PodList", "List"):
-            raise ParseError(f"not a list of pods: its kind is {objects.kind[:60]!r}")
-        if len(objects.items or ()) > MOST_PODS:
-            raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
-        return msgspec.json.decode(body, type=RawList)
+        found = msgspec.json.decode(body, type=RawList)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ParseError(f"not a list of pods: {error}") from None
+    if found.kind not in ("PodList", "List"):
+        raise ParseError(f"not a list of pods: its kind is {found.kind[:60]!r}")
+    return found
 
 
 def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:

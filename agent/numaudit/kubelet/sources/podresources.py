@@ -23,7 +23,6 @@ from numaudit.errors import ParseError, Unavailable
 from numaudit.intent.node import Promise, PromisedDevices, devices_by_nodes
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, may_exist
-from numaudit.kubelet.parsers.pods import MOST_PODS
 from numaudit.kubelet.sources.polled import time_left
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
@@ -40,16 +39,6 @@ DEADLINE, IN_A_TICK = 10.0, 2.0
 """Seconds for one call; a healthy kubelet answers in milliseconds."""
 LARGEST_ANSWER = 16 << 20
 """Bytes. gRPC's own limit of 4 MiB is too small for a large node."""
-LARGEST_POD = 256 << 10
-"""Bytes of one pod in it: room for 4,000 devices that each have an entry of their own."""
-LARGEST_ALLOCATABLE = 2 << 20
-"""Bytes of an answer to GetAllocatableResources: room for 20,000 devices that each have an entry of their own."""
-MOST_FIELDS = 200_000
-"""Messages and texts in one answer. A container has some fifty: its name, blocks of memory, devices and their nodes."""
-MOST_CPUS = 500_000
-"""In one answer: 500 for each of 1,000 containers."""
-_TAGS = (b"\x0a", b"\x12", b"\x1a", b"\x22", b"\x2a")
-"""One of these bytes stands before each message and text: their numbers are 1 to 5. Others are lengths, or CPUs."""
 
 _IDENTITY_ONLY = 1
 _OPTIONS = (
@@ -99,31 +88,18 @@ class ListAnswer(Struct, frozen=True):
 def decode(answer: ListAnswer) -> tuple[PodResources, ...]:
     """The pods of an answer. Fields unknown here are passed over.
 
-    v1alpha1 lists devices only, so memory and CPUs stay None. Raises ParseError, also for more than a node can have:
-    two bytes of an answer may become hundreds in memory.
+    v1alpha1 lists devices only, so memory and CPUs stay None. Each pod is decoded by itself, which takes the least
+    memory. Raises ParseError.
     """
     from google.protobuf.message import DecodeError  # noqa: PLC0415 (only where there is a kubelet)
 
     from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
 
-    _check_size(answer.data)
-    found: list[PodResources] = []
-    cpus = 0
     try:
         encoded = podresources_pb2.ListOfEncodedPods.FromString(answer.data).pod_resources
-        if len(encoded) > MOST_PODS:
-            raise ParseError(f"more than {MOST_PODS} pods: this is not the list of one node")
-        for one in encoded:
-            if len(one) > LARGEST_POD:
-                raise ParseError(f"a pod of more than {LARGEST_POD >> 10} KiB: this is not the list of one node")
-            pod = podresources_pb2.PodResources.FromString(one)
-            cpus += len(pod.cpu_ids) + sum(len(container.cpu_ids) for container in pod.containers)
-            if cpus > MOST_CPUS:
-                raise ParseError(f"more than {MOST_CPUS} CPUs: this is not the list of one node")
-            found.append(_pod(pod, answer.version))
+        return tuple(_pod(podresources_pb2.PodResources.FromString(one), answer.version) for one in encoded)
     except DecodeError as error:
         raise ParseError(f"not an answer of the PodResources interface: {error}") from None
-    return tuple(found)
 
 
 def decode_allocatable(data: bytes) -> NodesOfDevices:
@@ -136,19 +112,11 @@ def decode_allocatable(data: bytes) -> NodesOfDevices:
 
     from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
 
-    if len(data) > LARGEST_ALLOCATABLE:
-        raise ParseError(f"more than {LARGEST_ALLOCATABLE >> 20} MiB of resources: this is not of one node")
-    _check_size(data)
     try:
         answer = podresources_pb2.AllocatableResourcesResponse.FromString(data)
     except DecodeError as error:
         raise ParseError(f"not an answer of the PodResources interface: {error}") from None
     return _nodes_of_devices(answer.devices, "allocatable devices")
-
-
-def _check_size(data: bytes) -> None:
-    if sum(map(data.count, _TAGS)) > MOST_FIELDS:
-        raise ParseError(f"more than {MOST_FIELDS} pods, containers, devices and blocks: this is not of one node")
 
 
 def _pod(pod: pb.PodResources, version: Version) -> PodResources:
