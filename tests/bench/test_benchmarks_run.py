@@ -52,7 +52,7 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "tick": (
         "tick, render, gzip",
         "without sleep",
-        "a tenth changes",
+        "none changes",
         "and with probes",
         "memory",
         "memory, 8 nodes",
