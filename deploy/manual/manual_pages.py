@@ -13,9 +13,8 @@ from pathlib import Path
 import click
 
 from command_tree import commands, described_options, examples, exit_codes, usage
-from numaudit.cli.cluster.options import OPTIONS
 from numaudit.cli.cluster.plugin import plugin
-from numaudit.cli.cluster.verbs import EXAMPLES, command_of
+from numaudit.cli.cluster.verbs import EXAMPLES, OPTIONS, command_of
 from numaudit.cli.main import VERBS
 
 PAGES = {"-".join(("numaudit", *path)): (path, command) for path, command in commands()}

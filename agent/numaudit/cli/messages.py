@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -103,3 +104,19 @@ def say(error: Exception) -> None:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     lines = text.split("\n")
     click.echo("\n".join((f"numaudit: {printable(lines[0])}", *(f"  {printable(one)}" for one in lines[1:]))), err=True)
+
+
+def wait(seconds: float, what: str) -> None:
+    """Sleep. A terminal sees what for and how long still; a pipe sees nothing."""
+    end = time.monotonic() + seconds
+    stderr = terminal()
+    shown = False
+    try:
+        while (left := end - time.monotonic()) > 0:
+            if stderr.isatty():
+                print(f"\r{what}: {left:.0f} s left ", end="", file=stderr, flush=True)
+                shown = True
+            time.sleep(min(1.0, left))
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=stderr, flush=True)

@@ -140,3 +140,19 @@ def _rest(path: str, name: str) -> str | None:
     if not name or rest == path or (rest and rest[0] not in ".["):
         return None
     return rest.removeprefix(".")
+
+
+class ScenarioFiles:
+    """Opens the files that a scenario names, from its own folder, and reads each once. Raises InputError."""
+
+    def __init__(self, scenario: Path) -> None:
+        self._scenario = scenario
+        self._read: dict[Path, list[Document]] = {}
+
+    def open(self, name: str, what: str) -> list[Document]:
+        path = self._scenario.parent / name
+        if "\0" not in name and path.resolve() == self._scenario.resolve():
+            raise InputError(f"{name} is the scenario itself, which cannot include itself; name another file")
+        if path not in self._read:
+            self._read[path] = read_file(path, what)
+        return self._read[path]

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from command_tree import commands
-from numaudit.cli.progress import Duration
+from numaudit.cli.parameters import Duration
 
 TIMES = [
     pytest.param(option, id=f"{' '.join(path)} {option.opts[0]}")
@@ -22,7 +22,7 @@ OF_THE_SETTINGS = "interval"
 
 def test_there_are_some() -> None:
     names = {one.values[0].opts[0] for one in TIMES}  # type: ignore[union-attr]
-    assert {"--timeout", "--max-age", "--duration", "--interval"} <= names
+    assert {"--duration", "--interval", "--watch"} <= names
 
 
 @pytest.mark.parametrize("option", TIMES)

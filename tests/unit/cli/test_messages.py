@@ -81,8 +81,8 @@ def test_a_terminal_gets_escapes_too_but_may_be_steered_on_purpose(fixtures: Pat
     program = (
         "import sys; from numaudit.cli import main; "
         f"code = main.call(['report', '\\x1b[31mnone', '--root', {str(fixtures / 'huge-pages')!r}]); "
-        "from numaudit.cli import progress; from numaudit.cli.observe import topology; "
-        "topology.command.callback = lambda **_: progress.wait(0.01, 'x'); "
+        "from numaudit.cli import messages; from numaudit.cli.observe import topology; "
+        "topology.command.callback = lambda **_: messages.wait(0.01, 'x'); "
         "main.call(['topology']); sys.exit(code)"
     )
     with os.fdopen(terminal, "rb", buffering=0) as reader:

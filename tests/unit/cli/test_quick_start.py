@@ -11,7 +11,7 @@ import pytest
 
 from numaudit.api.ordering import KEYS
 from numaudit.cli.main import VERBS
-from numaudit.cli.sort_keys import SORT_KEYS
+from numaudit.cli.parameters import SORT_KEYS
 from numaudit.probes.kinds import KINDS
 from processes.agent_process import PATIENCE
 

@@ -267,7 +267,7 @@ def test_where_nothing_can_be_measured_the_report_says_why_and_has_the_rest(
 ) -> None:
     tree = captured("eight-nodes")
     monkeypatch.setattr("numaudit.cli.options.Host.here", lambda: tree)
-    monkeypatch.setattr("numaudit.cli.progress.wait", _never)
+    monkeypatch.setattr("numaudit.cli.messages.wait", _never)
     plain, _ = _run(capsys)
     out, err = _run(capsys, "--duration", "1h")
     assert out.splitlines()[:-1] == plain.splitlines()[:-1]
@@ -291,7 +291,7 @@ def test_ctrl_c_ends_a_measurement_and_shows_what_there_is(
 
     tree = captured("eight-nodes")
     monkeypatch.setattr("numaudit.cli.options.Host.here", lambda: tree)
-    monkeypatch.setattr("numaudit.cli.progress.wait", interrupt)
+    monkeypatch.setattr("numaudit.cli.messages.wait", interrupt)
     monkeypatch.setattr(Session, "require_any", lambda _: None)
     out, err = _run(capsys, "--duration", "1h", "-o", "json", code=130)
     assert len(json.loads(out)["containers"]) == 10

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from made_up.accesses import counted, expected, sampled, with_accesses
 from numaudit.cli.main import call
-from numaudit.cli.manager.junit import encode
+from numaudit.cli.manager.assert_work import junit_xml
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.access import Access
 from numaudit.kernel.host import Host
@@ -98,7 +98,7 @@ def test_the_junit_file_has_a_case_for_each_check_and_is_xml_whatever_a_containe
         GateCheck("pod/b", "at most 5%", "inconclusive", "no samples"),
         GateCheck("pod/c", "at most 5%", "passed", "hint_faults"),
     ]
-    (suite,) = ElementTree.fromstring(encode(checks))
+    (suite,) = ElementTree.fromstring(junit_xml(checks))
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped"), suite.get("errors")) == (
         "3",
         "1",
@@ -111,7 +111,7 @@ def test_the_junit_file_has_a_case_for_each_check_and_is_xml_whatever_a_containe
         ["system-out"],
     ]
     assert suite[0].get("classname") == "pod/<a>&\\x1b"
-    (suite,) = ElementTree.fromstring(encode((), "the command ended with status 3"))
+    (suite,) = ElementTree.fromstring(junit_xml((), "the command ended with status 3"))
     assert (suite.get("errors"), suite[0][0].get("message")) == ("1", "the command ended with status 3")
 
 

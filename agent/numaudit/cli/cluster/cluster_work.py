@@ -11,9 +11,9 @@ import click
 
 from numaudit.api.cluster_document import ClusterReport, NodeAnswer, NodeAnswerList
 from numaudit.cli import json_output
-from numaudit.cli.cluster.options import CommandLine
+from numaudit.cli.cluster.verbs import CommandLine
 from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE
-from numaudit.cli.verdict_list import VerdictList
+from numaudit.cli.parameters import VerdictList
 from numaudit.encoding.value import Origin, Timestamp
 from numaudit.errors import InputError, Unavailable
 from numaudit.kubectl import answers as answers_of_agents

@@ -11,8 +11,7 @@ from click.shell_completion import ShellComplete
 
 from numaudit import __version__
 from numaudit.cli import main
-from numaudit.cli.cluster.options import OPTIONS
-from numaudit.cli.cluster.verbs import EXAMPLES, Words, command_of
+from numaudit.cli.cluster.verbs import EXAMPLES, OPTIONS, Words, command_of
 
 _EXITS = "Exit codes: 0 fine, 1 findings, 2 usage, 3 the cluster cannot answer, 130 interrupted."
 _NO_FILES, _FILES = ":4", ":0"

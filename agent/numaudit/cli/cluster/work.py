@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from numaudit.cli.cluster import cluster_work
-from numaudit.cli.cluster.options import CommandLine
+from numaudit.cli.cluster.verbs import CommandLine
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kubectl import debug_pod, remote
 from numaudit.kubectl.api import Api, Forbidden, NotFound, proxied
@@ -127,7 +127,7 @@ def _arguments(asked: CommandLine, found: FoundPod | None) -> tuple[str, ...]:
 
 
 def _duration(asked: CommandLine) -> float:
-    from numaudit.cli.progress import Duration
+    from numaudit.cli.parameters import Duration
 
     value = asked.values.get("duration")
     return 0.0 if value is None else Duration().convert(value, None, None)

@@ -6,9 +6,7 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
-from numaudit.cli.manager.sizes import Size
-from numaudit.cli.names import ContainerName
-from numaudit.cli.progress import Duration
+from numaudit.cli.parameters import ContainerName, Duration, Size
 
 _COMMAND = "numaudit.assert.command"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 
@@ -11,11 +12,10 @@ from numaudit.api.assertion_document import Assertion
 from numaudit.api.selection import narrow
 from numaudit.cli import json_output, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
-from numaudit.cli.manager.junit import encode
 from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
-from numaudit.errors import InputError, Unavailable
+from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.host import is_named_pipe
 from numaudit.report.gates.gate import GateCheck, GateLimits, judge_gate, worst_state
 from numaudit.report.values import Report
@@ -142,4 +142,36 @@ def _check_writable(junit: Path | None) -> None:
 
 def _write(junit: Path | None, checks: Sequence[GateCheck], failed: str | None = None) -> None:
     if junit is not None:
-        junit.write_bytes(encode(checks, failed))
+        junit.write_bytes(junit_xml(checks, failed))
+
+
+_ELEMENTS = {"failed": "failure", "inconclusive": "skipped"}
+
+
+def junit_xml(checks: Sequence[GateCheck], command_failed: str | None = None) -> bytes:
+    """JUnit XML, which CI systems read: one test case for each check.
+
+    `command_failed`: why nothing was judged; None = the checks were.
+    """
+    count = {state: sum(one.state == state for one in checks) for state in ("failed", "inconclusive")}
+    suite = ElementTree.Element(
+        "testsuite",
+        name="numaudit assert",
+        tests=str(len(checks) + (command_failed is not None)),
+        failures=str(count["failed"]),
+        errors=str(int(command_failed is not None)),
+        skipped=str(count["inconclusive"]),
+    )
+    if command_failed is not None:
+        case = ElementTree.SubElement(suite, "testcase", classname="numaudit", name="command")
+        ElementTree.SubElement(case, "error", message=printable(command_failed))
+    for one in checks:
+        case = ElementTree.SubElement(suite, "testcase", classname=printable(one.container), name=printable(one.demand))
+        if one.state in _ELEMENTS:
+            ElementTree.SubElement(case, _ELEMENTS[one.state], message=printable(f"{one.state}: {one.evidence}"))
+        ElementTree.SubElement(case, "system-out").text = printable(one.evidence)
+    suites = ElementTree.Element("testsuites")
+    suites.append(suite)
+    ElementTree.indent(suites)
+    text: str = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()

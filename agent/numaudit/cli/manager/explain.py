@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
-from numaudit.cli.names import ContainerName
-from numaudit.cli.progress import Duration
+from numaudit.cli.parameters import ContainerName, Duration
 
 
 @click.command(

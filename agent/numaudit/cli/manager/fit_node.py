@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.cli import options
-from numaudit.cli.manager.scenario_files import ScenarioFiles
 from numaudit.config import yaml_document
+from numaudit.config.yaml_document import ScenarioFiles
 from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host

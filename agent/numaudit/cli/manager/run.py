@@ -9,7 +9,7 @@ import click
 
 from numaudit.cli import messages, options
 from numaudit.cli.exits import EXIT_NOT_BEGUN
-from numaudit.cli.manager.sizes import Size
+from numaudit.cli.parameters import Size
 from numaudit.errors import NumauditError
 
 

@@ -30,8 +30,8 @@ def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> 
     """Simulate SCENARIO: show which pods a kubelet admits, where, and its memory map after each step."""
     from numaudit.api import simulation_document
     from numaudit.cli import json_output
-    from numaudit.cli.manager.scenario_files import ScenarioFiles
     from numaudit.config import yaml_document
+    from numaudit.config.yaml_document import ScenarioFiles
     from numaudit.scenario.orders import find_orders
     from numaudit.scenario.reading import read_scenario
     from numaudit.scenario.simulation import simulate

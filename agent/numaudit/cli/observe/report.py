@@ -5,10 +5,7 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
-from numaudit.cli.names import ContainerName, NamespaceName
-from numaudit.cli.progress import Duration
-from numaudit.cli.sort_keys import SORT_KEYS
-from numaudit.cli.verdict_list import VerdictList
+from numaudit.cli.parameters import SORT_KEYS, ContainerName, Duration, NamespaceName, VerdictList
 
 
 @click.command(

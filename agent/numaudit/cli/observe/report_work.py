@@ -13,7 +13,7 @@ import click
 from msgspec import Struct
 
 from numaudit.api.selection import shown_of
-from numaudit.cli import options, progress
+from numaudit.cli import messages, options
 from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
 from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.encoding.value import Origin
@@ -168,7 +168,7 @@ def observe_whole(
             if with_processes:
                 engine.tick(numa_maps_of=of, with_processes=True)
             try:
-                progress.wait(duration, "measuring")
+                messages.wait(duration, "measuring")
             except KeyboardInterrupt:
                 if interrupted is None:
                     raise
@@ -181,7 +181,7 @@ def observe_whole(
     ticked = engine.tick(numa_maps_budget, of, with_processes=with_processes, devices=devices)
     if ticked.judgements.needs_another_tick:
         if observer.host.is_live:
-            progress.wait(_SECOND_TICK, "measuring again, because memory is outside its promised nodes")
+            messages.wait(_SECOND_TICK, "measuring again, because memory is outside its promised nodes")
         ticked = engine.tick(numa_maps_budget, of, with_processes=with_processes)
     return ticked
 

@@ -10,10 +10,7 @@ import click
 
 from numaudit.cli import options
 from numaudit.cli.exits import EXIT_INTERRUPTED
-from numaudit.cli.names import ContainerName, NamespaceName
-from numaudit.cli.progress import Duration
-from numaudit.cli.sort_keys import SORT_KEYS
-from numaudit.cli.verdict_list import VerdictList
+from numaudit.cli.parameters import SORT_KEYS, ContainerName, Duration, NamespaceName, VerdictList
 from numaudit.errors import InputError
 
 _INTERVAL = 5.0
