@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
 import bcrypt
 import msgspec
@@ -23,6 +24,7 @@ from numaudit.daemon.web.connections import Connections
 from numaudit.daemon.web.pages import LINKS, AgentSite, Health
 from numaudit.daemon.web.server import Server
 from numaudit.daemon.web.tick_document import TickDocuments
+from numaudit.errors import printable
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
@@ -83,7 +85,8 @@ def site() -> Iterator[Site]:
 
 def _one(name: str, mib: int, verdict: VerdictName = "aligned") -> ContainerReport:
     """`ns/NAME/c`, with so many MiB."""
-    (one,) = report(container(1, name, "c", "ns"), anon={0: mib << 20, 1: 0}).containers
+    id_ = 1 + crc32(name.encode(errors="surrogatepass"))
+    (one,) = report(container(id_, name, "c", "ns"), anon={0: mib << 20, 1: 0}).containers
     return msgspec.structs.replace(one, verdict=Verdict(verdict, "a reason", None, (), REMEDIES[verdict]))
 
 
@@ -148,7 +151,8 @@ def test_only_what_differs_is_touched(site: Site, open_page: OpenPage) -> None:
     site.tick(_many())
     page = open_page(site.address).page
     page.evaluate(
-        """() => {
+        """async () => {
+          for (const _ of [1, 2]) await new Promise(requestAnimationFrame);  // what is in view is drawn
           window.touched = new Set();
           const rows = document.getElementById("rows");
           new MutationObserver((records) => {
@@ -163,6 +167,27 @@ def test_only_what_differs_is_touched(site: Site, open_page: OpenPage) -> None:
     containers[7] = _one("pod-07", 1000)
     site.tick_and_see(page, containers)
     assert page.evaluate("Array.from(window.touched)") == ["ns/pod-07/c"]
+
+
+def test_a_rows_drawing_is_made_when_it_comes_into_view_and_those_of_all_to_be_printed(
+    site: Site, open_page: OpenPage
+) -> None:
+    site.tick(_many())
+    page = open_page(site.address).page
+    drawn, waiting = page.locator("#rows .nodes svg"), page.locator("#rows .nodes noscript")
+    last = page.locator("#rows tbody tr").last
+    expect(last.locator("svg")).to_have_count(0)
+    first = page.locator("#rows tbody tr").first
+    first.scroll_into_view_if_needed()
+    expect(first.locator("svg path.resident")).to_be_visible()
+    site.tick_and_see(page, _many(more=3))
+    expect(first.locator("svg path.resident")).to_be_visible()
+    expect(last.locator("svg")).to_have_count(0)
+    last.scroll_into_view_if_needed()
+    expect(last.locator("svg path.resident")).to_be_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(drawn).to_have_count(80)
+    expect(waiting).to_have_count(0)
 
 
 def test_selected_text_stays_selected(site: Site, open_page: OpenPage) -> None:
@@ -212,9 +237,9 @@ def test_a_list_that_was_unfolded_stays_so_when_others_come_before_it(site: Site
 
 
 def test_a_hostile_name_that_comes_later_is_a_name(site: Site, open_page: OpenPage) -> None:
-    site.tick([_one(f"db-{number}", 1) for number, _ in enumerate(HOSTILE)])
+    site.tick([_one(f"{number:02}".ljust(len(printable(name)), "p"), 1) for number, name in enumerate(HOSTILE)])
     page = open_page(site.address).page
-    shape = "Array.from(document.querySelectorAll('*'), one => one.tagName + one.getAttributeNames().sort())"
+    shape = "Array.from(document.querySelectorAll(':not(.nodes *)'), e => e.tagName + e.getAttributeNames().sort())"
     before = page.evaluate(shape)
     site.tick_and_see(page, [_one(name, 1) for name in HOSTILE])
     assert page.evaluate(shape) == before

@@ -16,6 +16,7 @@ from numaudit.api.redact import redact
 from numaudit.api.selection import narrow
 from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
+from numaudit.errors import printable
 from numaudit.evaluation.verdicts import REMEDIES
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
@@ -44,7 +45,7 @@ def column(page: Page, title: str) -> list[str]:
         """title => {
             const table = document.getElementById("rows");
             const at = [...table.tHead.rows[0].cells].findIndex(head => head.textContent === title);
-            return [...table.tBodies[0].rows].filter(row => !row.hidden).map(row => row.cells[at].textContent.trim());
+            return [...table.tBodies[0].rows].filter(row => !row.hidden).map(row => row.cells[at].innerText.trim());
         }""",
         title,
     )
@@ -426,6 +427,7 @@ def test_paper_is_light_also_for_who_reads_in_the_dark(open_page: OpenPage) -> N
 def test_without_script_everything_can_be_read_and_nothing_pretends_to_work(open_page: OpenPage) -> None:
     page = open_page(page_of(80), script=False).page
     assert page.locator("#rows tbody tr:visible").count() == 80
+    assert page.locator("#rows .nodes svg:visible").count() == 80
     assert hides(page, "input, select, button")
     assert page.locator("main h2:visible").count() == page.locator("main > section:not(.own) h2").count()
 
@@ -440,7 +442,7 @@ def test_a_hostile_name_is_text_and_the_page_keeps_its_shape(open_page: OpenPage
         return names
 
     opened = open_page(report_page(hostile(name)))
-    assert shape(opened.page) == shape(open_page(report_page(hostile("plain"))).page)
+    assert shape(opened.page) == shape(open_page(report_page(hostile("p" * len(printable(name))))).page)
     assert fits(opened)
     assert opened.page.title() == "numaudit report"
 

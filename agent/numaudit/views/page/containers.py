@@ -130,7 +130,7 @@ def _name(name: str, address: str | None) -> Markup:
     """In a narrow column a long name loses its middle."""
     tail = _TAIL if len(name) > _SPLIT else 0
     head = len(name) - tail
-    ends = element("span", name[:head]), element("span", name[head:])
+    ends = (element("span", name[:head]), element("span", name[head:]) if tail else "")
     return element("span", ends, class_="name") if address is None else element("a", ends, href=address, class_="name")
 
 
@@ -140,7 +140,8 @@ def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence
     sorted_by = None if column.value is None else "" if value is None else repr(value)
     if column.of_node is not None:
         words = element("span", text, class_="words")
-        return element("td", lanes(one, nodes), " ", words, class_="nodes", data_v=sorted_by)
+        drawing = element("noscript", lanes(one, nodes))  # with scripts it is made when it comes into view
+        return element("td", drawing, " ", words, class_="nodes", data_v=sorted_by)
     tone = None if column.tone is None else column.tone(one)
     return _plain_cell(text, tone, column.is_number, sorted_by)
 

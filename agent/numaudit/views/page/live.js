@@ -75,6 +75,7 @@
     }
     document.dispatchEvent(new CustomEvent("newer", { detail: page }));
     for (const part of ["header", "main"]) morph(document.querySelector(part), page.querySelector(part));
+    document.dispatchEvent(new Event("shown"));
     tag = answer.getResponseHeader("ETag");
     note(answer, asked);
   }

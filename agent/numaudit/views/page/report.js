@@ -1,17 +1,49 @@
 "use strict";
-// Sorts and filters the table of containers. What it does to a page it can do to a newer one before that is shown.
+// Sorts and filters the table of containers, and draws its rows when they come into view. What it does to a page it can
+// do to a newer one before that is shown.
 (() => {
   const alphabet = new Intl.Collator("en", { numeric: true });
+  const lanes = new IntersectionObserver(
+    (cells) => cells.filter((one) => one.isIntersecting).forEach((one) => draw(one.target)),
+    { rootMargin: "50%", scrollMargin: "50%" },
+  );
   let order = null;
 
   function present(page) {
     const table = page.getElementById("rows");
     if (table === null) return;
+    if (page !== document) table.querySelectorAll("noscript").forEach(likeHere);
     dressHeads(page, table.tHead.rows[0].cells);
     sort(table.tBodies[0]);
     keepChoice(page);
     page.getElementById("controls").hidden = false;
     filter(page);
+  }
+
+  function watch() {
+    for (const waiting of document.querySelectorAll("#rows noscript")) lanes.observe(waiting.parentNode);
+  }
+
+  // To a browser that runs scripts it is text; a page made markup of it would have no right to be shown.
+  function draw(cell) {
+    lanes.unobserve(cell);
+    const waiting = cell.querySelector("noscript");
+    if (waiting === null) return;
+    const { namespaceURI } = document.querySelector("svg");
+    const parts = Array.from(waiting.textContent.matchAll(/<(svg|path)([^>]*)>/g), ([, name, attributes]) => {
+      const part = document.createElementNS(namespaceURI, name);
+      for (const [, key, value] of attributes.matchAll(/([\w-]+)="([^"]*)"/g)) part.setAttribute(key, value);
+      return part;
+    });
+    parts[0].append(...parts.slice(1));
+    waiting.replaceWith(parts[0]);
+  }
+
+  // A newer page runs no scripts, so its drawings are elements: they stay such where the page on the screen has them.
+  function likeHere(waiting) {
+    const row = document.getElementById(waiting.closest("tr").id);
+    if (row?.querySelector(".nodes svg")) waiting.replaceWith(...waiting.childNodes);
+    else waiting.textContent = waiting.innerHTML.replaceAll("></path>", "/>");
   }
 
   // A verdict that no container has any more stays chosen: nothing else would be filtered for instead.
@@ -123,6 +155,7 @@
 
   recall();
   present(document);
+  watch();
   document.addEventListener("click", click);
   document.addEventListener("input", (event) => {
     if (event.target.closest("#controls") !== null) filter(document);
@@ -131,4 +164,8 @@
     if (event.target.closest("#controls") !== null) remember();
   });
   document.addEventListener("newer", (event) => present(event.detail));
+  document.addEventListener("shown", watch);
+  window.addEventListener("beforeprint", () => {
+    for (const waiting of document.querySelectorAll("#rows noscript")) draw(waiting.parentNode);
+  });
 })();
