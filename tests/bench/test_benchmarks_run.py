@@ -18,7 +18,6 @@ NUMBER = r"\s*([-+]?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?)"
 
 FIGURES: Mapping[str, tuple[str, ...]] = {
     "access": (
-        "samples decoded and added up:",
         "a loop of page faults, .*:",
         "an ordinary load, .*:",
     ),

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from textwrap import fill as wrapped
 
-import pytest
-
 from documentation.marked_places import fill
 from fixture_trees import FIXTURES
 from monitoring import alert_cases
@@ -97,11 +95,3 @@ def test_the_page_shows_that_alert_and_the_figures_before_and_after(matches_gold
     ]
     head = ["| pod | metric | label | before | after |", "| --- | --- | --- | --- | --- |"]
     matches_golden(PAGE, fill(page, "figures", "\n".join([*head, *rows, ""])))
-
-
-@pytest.mark.parametrize(("pod", "metric", "label", "given"), FIGURES)
-def test_a_figure_differs_before_and_after_the_fix(pod: str, metric: str, label: str, given: Labels) -> None:
-    before, after = (shown(tree, pod, metric, label, given) for tree in (BEFORE, AFTER))
-    assert before
-    assert after
-    assert before != after

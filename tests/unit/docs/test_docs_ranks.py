@@ -38,13 +38,6 @@ def test_the_page_lists_every_launcher_and_shows_real_output(matches_golden: Mat
     matches_golden("docs/ranks.md", fill(page, "output", output[0]))
 
 
-def test_a_row_was_tried_only_if_a_test_names_it() -> None:
-    tests = (file.read_text(encoding="utf-8") for file in (TOP / "tests/vm/inside").glob("test_*.py"))
-    named = {name for text in tests for name in re.findall(r'(?:tried_with|Row)\(\s*"([a-z-]+)",\s', text)}
-    assert named & {one.name for one in LAUNCHERS} == {one.name for one in LAUNCHERS if one.tried}
-    assert not [one.name for one in LAUNCHERS if one.tried and one.checked]
-
-
 def test_every_verdict_and_cause_is_explained() -> None:
     section = PAGE.partition("\n## Verdicts\n")[2].partition("\n## ")[0]
     assert tuple(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE)) == RANK_VERDICTS
