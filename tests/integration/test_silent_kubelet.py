@@ -83,7 +83,7 @@ def _success(agent: Agent) -> dict[str, float | None]:
 
 def _ages_have_grown(database: Database) -> bool:
     grown = database.query(f'delta(numaudit_collector_age_seconds{{collector=~"{"|".join(SOURCES)}"}}[10s]) > 2')
-    return {(dict(labels)["nodename"], dict(labels)["missing"]) for labels in grown} == _SILENT
+    return {(dict(labels)["nodename"], dict(labels)["collector"]) for labels in grown} == _SILENT
 
 
 def _lost(database: Database) -> set[tuple[str, str]]:
