@@ -78,12 +78,6 @@ def read_part(annotations: Mapping[str, str], name: str, form: type[PartT]) -> P
         raise ParseError(f"{PREFIX}{name}: {error}") from None
 
 
-def left_out(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of parts for which there was no space. Raises ParseError."""
-    found = read_part(annotations, "left-out", _LeftOut)
-    return () if found is None else found.parts
-
-
 def _encode(part: Part) -> str:
     fields = msgspec.to_builtins(part, enc_hook=str, str_keys=True)
     return msgspec.json.encode({"version": VERSION, **fields}, order="deterministic").decode()

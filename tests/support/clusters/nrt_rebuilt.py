@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from msgspec import Struct
@@ -27,7 +28,7 @@ from numaudit.containermanager.versions import KubeletFeatures, at_least_describ
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.nrt.annotations import read_part
+from numaudit.nrt.annotations import LEFT_OUT, read_part
 from numaudit.nrt.topology import GATES, CostPart, CpuPart, DevicePart, KubeletPart, MemoryNode, MemoryPart
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import NodeSet
@@ -163,3 +164,8 @@ def _devices(part: DevicePart) -> DeviceState:
         if used:
             held[resource] = frozenset(used)
     return DeviceState(plugins, {_HOLDER.uid: {"": held}} if held else {})
+
+
+def left_out(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of parts for which there was no space."""
+    return tuple(json.loads(annotations.get(LEFT_OUT, '{"parts": []}'))["parts"])

@@ -10,11 +10,12 @@ from typing import Any, TypeVar, cast
 import pytest
 from msgspec.structs import replace
 
+from clusters.nrt_rebuilt import left_out
 from kubelets.random_nodes import random_kubelet, random_state
 from made_up.scenarios import machine, play, pod, scenario
 from numaudit.errors import ParseError
 from numaudit.memorymanager.admission import NodeState
-from numaudit.nrt.annotations import LEFT_OUT, MOST_BYTES, PREFIX, annotations_of, left_out, read_part, size_of
+from numaudit.nrt.annotations import LEFT_OUT, MOST_BYTES, PREFIX, annotations_of, read_part, size_of
 from numaudit.nrt.describe import MOST_HOLDERS, topology_of
 from numaudit.nrt.resource_topology import node_resource_topology
 from numaudit.nrt.topology import CpuPart, GroupPart, MeasuredPart, MemoryPart, NodeTopology

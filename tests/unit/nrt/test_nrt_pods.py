@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from clusters.nrt_rebuilt import left_out
 from clusters.placement_consumer import ALPHABET, Name, decoded, hash_of, nodes_of, read_placement
 from kubelets.random_nodes import random_kubelet, random_pod, random_state
 from made_up.scenarios import Plain, machine, play, pod, scenario
@@ -20,7 +21,7 @@ from numaudit.containermanager.predicates import Capacity
 from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit, remove
-from numaudit.nrt.annotations import MOST_BYTES, annotations_of, left_out, read_part, size_of
+from numaudit.nrt.annotations import MOST_BYTES, annotations_of, read_part, size_of
 from numaudit.nrt.describe import topology_of
 from numaudit.nrt.fingerprint import fingerprint
 from numaudit.nrt.placement import leb89, placement
