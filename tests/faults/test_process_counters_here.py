@@ -310,7 +310,7 @@ def test_a_process_that_has_no_descriptors_left_says_so_and_leaks_none(
 def test_a_user_without_rights_has_the_reason(new_group: NewGroup, start: Callable[[Path], Worker]) -> None:
     worker = start(new_group("foreign"))
     program = (
-        "import sys; sys.path[:0] = sys.argv[2:]; from made_up_plans import faults_and_time; "
+        "import sys; sys.path[:0] = sys.argv[2:]; from made_up.plans import faults_and_time; "
         "from numaudit.kernel.host import Host; from numaudit.probes.counters.process_events import ProcessEvents; "
         "ProcessEvents.open(Host(), faults_and_time(), int(sys.argv[1]), 100)"
     )
