@@ -18,8 +18,7 @@ from msgspec import Struct
 from numaudit.errors import Unavailable, printable
 from numaudit.kubectl.objects import Status
 from numaudit.kubectl.program import Kubectl, last_words
-from numaudit.net.connection import HttpAnswer, NotUnderstood
-from numaudit.net.local import LocalConnection
+from numaudit.net.connection import HttpAnswer, LocalConnection, NotUnderstood
 
 _START_SECONDS = 20.0
 _WORDS = 1000

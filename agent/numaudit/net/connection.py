@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Mapping, Sequence
 from email.message import Message
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,7 @@ from numaudit.net.target import Target
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
+
 
 MOST_OF_AN_ANSWER = 64 << 10
 """Bytes of an answer that are read where nobody expects more than a few words."""
@@ -273,3 +275,17 @@ class _Reader(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
+
+
+class LocalConnection(Connection):
+    """A connection to a Unix socket, with the same limits as any other."""
+
+    def __init__(self, at: Path, seconds: float) -> None:
+        super().__init__(Target("localhost", 80, "/", {"Accept-Encoding": "gzip"}, None), seconds)
+        self._at = at
+
+    def _addresses(self) -> list[tuple[int, int, int, str, Any]]:
+        return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", str(self._at))]
+
+    def _secured(self, plain: socket.socket) -> socket.socket:
+        return plain

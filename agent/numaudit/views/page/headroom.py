@@ -9,9 +9,7 @@ from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.quantity import at_most
-from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.part import PageSection
-from numaudit.views.page.tables import table
+from numaudit.views.page.markup import Markup, PageSection, element, short, table
 
 _MAP = ("Node", "Group", "Allocatable", "Promised", "Free", "Stranded", "Without promise", "Uses free", "Uses promised")
 _HELP = (

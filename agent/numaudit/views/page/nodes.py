@@ -13,12 +13,9 @@ from numaudit.report.words import size
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.drawings.arcs import arc_list, arcs_drawing, arcs_of
-from numaudit.views.page.drawings.cpu_owners import CpuOwners
 from numaudit.views.page.drawings.heat import heat_map
-from numaudit.views.page.drawings.node_map import MappedNode, node_map, places
-from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.part import PageSection
-from numaudit.views.page.tables import table
+from numaudit.views.page.drawings.node_map import CpuOwners, MappedNode, node_map, places
+from numaudit.views.page.markup import Markup, PageSection, element, short, table
 
 _MAP = "Outer bar: the plan. Inner bar: what is used. Below it the node's CPUs."
 _RESIDUAL = "Residual = the node's own count - containers - unattributed, each read on its own."

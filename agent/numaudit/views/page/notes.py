@@ -13,9 +13,7 @@ from numaudit.report.kubelet import CheckpointReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.page.addresses import Addresses
-from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.part import PageSection
-from numaudit.views.page.tables import table
+from numaudit.views.page.markup import Markup, PageSection, element, short, table
 
 _SHOWN = ("unknown", "split")
 """Verdicts that are explained by their reason; of those that are misaligned each container is."""

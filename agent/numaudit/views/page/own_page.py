@@ -12,7 +12,7 @@ from numaudit.report.words import display_name, size
 from numaudit.views.account import parts
 from numaudit.views.page.addresses import key
 from numaudit.views.page.drawings.flow import flow
-from numaudit.views.page.drawings.sparkline import sparkline
+from numaudit.views.page.drawings.lanes import sparkline
 from numaudit.views.page.markup import Markup, element, short
 from numaudit.views.page.processes import process_tables
 from numaudit.views.trends import KEPT, Trends

@@ -11,9 +11,7 @@ from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, ran
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name
 from numaudit.views.page.addresses import Addresses
-from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.part import PageSection
-from numaudit.views.page.tables import table
+from numaudit.views.page.markup import Markup, PageSection, element, short, table
 
 _MOST = 50
 """Containers whose tables are shown."""

@@ -12,14 +12,13 @@ from numaudit.report.words import UNKNOWN
 from numaudit.topology.quantity import plural
 from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.containers import containers_part
-from numaudit.views.page.drawings.sparkline import sparkline
+from numaudit.views.page.drawings.lanes import sparkline
 from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.headroom import headroom_part
-from numaudit.views.page.markup import Markup, element, nested
+from numaudit.views.page.markup import Markup, PageSection, element, links, nested
 from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
 from numaudit.views.page.own_page import MOST, own_section
-from numaudit.views.page.part import PageSection, links
 from numaudit.views.page.processes import processes_part
 from numaudit.views.trends import KEPT, Trends
 

@@ -18,14 +18,13 @@ from textual.widgets import Input, Static
 from numaudit.api.ordering import KEYS
 from numaudit.report.kinds import kinds_in_words
 from numaudit.views.top import head, keys
-from numaudit.views.top.columns import node_grid
+from numaudit.views.top.columns import ShareTrends, node_grid
 from numaudit.views.top.help import help_lines
 from numaudit.views.top.lines import Lines, RowList, Titles, in_ascii
 from numaudit.views.top.news import Failed, Feed, FeedEnded, News, RowKey, TickBegan, TickFigures
 from numaudit.views.top.page import container_lines
 from numaudit.views.top.table import RowChoice, RowTable
 from numaudit.views.top.terminal import TopDriver
-from numaudit.views.top.trends import ShareTrends
 
 _LATE = 3
 """Intervals without a tick that went well make the figures stale."""

@@ -18,8 +18,8 @@ from numaudit.views.judgement_notes import print_findings
 from numaudit.views.terminal.one_container import print_process_table, print_processes
 from numaudit.views.terminal.placement_page import print_container
 from numaudit.views.terminal.terminal import print_note
+from numaudit.views.top.columns import ShareTrends, drawn
 from numaudit.views.top.news import RowKey, TickFigures, find
-from numaudit.views.top.trends import ShareTrends, drawn
 
 _STYLES: Mapping[Tone | None, str] = {"good": "bold green", "unknown": "bold yellow", "bad": "bold red"}
 _TREND = 40

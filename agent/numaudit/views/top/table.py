@@ -14,9 +14,8 @@ from numaudit.api.ordering import KEYS, ordered
 from numaudit.api.selection import with_words
 from numaudit.report.kinds import is_small_group
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.top.columns import Grid, Sortable, container_columns, container_grid
+from numaudit.views.top.columns import Grid, ShareTrends, Sortable, container_columns, container_grid, drawn
 from numaudit.views.top.news import RowKey, key_of
-from numaudit.views.top.trends import ShareTrends, drawn
 
 _TREND = 10
 """Ticks that have room in a row."""

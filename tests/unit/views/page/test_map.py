@@ -19,9 +19,8 @@ from numaudit.report.values import ContainerReport, Intended, NodeReport, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.drawings.arcs import MOST, Arc, arcs_drawing, arcs_of
-from numaudit.views.page.drawings.cpu_owners import CpuOwners, CpuRun
 from numaudit.views.page.drawings.heat import heat_map
-from numaudit.views.page.drawings.node_map import MappedNode, node_map, places
+from numaudit.views.page.drawings.node_map import CpuOwners, CpuRun, MappedNode, node_map, places
 from numaudit.views.page.markup import join
 from numaudit.views.page.nodes import nodes_part
 from screens.page_reports import hostile, many

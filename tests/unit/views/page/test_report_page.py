@@ -31,8 +31,8 @@ from numaudit.report.memory_manager import (
 from numaudit.report.values import Intended, Report
 from numaudit.report.words import display_name
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.page.markup import table
 from numaudit.views.page.report_page import report_page
-from numaudit.views.page.tables import table
 from screens.page_reports import hostile, many
 from screens.page_text import SVG, lines, parse, text_of
 

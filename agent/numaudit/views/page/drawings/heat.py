@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from numaudit.report.values import NodeReport
 from numaudit.report.words import UNKNOWN
-from numaudit.views.page.markup import Markup, element
-from numaudit.views.page.tables import box
+from numaudit.views.page.markup import Markup, box, element
 
 _SHADES = 5
 """Classes of the style sheet: heat0 is a node's own memory, heat5 the longest way."""
