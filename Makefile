@@ -12,7 +12,7 @@ MAKE_AGAIN := $(MAKE)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report test test-beside-guests test-apart test-here test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock capabilities
+.PHONY: help report capture test test-beside-guests test-apart test-here test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock capabilities
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -66,6 +66,12 @@ check: ## the fast inner loop: lint, types, import layers, unit tests
 	.venv/bin/lint-imports
 	@mkdir -p $(dir $(SKIPPED))
 	HYPOTHESIS_PROFILE=$(EXAMPLES) $(PYTHON) -m pytest tests/unit $(PARALLEL) --list-skipped $(SKIPPED)
+
+capture: ## capture another host by ssh and report on it: make capture HOST=root@server
+	@deploy/setup.sh run
+	@[ -n "$(HOST)" ] || { echo "name the host: make capture HOST=root@server" >&2; exit 2; }
+	@.venv/bin/numaudit capture --from "$(HOST)" "$(HOST).tar.xz"
+	@.venv/bin/numaudit report --root "$(HOST).tar.xz"
 
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
 	@deploy/setup.sh lab

@@ -24,7 +24,6 @@ from numaudit.kernel import files
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_bytes
-from numaudit.kernel.memory import tiers
 from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.parsers import cdi
 from numaudit.kubelet.sources import cdi_files, recording
@@ -39,19 +38,32 @@ _DEEPEST_FOLDER = MOST_LEVELS - 2
 """Within an archive a capture is in a folder, and files are in theirs."""
 _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
-_PROC = ("mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")
-_PROCESS = ("cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status", "uid_map")
-_NODE = ("meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages",
-    "access*/initiators/*_latency", "access*/initiators/*_bandwidth")  # fmt: skip
+_NODES = "sys/devices/system/node/"
+PATTERNS = (
+    *(f"proc/{name}" for name in (
+        "mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")),
+    *(f"proc/[0-9]*/{name}" for name in (
+        "cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status", "uid_map")),
+    *(_NODES + name for name in ("online", "possible", "has_cpu", "has_memory")),
+    *(f"{_NODES}node[0-9]*/{name}" for name in (
+        "meminfo", "numastat", "distance", "cpulist", "hugepages/*/*_hugepages",
+        "access*/initiators/*_latency", "access*/initiators/*_bandwidth")),
+    "sys/devices/virtual/memory_tiering/*/nodelist",
+    "sys/kernel/mm/numa/demotion_enabled",
+    *(f"sys/kernel/mm/hugepages/hugepages-*/{name}" for name in (
+        "nr_hugepages", "resv_hugepages", "surplus_hugepages", "nr_overcommit_hugepages")),
+    "sys/kernel/mm/mempolicy/weighted_interleave/node[0-9]*",
+    "sys/devices/system/cpu/online",
+    *(f"sys/devices/system/cpu/cpu[0-9]*/{name}" for name in (
+        "topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")),
+)  # fmt: skip
+"""Files of any host, below its root."""
 _INITIATORS = "node[0-9]*/access*/initiators/node[0-9]*"
 """Links to nodes; as folders they say the same."""
-_HUGE_PAGES = ("nr_hugepages", "resv_hugepages", "surplus_hugepages", "nr_overcommit_hugepages")
-_NODES = ("online", "possible", "has_cpu", "has_memory")
-_CPU = ("topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")
-_CGROUP = ("cgroup.procs", "cgroup.controllers", "cgroup.events", "cgroup.subtree_control", "memory.numa_stat",
+CGROUP = ("cgroup.procs", "cgroup.controllers", "cgroup.events", "cgroup.subtree_control", "memory.numa_stat",
     "memory.current", "memory.swap.max", "memory.stat", "memory.events",
     "memory.usage_in_bytes", "devices.list", "cpuset.*", "hugetlb.*.numa_stat", "hugetlb.*.current")  # fmt: skip
-_KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet_internal_checkpoint",
+KUBELET = ("memory_manager_state", "cpu_manager_state", "device-plugins/kubelet_internal_checkpoint",
     "dra_manager_state")  # fmt: skip
 
 
@@ -76,7 +88,7 @@ def capture(host: Host, target: Path) -> CaptureSummary:
     What was begun is removed when it fails or is interrupted. Raises InputError, Unavailable.
     """
     try:
-        _refuse(target)
+        refuse(target)
     except OSError as error:
         raise Unavailable(f"cannot write {target}: {error.strerror}") from error
     with _private():
@@ -119,7 +131,7 @@ def _writing(where: Path | str) -> Iterator[None]:
         raise Unavailable(f"cannot write {where}: {error.strerror}") from error
 
 
-def _refuse(target: Path) -> None:
+def refuse(target: Path) -> None:
     """Raises InputError when something is there already, or the name is that of another kind of archive."""
     if target.name.endswith(SUFFIX):
         if target.exists():
@@ -172,25 +184,11 @@ def _located(host: Host, summary: CaptureSummary) -> LocatedKubelet:
 
 
 def _files(host: Host) -> Iterator[Path]:
-    yield from (host.proc / name for name in _PROC)
-    for process in files.glob(host.proc, "[0-9]*"):
-        yield from (process / name for name in _PROCESS)
-    yield from (host.nodes / name for name in _NODES)
-    for node in files.glob(host.nodes, "node[0-9]*"):
-        for pattern in _NODE:
-            yield from files.glob(node, pattern)
-    yield from files.glob(tiers.folder(host), "*/nodelist")
-    yield tiers.demotion_file(host)
-    for pool in files.glob(host.sys, "kernel/mm/hugepages/hugepages-*"):
-        yield from (pool / name for name in _HUGE_PAGES)
-    yield from files.glob(host.sys, "kernel/mm/mempolicy/weighted_interleave/node[0-9]*")
-    yield host.cpus / "online"
-    for cpu in files.glob(host.cpus, "cpu[0-9]*"):
-        for pattern in _CPU:
-            yield from files.glob(cpu, pattern)
+    for pattern in PATTERNS:
+        yield from files.glob(host.root, pattern)
     yield from hardware.files(host)
     yield from devices.files(host)
-    yield from (host.kubelet / name for name in _KUBELET)
+    yield from (host.kubelet / name for name in KUBELET)
 
 
 def _copy_threads(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
@@ -212,7 +210,7 @@ def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
                 too_deep += 1
                 continue
             tree.make(_inside(host, folder))
-            for pattern in _CGROUP:
+            for pattern in CGROUP:
                 for file in files.glob(folder, pattern):
                     _copy(host, file, tree, summary)
     if too_deep:

@@ -72,7 +72,8 @@ _MAPS = {
 }
 _PATHS = ("config", "config-dir", "root-dir")
 _OTHERS = ("feature-gates", "reserved-memory")
-_KNOWN = frozenset([*_TEXTS, *_NUMBERS, *_MAPS, *_PATHS, *_OTHERS])
+KNOWN_FLAGS = frozenset([*_TEXTS, *_NUMBERS, *_MAPS, *_PATHS, *_OTHERS])
+"""Flags of the kubelet that are read here."""
 
 
 class KubeletFlags(Struct, frozen=True):
@@ -122,7 +123,7 @@ def _collect(arguments: Sequence[str]) -> dict[str, list[str]]:
             continue
         name, equals, value = argument.lstrip("-").partition("=")
         name = name.replace("_", "-")
-        if name not in _KNOWN:
+        if name not in KNOWN_FLAGS:
             continue
         if not equals:
             value = next(left, "")

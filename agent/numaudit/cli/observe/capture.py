@@ -26,12 +26,19 @@ Examples:
   numaudit capture ./node-a
   numaudit capture node-a.tar.xz
   numaudit capture - > node-a.tar.xz
+  numaudit capture --from root@server server.tar.xz
 
 Exit codes: 0 fine, 2 usage, 3 this host cannot be read or there is no space, 130 interrupted.
 """
 )
 @click.argument("target", type=FilePath(allow_dash=True), metavar="DIR|FILE.tar.xz|-")
-def command(target: Path) -> None:
+@click.option(
+    "--from",
+    "from_host",
+    metavar="USER@HOST",
+    help="Capture another host by ssh. It needs Python 3.6 or newer there, and nothing of numaudit.",
+)
+def command(target: Path, from_host: str | None) -> None:
     """Save this host's /proc, /sys, cgroup and kubelet state for offline analysis.
 
     It writes a folder, an archive, or an archive to standard output (-). The other verbs read the capture with --root.
@@ -44,7 +51,7 @@ def command(target: Path) -> None:
     from numaudit.topology.quantity import plural
 
     with as_interrupts():
-        summary, where = _capture(target)
+        summary, where = _capture(target, from_host)
     click.echo(f"{plural(summary.files, 'file')}, {summary.bytes >> 10} KiB in {printable(where)}", err=True)
     lines = _by_name(summary.unread)
     if lines:
@@ -57,9 +64,13 @@ def command(target: Path) -> None:
             click.echo("run as root to capture the files whose permission is denied", err=True)
 
 
-def _capture(target: Path) -> tuple[CaptureSummary, str]:
+def _capture(target: Path, from_host: str | None) -> tuple[CaptureSummary, str]:
     from numaudit.capture.tree import capture, capture_to
 
+    if from_host is not None:
+        from numaudit.capture.remote import capture_from
+
+        return capture_from(from_host, target), str(target)
     if str(target) != "-":
         return capture(host(None), target), str(target)
     output = sys.stdout.buffer

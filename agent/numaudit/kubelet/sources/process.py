@@ -19,7 +19,7 @@ from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.sources.presence import KubeletProcess, find, is_there
 from numaudit.memorymanager.configuration import ConfigDocument, KubeletFlags, known_flags, read_flags
 
-_USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/kubelet/config.json")
+USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "/etc/kubernetes/kubelet/config.json")
 """kubeadm, hand-made set-ups, and a cloud's images."""
 _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 """No file of a kubelet's is below these, and /proc/PID/root leads into any container."""
@@ -124,7 +124,7 @@ def _arguments(host: Host, pid: int) -> list[str]:
 def _config_files(host: Host, flags: KubeletFlags, unseen: str | None) -> list[Path]:
     """The file and the drop-in files that the flags name, else one in a usual place."""
     if unseen is not None:
-        return [path for path in map(host.at, _USUAL_FILES) if may_exist(path)][:1]
+        return [path for path in map(host.at, USUAL_FILES) if may_exist(path)][:1]
     paths = [host.at(flags.config)] if flags.config else []
     if flags.config_dir:
         paths.extend(_drop_ins(host, flags.config_dir))
