@@ -6,11 +6,10 @@ import re
 from io import StringIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from documentation.examples import times
 from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.api import explanation_document, simulation_document
 from numaudit.containermanager.pod.manifest import read_pod
@@ -24,6 +23,12 @@ from numaudit.scenario.fate import Fate
 from numaudit.scenario.make_room import make_room
 from numaudit.scenario.orders import find_orders
 from numaudit.views.terminal import explanation_tables, simulation_tables
+
+
+def times(factor: int) -> settings:
+    """A decorator: so many times the examples of the profile in force."""
+    return settings(max_examples=factor * settings().max_examples)
+
 
 THREE = machine("11Gi", "11Gi", "11Gi")
 
