@@ -51,7 +51,7 @@ class StateFolder(Struct, frozen=True):
         )
 
     def write(self, state: NodeState) -> None:
-        """Replace both files. Raises InputError and Unavailable as `checkpoints.write_file`."""
+        """Replace both files. Raises InputError and Unavailable as `write_file`."""
         for checkpoint in checkpoints_of(state):
             write_file(self.folder / checkpoints.kind(checkpoint), checkpoint)
 

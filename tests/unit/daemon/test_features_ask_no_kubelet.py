@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 from kubelets.http import replies, serving
-from numaudit.daemon.ticks.features import Features
+from numaudit.daemon.ticks.publisher import Features
 from numaudit.engine.collectors.containers.intent import IntentCollector
 from numaudit.kernel.host import Host, KubeletConnection
 from numaudit.probes.session import Session

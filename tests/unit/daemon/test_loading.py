@@ -12,7 +12,7 @@ from hosts.node_tree import NodeTree
 from made_up.probes import made_up_session
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import LONGEST_PAUSE, Loading
-from numaudit.daemon.ticks.features import Features
+from numaudit.daemon.ticks.publisher import Features
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME

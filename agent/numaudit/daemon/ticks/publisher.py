@@ -1,11 +1,13 @@
-"""Publication of a tick: its metrics, beside the report itself."""
+"""Publication of a tick: its metrics, beside the report itself, and the features that the agent can measure on this
+host, as the doctor finds them.
+"""
 
 from __future__ import annotations
 
 import logging
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -13,20 +15,48 @@ from msgspec import Struct
 from numaudit import __version__
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import Changes
-from numaudit.daemon.ticks.features import Features
+from numaudit.doctor.checks import examine
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.collectors.containers.rank_watch import WatchLimits
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
-from numaudit.exporters.facts import ExportedTick
+from numaudit.exporters.facts import ExportedTick, Feature
 from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
 from numaudit.exporters.selection import Selection
 from numaudit.exporters.series import SeriesTracker
+from numaudit.kernel.host import Host
 from numaudit.kernel.tasks import booted_at
+from numaudit.kubelet.sources.readings import KubeletReadings
+from numaudit.probes.reasons import ProbeRefusal
+from numaudit.probes.session import Session
 from numaudit.report.build import last_counts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import CollectorOutcome
+
+
+class Features(Struct):
+    """Examined at the first tick, and again when a source or a probe has changed its state."""
+
+    host: Host
+    session: Session | None
+    """None = nothing is examined."""
+    kubelet: Callable[[], KubeletReadings | None] = lambda: None
+    """Readings of the kubelet in this tick; it has its share of a tick and is not asked again here."""
+    _known: tuple[Feature, ...] = ()
+    _examined_at: Hashable = None
+
+    def after(self, sources: Sequence[CollectorOutcome]) -> tuple[Feature, ...]:
+        """As they are after a tick in which the sources fared like this."""
+        if self.session is None:
+            return ()
+        probes = {name: isinstance(one, ProbeRefusal) and one.reason for name, one in self.session.probes.items()}
+        state = (tuple(probes.items()), tuple((one.source, one.state) for one in sources))
+        if state != self._examined_at:
+            self._examined_at = state
+            self._known = tuple(map(Feature.of, examine(self.host, self.session, self.kubelet())))
+        return self._known
+
 
 _DEVICES_EVERY = 20
 """Ticks from one that reads the devices of containers to the next: five minutes at the usual interval."""
