@@ -24,14 +24,14 @@ def summary(
     rooms: Sequence[ClusterRoom],
     unsafe: int = 0,
 ) -> str:
-    """`refused`: pods that are still there to be seen; `unsafe`: kubelets."""
+    """`refused`: pods that the agents saw, deleted ones included; `unsafe`: kubelets."""
     bad = [f"{verdicts[name]} {name}" for name in SEVERITY if name in MISALIGNED and verdicts.get(name)]
     total = sum(verdicts.values())
     parts = [
         *([f"{plural(unsafe, 'kubelet')} would not start again"] if unsafe else []),
         f"{misaligned(verdicts)} of {plural(total, 'container')} misaligned"
         + (f" ({', '.join(bad)}; {in_units(misplaced)} misplaced)" if bad else ""),
-        f"{plural(refused, 'pod')} refused in the last hour and not deleted since",
+        f"{plural(refused, 'pod')} refused in the last hour",
     ]
     if rooms:
         one = rooms[0]

@@ -375,6 +375,26 @@ def test_a_silent_source_is_not_asked_at_every_tick(tmp_path: Path) -> None:
     assert asked == 1
 
 
+def test_a_refused_pod_that_was_deleted_counts_for_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Step(f"{SINGLE}/4-kubelet-restarted").tree(tmp_path / "tree")
+    (host.answers / "kubelet.log").unlink()
+    pods = host.answers / "pods.json"
+    (one,) = (pod for pod in json.loads(pods.read_text())["items"] if pod["metadata"]["name"].startswith("gu-toobig"))
+
+    def refused(seconds: float, *listed: object) -> list[str]:
+        pods.write_text(json.dumps({"kind": "PodList", "apiVersion": "v1", "items": listed}))
+        monkeypatch.setattr(poller, "time", lambda: at + seconds)
+        return [found.pod for found in poll(kubelet, ()).intent.rejections if not found.by_counter]
+
+    at = datetime.fromisoformat(one["status"]["startTime"]).timestamp()
+    name = one["metadata"]["name"]
+    kubelet = IntentCollector.by(KubeletPoller.of(host))
+    assert refused(1, one) == [name]
+    for after, found in ((2, [name]), (poller.REFUSED_FOR, [name]), (poller.REFUSED_FOR + 1, [])):
+        kubelet.poller._pods.again()
+        assert refused(after) == found
+
+
 def test_files_that_may_not_be_read_for_configz_leave_the_settings_that_were_read(tmp_path: Path) -> None:
     host = Step(f"{SINGLE}/1-running").tree(tmp_path / "tree")
 

@@ -165,7 +165,7 @@ def intent_of(readings: KubeletReadings, containers: tuple[Container, ...], step
         kind: outlook_of(kind, file, readings.machine, kubelet, steps.examined[kind])
         for kind, file in readings.checkpoints.items()
     }
-    rejections = join.rejections(readings.pods, log.rejections)
+    rejections = join.rejections(readings.pods, {**readings.refused, **log.rejections})
     intent = Intent(
         containers=joined.containers,
         pods=readings.pods,

@@ -19,12 +19,13 @@ from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, DEVICES, CheckpointKind
 from numaudit.errors import Absent, ParseError, Unavailable, to_keep
 from numaudit.intent.kubelet import KubeletConfig, SourceState
+from numaudit.intent.pods import Rejection
 from numaudit.kernel.host import Host, explain
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import klog
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.parsers import metrics as kubelet_metrics
-from numaudit.kubelet.parsers.admissions import Admissions
+from numaudit.kubelet.parsers.admissions import MOST_RECORDS, Admissions
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
 from numaudit.kubelet.parsers.pods import PodList, PodReader
@@ -46,6 +47,9 @@ SELDOM = 60.0
 
 SETTLED_AFTER = 60.0
 """Seconds from the writing of a checkpoint until all pods in it have their cgroups for sure."""
+
+REFUSED_FOR = 3600.0
+"""Seconds for which a refused pod that was deleted still counts."""
 
 PATIENCE = 20.0
 """Seconds that one poll waits for the running kubelet: enough to ask each source when none answers."""
@@ -72,6 +76,8 @@ class KubeletPoller:
     _files: dict[CheckpointKind, WatchedCheckpoint] = field(init=False)
     _machine: MachineWatch = field(init=False)
     _cdi_files: CdiFiles = field(init=False)
+    _refused: dict[str, Rejection] = field(default_factory=dict)
+    """By UID, the newest last."""
     _settings: Polled[StartSettings] = field(default_factory=lambda: Polled("kubelet configuration", every=SELDOM))
     _pods: Polled[PodList] = field(default_factory=lambda: Polled("pods", every=SELDOM, reasons_are_gaps=True))
     _resources: Polled[tuple[PodResources, ...]] = field(default_factory=lambda: Polled("podresources", every=SELDOM))
@@ -186,12 +192,14 @@ class KubeletPoller:
         now = time()
         for one in (self._settings, self._pods, self._resources, self._metrics, self._allocatable):
             one.expire(now, self.max_age)
+        self._remember_refused(now)
         self.newest = KubeletReadings(
             checkpoints=files,
             last_good_at={kind: one.last_good_at for kind, one in self._files.items()},
             config=KubeletConfig() if self._settings.value is None else self._settings.value.config,
             pods=None if self._pods.value is None else self._pods.value.pods,
             pods_are_current=self._pods.is_current,
+            refused=dict(self._refused),
             strange_pods=0 if self._pods.value is None else len(self._pods.value.problems),
             resources=self._resources.value if self._resources.is_current else None,
             resources_version=self._resources_version,
@@ -210,6 +218,16 @@ class KubeletPoller:
             unanswered=self._unanswered(),
         )
         return self.newest
+
+    def _remember_refused(self, now: float) -> None:
+        """Of the pods listed now; those that were deleted since stay for an hour, as long as a report speaks of."""
+        for pod in () if self._pods.value is None else self._pods.value.pods.values():
+            if pod.rejection is not None:
+                self._refused.pop(pod.uid, None)
+                self._refused[pod.uid] = pod.rejection
+        for uid, one in [*self._refused.items()]:
+            if (one.at is not None and now - one.at > REFUSED_FOR) or len(self._refused) > MOST_RECORDS:
+                del self._refused[uid]
 
     def _has_news(self, containers: Sequence[Container], files: Iterable[CheckpointFile]) -> bool:
         """Did a container come or go, or a checkpoint change? Or does a container still wait for its name?"""

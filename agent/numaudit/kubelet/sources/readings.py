@@ -14,6 +14,7 @@ from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, Checkpoint, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.intent.kubelet import KubeletConfig, SourceName, SourceState
+from numaudit.intent.pods import Rejection
 from numaudit.kubelet.parsers.admissions import LogFacts
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
@@ -43,6 +44,8 @@ class KubeletReadings(Struct, frozen=True):
     """The kubelet's own settings, from /configz or from its files and flags."""
     pods: Pods | None = None
     pods_are_current: bool = False
+    refused: Mapping[str, Rejection] = field(default_factory=dict)
+    """UID -> refusal of pods that were listed in the last hour, deleted ones included."""
     strange_pods: int = 0
     """Parts of the list that were not understood."""
     resources: tuple[PodResources, ...] | None = None
