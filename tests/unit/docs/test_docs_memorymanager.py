@@ -1,5 +1,4 @@
-"""The example in docs/memorymanager.md runs and prints what the page says; its tables list the stable functions,
-and its list the types."""
+"""The example in docs/memorymanager.md runs and prints what the page says; its tables list the stable functions."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ from types import FunctionType, ModuleType
 from numaudit.memorymanager import api
 
 PAGE = (Path(__file__).parents[3] / "docs" / "memorymanager.md").read_text(encoding="utf-8")
-CALLS = PAGE[PAGE.index("## What to call") : PAGE.index("## Types")]
-TYPES = PAGE[PAGE.index("## Types") : PAGE.index("## Outcomes")]
+CALLS = PAGE[PAGE.index("## What to call") : PAGE.index("## Outcomes")]
 STABLE = [name for name in vars(api) if not name.startswith("_")]
 
 
@@ -42,10 +40,6 @@ def row(name: str, function: FunctionType) -> str:
     return f"| `{name}` | {meaning} |"
 
 
-def _is_no_type(value: object) -> bool:
-    return is_function(value) or isinstance(value, ModuleType)
-
-
 FUNCTIONS = dict(stable_functions())
 
 
@@ -69,8 +63,3 @@ def test_each_function_of_a_table_has_its_meaning() -> None:
     lines = [line for line in CALLS.splitlines() if line.startswith("| `")]
     assert len(lines) > 25
     assert lines == [row(name, FUNCTIONS[name]) for line in lines for name in [line.split("`")[1]]]
-
-
-def test_every_type_is_listed_once() -> None:
-    types = {name for name in STABLE if not _is_no_type(getattr(api, name))}
-    assert sorted(re.findall(r"`([A-Z]\w+)`", TYPES)) == sorted(types)

@@ -18,9 +18,9 @@ from numaudit.exporters.catalogue import METRICS
 from screens.pages import TOP
 
 PAGES = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
-GENERATED = {TOP / "docs/metrics.md", TOP / "docs/cli.md"}
-MOST_WORDS = 42_250
-"""Of all pages together, tables and code included, but without the lists of metrics and verbs, which grow with them."""
+GENERATED = {TOP / "docs/metrics.md"}
+MOST_WORDS = 42_100
+"""Of all pages together, tables and code included, but without the list of metrics, which grows with them."""
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120
 FOLDERS = ("agent/**/*.py", "agent/**/*.yaml", "bpf/*.[ch]", "dashboards/**/*.py", "deploy/**/*.py", "tests/**/*.py")
