@@ -19,7 +19,7 @@ from screens.pages import TOP
 
 PAGES = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
 GENERATED = {TOP / "docs/metrics.md"}
-MOST_WORDS = 42_100
+MOST_WORDS = 42_150
 """Of all pages together, tables and code included, but without the list of metrics, which grows with them."""
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120
