@@ -105,7 +105,7 @@ class Agent(Struct, frozen=True, eq=False):
         self.loop.run((self.server, self.push, self.nrt), self._announce)
 
     def _announce(self) -> None:
-        _log.info("numaudit %s serves http on port %d", __version__, self.server.port)
+        _log.info("numaudit %s serves http on %s", __version__, self.server.address)
         if (exposure := self.server.exposure()) is not None:
             _log.warning("%s", exposure)
 

@@ -130,7 +130,7 @@ def eventually(check: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 def port_of(log: Path) -> int | None:
     """Where the agent of this log serves; None = it does not yet."""
-    match = re.search(r"serves http on port (\d+)", log.read_text(errors="replace"))
+    match = re.search(r"serves http on \S+:(\d+)", log.read_text(errors="replace"))
     return None if match is None else int(match[1])
 
 

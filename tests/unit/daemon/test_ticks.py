@@ -16,11 +16,13 @@ from hosts.node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
+from numaudit.daemon.ticks.publisher import Publisher
 from numaudit.daemon.web.pages import Request
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import ScrapeForm
 from numaudit.kernel.host import Host
+from numaudit.snapshot import CollectorOutcome
 
 HOSTILE_NAMES = [
     b"x\xff",
@@ -124,3 +126,17 @@ def test_an_old_snapshot_is_served_no_longer_and_health_says_so(tree: NodeTree) 
 
 def _broken(*_: object, **__: object) -> None:
     raise RuntimeError("made to fail")
+
+
+def test_sources_that_fail_for_one_cause_are_one_line_of_the_log(
+    tree: NodeTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    publisher = Publisher(Settings(), Engine(Observer.of(Host.under(tree.root))), 0.0)
+    lost = [CollectorOutcome(name, "failed", "no rights") for name in ("cpu_time", "pmu", "hint_faults")]
+    with caplog.at_level("INFO"):
+        publisher._log_changes([*lost, CollectorOutcome("intent", "absent", "no kubelet")])
+        publisher._log_changes(lost)
+    assert [one.getMessage() for one in caplog.records] == [
+        "cpu_time, pmu, hint_faults: failed: no rights",
+        "intent: absent: no kubelet",
+    ]

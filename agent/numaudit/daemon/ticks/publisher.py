@@ -152,8 +152,12 @@ class Publisher:
         return evaluate_tick(tick, containers)
 
     def _log_changes(self, sources: Sequence[CollectorOutcome]) -> None:
+        """One line for each cause, however many sources it has."""
+        news: dict[tuple[str, str | None], list[str]] = {}
         for one in sources:
             if self._changes.is_news(("source", one.source), one.state, usual="ok"):
-                level = logging.INFO if one.state in ("ok", "absent", "unavailable") else logging.WARNING
-                reason = f": {one.reason}" if one.reason else ""
-                _log.log(level, "%s: %s%s", one.source, one.state, reason, extra={"topic": one.source})
+                news.setdefault((one.state, one.reason), []).append(one.source)
+        for (state, why), names in news.items():
+            level = logging.INFO if state in ("ok", "absent", "unavailable") else logging.WARNING
+            reason = f": {why}" if why else ""
+            _log.log(level, "%s: %s%s", ", ".join(names), state, reason, extra={"topic": names[0]})

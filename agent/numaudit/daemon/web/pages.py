@@ -206,13 +206,16 @@ class _Route(Struct, frozen=True):
     """Answered without a password."""
 
 
+_HEALTHZ = "/healthz"
+"""As Kubernetes's own components call it; Prometheus and its relatives say /-/healthy."""
 _ROUTES: Mapping[str, _Route] = {
     "/": _Route("the newest report as a page", AgentSite._page),
     "/metrics": _Route("Prometheus metrics", AgentSite._metrics),
     "/report.json": _Route("the newest report", AgentSite._report),
     "/-/healthy": _Route("does the agent still tick?", lambda site, _: _health(site.healthy()), is_public=True),
+    _HEALTHZ: _Route("as /-/healthy", lambda site, _: _health(site.healthy()), is_public=True),
     "/-/ready": _Route("is there a first snapshot?", lambda site, _: _health(site.ready()), is_public=True),
     "/-/reload": _Route("POST reads the settings again, where web.reload is on", AgentSite._reload, methods=("POST",)),
 }
-LINKS: Mapping[str, str] = {path: route.what for path, route in _ROUTES.items() if path != "/"}
+LINKS: Mapping[str, str] = {path: route.what for path, route in _ROUTES.items() if path not in ("/", _HEALTHZ)}
 """Links of the agent's page."""

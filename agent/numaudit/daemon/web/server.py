@@ -72,6 +72,12 @@ class Server(TCPServer):
     def port(self) -> int:
         return cast("int", self.socket.getsockname()[1])
 
+    @property
+    def address(self) -> str:
+        """HOST:PORT, with brackets around an address of IPv6."""
+        host, port = self.socket.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
     def exposure(self) -> str | None:
         """Warning about what strangers may read, and how to close it; None when only this host may connect."""
         host = self.socket.getsockname()[0]

@@ -111,8 +111,9 @@ def test_other_pages_take_no_post() -> None:
     assert (answer.status, dict(answer.headers)["Allow"]) == (HTTPStatus.METHOD_NOT_ALLOWED, "GET, HEAD")
 
 
-def test_a_stuck_agent_is_not_healthy_and_says_why() -> None:
-    response = _get(_site(health=BAD), "/-/healthy")
+@pytest.mark.parametrize("path", ["/-/healthy", "/healthz"])
+def test_a_stuck_agent_is_not_healthy_and_says_why(path: str) -> None:
+    response = _get(_site(health=BAD), path)
     assert (response.status, response.body) == (
         HTTPStatus.SERVICE_UNAVAILABLE,
         (b"the newest tick began 99 s ago\n",),
