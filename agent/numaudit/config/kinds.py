@@ -11,7 +11,7 @@ from typing import Any
 
 from numaudit.errors import hide, may_be_a_file
 from numaudit.exporters import selection
-from numaudit.net.url import parse_url
+from numaudit.net.target import parse_url
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}

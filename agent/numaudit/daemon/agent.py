@@ -31,8 +31,8 @@ from numaudit.daemon.web.connections import Connections
 from numaudit.daemon.web.pages import AgentSite
 from numaudit.daemon.web.server import Server
 from numaudit.engine.engine import Engine
+from numaudit.exporters.facts import PushCounts
 from numaudit.exporters.prometheus import MetricPages
-from numaudit.exporters.push_counts import PushCounts
 from numaudit.nrt.apiserver.counts import PublishCounts
 
 _log = logging.getLogger(__name__)

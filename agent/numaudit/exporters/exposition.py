@@ -11,8 +11,8 @@ from msgspec import Struct, field
 
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.facts import ExportedTick, Live
-from numaudit.exporters.limit import Omitted, SeriesLimit
 from numaudit.exporters.metric import IDENTITY, NO_VALUES, Columns, Metric, Number, Since
+from numaudit.exporters.selection import Omitted, SeriesLimit
 from numaudit.exporters.series import ContainerName, Labels, Series
 
 Point = tuple[ContainerName | None, Labels, Number]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
-from numaudit.exporters.limit import Omitted
 from numaudit.exporters.rejections import RejectionCounts
+from numaudit.exporters.selection import Omitted
 from numaudit.nrt.apiserver.counts import NrtCounts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
@@ -60,6 +61,21 @@ class OtlpCounts(Struct, frozen=True):
     """delivered, rejected, failed -> data points."""
     last_success: float | None = None
     """Time when every point was delivered last, in seconds since the epoch; None = not yet."""
+
+
+class PushCounts(Struct):
+    """Results of the pushes so far. Written by the thread that pushes, read by others."""
+
+    deliveries: int = 0
+    """Pushes of which every part was delivered."""
+    last_success: float | None = None
+    """Time when that was last so, in seconds since the epoch."""
+    batches: Counter[str] = field(default_factory=lambda: Counter(delivered=0, failed=0))
+    points: Counter[str] = field(default_factory=lambda: Counter(delivered=0, rejected=0, failed=0))
+
+    def now(self) -> OtlpCounts:
+        """The counts so far."""
+        return OtlpCounts(dict(self.batches), dict(self.points), self.last_success)
 
 
 class Live(Struct, frozen=True):

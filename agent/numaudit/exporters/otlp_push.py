@@ -12,8 +12,8 @@ from opentelemetry.sdk.resources import Resource
 
 from numaudit.exporters import otel
 from numaudit.exporters.exposition import Exposition
+from numaudit.exporters.facts import PushCounts
 from numaudit.exporters.otlp_delivery import Receiver
-from numaudit.exporters.push_counts import PushCounts
 
 _log = logging.getLogger(__name__)
 

@@ -1,5 +1,5 @@
-"""Selection of the containers to export: those that `metrics.exclude` does not name, and those that `metrics.include`
-names.
+"""The containers to export: those that `metrics.exclude` does not name and those that `metrics.include` names, of which
+`max_series` may leave out some.
 
 A selector is one or more conditions with blanks between them, all of which must hold: `namespace=prod`, `kind=service`,
 `cgroup=/system.slice/*`. Patterns are those of a shell; `*` alone is every container.
@@ -7,13 +7,59 @@ A selector is one or more conditions with blanks between them, all of which must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from numaudit.report.values import ContainerReport
+
+_ROOM_FOR_NEW = 0.98
+"""Share of the limit up to which containers are let in that were left out: else those at the edge come and go."""
+
+Name = tuple[str, str, str]
+
+
+class Omitted(NamedTuple):
+    """Series missing in one tick."""
+
+    series: int = 0
+    containers: int = 0
+
+
+class SeriesLimit(Struct):
+    """Leaves out whole containers above `most` series. Who was chosen stays, as long as there is room."""
+
+    most: int
+    _chosen: set[Name] = field(default_factory=set)
+
+    def choose_all(self, order: Sequence[Name]) -> Omitted:
+        """There is room for all of these."""
+        self._chosen = set(order)
+        return Omitted()
+
+    def choose(self, order: Sequence[Name], counts: Mapping[Name, int]) -> tuple[set[Name], Omitted]:
+        """The containers to export, of those in this order of importance with so many series each."""
+        if sum(counts.values()) <= self.most:
+            return set(order), self.choose_all(order)
+        stay = self._fill((name for name in order if name in self._chosen), counts, self.most)
+        room = int(self.most * _ROOM_FOR_NEW) - sum(counts.get(name, 0) for name in stay)
+        come = self._fill((name for name in order if name not in self._chosen), counts, room)
+        self._chosen = stay | come
+        left_out = [name for name in order if name not in self._chosen]
+        return self._chosen, Omitted(sum(counts.get(name, 0) for name in left_out), len(left_out))
+
+    def _fill(self, order: Iterable[Name], counts: Mapping[Name, int], room: int) -> set[Name]:
+        """The first ones that fit."""
+        chosen = set()
+        for name in order:
+            room -= counts.get(name, 0)
+            if room < 0:
+                break
+            chosen.add(name)
+        return chosen
+
 
 KINDS = ("container", "sandbox", "pod", "service", "scope", "slice", "job", "step", "group", "parent")
 """Those of the report; `parent` is a group of which only what its children do not hold is shown."""

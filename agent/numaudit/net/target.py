@@ -1,4 +1,4 @@
-"""Address, headers and credentials of HTTP requests.
+"""URLs, headers and credentials of HTTP requests, and the wait that an answer asks for.
 
 Only what is given decides that, and which certificates to trust: no proxy, no .netrc, no redirect.
 """
@@ -11,9 +11,65 @@ import ssl
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, quote, unquote
+from email.utils import parsedate_to_datetime
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from numaudit.errors import InputError
+
+LONGEST_WAIT = 300.0
+"""Seconds that a server may ask to wait. One wrong answer then leaves a gap that alerts and dashboards survive, and a
+server that is really busy gets one request in five minutes.
+"""
+
+
+def retry_after(text: str, now: float) -> float | None:
+    """Seconds to wait, given as such or as a date (`now`: seconds since the epoch); None = it does not say.
+
+    Source: RFC 9110, section 10.2.3.
+    """
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        seconds = float(text[:10])
+    else:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - now
+        except (ValueError, OverflowError):
+            return None
+    return min(max(0.0, seconds), LONGEST_WAIT)
+
+
+_LAST_PORT = 65535
+
+
+def parse_url(text: str) -> SplitResult:
+    """An http:// or https:// URL that can be asked. Raises ValueError that says why not, without any part of it.
+
+    Its host can be looked up: each label of it has a form in DNS (RFC 5891), of 63 letters at most.
+    """
+    if " " in text:
+        raise ValueError("it has a space; write %20 for one in a user, a password or a path")
+    if not text.isprintable():
+        raise ValueError("it has a character that cannot be printed")
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise ValueError("its host is not a host name or an IP address") from None
+    if parts.scheme not in ("http", "https") or "://" not in text:
+        raise ValueError("it does not begin with http:// or https://")
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError(f"its port is not a number from 1 to {_LAST_PORT}")
+    if not parts.hostname:
+        raise ValueError("it has no host")
+    try:
+        parts.hostname.encode("idna")
+    except UnicodeError:
+        raise ValueError("its host has a part that is empty, longer than 63 letters or not allowed in DNS") from None
+    return parts
+
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")

@@ -9,7 +9,7 @@ from made_up.reports import container, exposition, report
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.exporters.catalogue import METRICS
 from numaudit.exporters.exposition import Exposition, evaluate_containers
-from numaudit.exporters.limit import Omitted, SeriesLimit
+from numaudit.exporters.selection import Omitted, SeriesLimit
 from numaudit.exporters.series import Series, SeriesTracker
 from numaudit.report.values import NodeBytes
 from numaudit.snapshot import Container

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.exporters.limit import Name, Omitted, SeriesLimit
+from numaudit.exporters.selection import Name, Omitted, SeriesLimit
 
 
 def _name(number: int) -> Name:

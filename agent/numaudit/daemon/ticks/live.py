@@ -19,8 +19,7 @@ from numaudit.daemon.ticks.ticker import Newest
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.daemon.web.connections import Connections
 from numaudit.exporters.exposition import Exposition, evaluate_live
-from numaudit.exporters.facts import Live
-from numaudit.exporters.push_counts import PushCounts
+from numaudit.exporters.facts import Live, PushCounts
 from numaudit.nrt.apiserver.counts import PublishCounts
 
 

@@ -21,9 +21,8 @@ from numaudit.engine.collectors.containers.rank_watch import WatchLimits
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import ExportedTick, Feature
-from numaudit.exporters.limit import SeriesLimit
 from numaudit.exporters.rejections import Rejections
-from numaudit.exporters.selection import Selection
+from numaudit.exporters.selection import Selection, SeriesLimit
 from numaudit.exporters.series import SeriesTracker
 from numaudit.kernel.host import Host
 from numaudit.kernel.tasks import booted_at

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from numaudit.config.settings import Settings
 from numaudit.exporters.exposition import Exposition
-from numaudit.exporters.push_counts import PushCounts
+from numaudit.exporters.facts import PushCounts
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.origin import node_name
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numaudit.exporters.catalogue import kubelet_values, own_values, values
+from numaudit.exporters.catalogue import own_values, values
 from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Metric, one, word
 from numaudit.exporters.rejections import MOST_WORKLOADS
@@ -38,19 +38,19 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     ),
     Metric(
         "state_valid", "", "1 if the kubelet's checkpoint is valid, 0 if not.", ("file",),
-        kubelet_values.valid,
+        own_values.valid,
     ),
     Metric(
         "state_restart_safe", "",
         "1 if the kubelet would start again with the checkpoint (or configuration), 0 if it would refuse it or the "
         "result is undefined.",
-        ("file",), kubelet_values.restart_safe,
+        ("file",), own_values.restart_safe,
     ),
     Metric(
         "state_problem_info", "",
         "1 for each error of a checkpoint or the configuration, and each problem that makes a restart unsafe.",
         ("file", "reason"),
-        kubelet_values.problems,
+        own_values.problems,
     ),
     Metric(
         "memory_manager_bytes", "bytes",
@@ -280,12 +280,12 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     Metric(
         "restart_starts", "",
         "1 for the answer whether the kubelet would start again, after a restart or after a reboot of the node.",
-        ("reboot", "starts"), kubelet_values.restart_starts,
+        ("reboot", "starts"), own_values.restart_starts,
     ),
     Metric(
         "restart_refused_pods", "",
         "Pods that the kubelet would refuse after a restart, or after a reboot of the node, if it starts.",
-        ("reboot",), kubelet_values.refused_pods, item="pod",
+        ("reboot",), own_values.refused_pods, item="pod",
     ),
     Metric(
         "memory_manager_fragmentation_ratio", "ratio",

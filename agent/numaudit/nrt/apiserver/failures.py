@@ -10,7 +10,7 @@ from http import HTTPStatus
 import msgspec
 
 from numaudit.errors import Unavailable, printable, without_password
-from numaudit.net.retry_after import retry_after
+from numaudit.net.target import retry_after
 
 _MOST_WORDS = 400
 

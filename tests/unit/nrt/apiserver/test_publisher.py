@@ -18,7 +18,7 @@ from clusters.api_server import Fault, Right, until
 from clusters.api_topologies import RESOURCE
 from clusters.topologies import NFD, discover, whole
 from numaudit.errors import Unavailable
-from numaudit.net.retry_after import LONGEST_WAIT
+from numaudit.net.target import LONGEST_WAIT
 from numaudit.nrt.apiserver.client import ApiServer
 from numaudit.nrt.apiserver.counts import PublishCounts
 from numaudit.nrt.apiserver.credentials import find_config

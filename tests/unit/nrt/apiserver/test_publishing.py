@@ -13,7 +13,7 @@ from clusters.api_server import ApiServer as Server
 from clusters.api_server import Fault, Right, closed_port
 from clusters.api_topologies import MOST_ANNOTATION_BYTES, RESOURCE
 from clusters.topologies import NFD, discover, whole
-from numaudit.net.retry_after import LONGEST_WAIT
+from numaudit.net.target import LONGEST_WAIT
 from numaudit.nrt.apiserver.client import ApiServer
 from numaudit.nrt.apiserver.credentials import find_config
 from numaudit.nrt.apiserver.failures import ApiFailure, Reason
