@@ -23,7 +23,7 @@ from clusters.manifests import (
     pod,
 )
 from numaudit import __version__
-from numaudit.cli.service.config import SettingsFlags
+from numaudit.cli.config import SettingsFlags
 from numaudit.daemon.web import pages
 from numaudit.daemon.web.rules import read_rules
 from numaudit.kubelet.sources import client

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.exits import EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.doctor import near_and_far
 from numaudit.doctor.selftest import CHECKS, selftest

@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn, TextIO, cast
 import click
 
 from numaudit import __version__
-from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
+from numaudit.cli import EXIT_CANNOT_ANSWER, EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE
 from numaudit.cli.messages import Messages, Output, drop_the_rest
 from numaudit.daemon import signals
 from numaudit.errors import InputError, NumauditError, nearest, printable
@@ -90,36 +90,36 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Verb(NamedTuple):
     """A verb is a module of its name, whose `command` click runs."""
 
-    folder: str
-    """Of cli/, where the module is."""
+    package: str
+    """Where the module is."""
     help: str
     """One line, for the list of verbs."""
 
 
 VERBS = {
-    "report": Verb("observe", "Show where each container's memory is, and whether it was promised there."),
-    "top": Verb("observe", "Show the report live: sort, filter, or open one container."),
-    "topology": Verb("observe", "Show NUMA nodes, CPUs, distances, memory, huge pages and memory tiers."),
-    "explain": Verb("manager", "Explain what a pod was promised, why, and what it got."),
-    "fit": Verb("manager", "Show whether a pod would be admitted here, why not, and what would let it in."),
-    "headroom": Verb("observe", "Show how much memory the kubelet can still promise."),
-    "nrt": Verb("observe", "Print what a scheduler should know of this node (NodeResourceTopology)."),
-    "forecast": Verb("manager", "Show which pods a restart of the kubelet would refuse or move."),
-    "state": Verb("manager", "Decode, verify or compare the kubelet's checkpoints."),
-    "simulate": Verb("manager", "Simulate which pods a kubelet admits on a described machine."),
-    "doctor": Verb("observe", "Check what this host can measure, and why it cannot measure the rest."),
-    "run": Verb("manager", "Run a command with memory reserved on NUMA nodes, without Kubernetes."),
-    "assert": Verb("manager", "Fail in CI when a command or a container uses too much remote memory."),
-    "capture": Verb("observe", "Save /proc, /sys, cgroup and kubelet state of this host for offline analysis."),
-    "agent": Verb("service", "Observe this host all the time, for Prometheus and OpenTelemetry."),
-    "config": Verb("service", "Show and check the agent's settings."),
-    "help": Verb("service", "Print the help of a verb, or the glossary."),
+    "report": Verb("cli.observe", "Show where each container's memory is, and whether it was promised there."),
+    "top": Verb("cli.observe", "Show the report live: sort, filter, or open one container."),
+    "topology": Verb("cli.observe", "Show NUMA nodes, CPUs, distances, memory, huge pages and memory tiers."),
+    "explain": Verb("cli.manager", "Explain what a pod was promised, why, and what it got."),
+    "fit": Verb("cli.manager", "Show whether a pod would be admitted here, why not, and what would let it in."),
+    "headroom": Verb("cli.observe", "Show how much memory the kubelet can still promise."),
+    "nrt": Verb("cli.observe", "Print what a scheduler should know of this node (NodeResourceTopology)."),
+    "forecast": Verb("cli.manager", "Show which pods a restart of the kubelet would refuse or move."),
+    "state": Verb("cli.manager", "Decode, verify or compare the kubelet's checkpoints."),
+    "simulate": Verb("cli.manager", "Simulate which pods a kubelet admits on a described machine."),
+    "doctor": Verb("cli.observe", "Check what this host can measure, and why it cannot measure the rest."),
+    "run": Verb("cli.manager", "Run a command with memory reserved on NUMA nodes, without Kubernetes."),
+    "assert": Verb("cli.manager", "Fail in CI when a command or a container uses too much remote memory."),
+    "capture": Verb("cli.observe", "Save /proc, /sys, cgroup and kubelet state of this host for offline analysis."),
+    "agent": Verb("cli", "Observe this host all the time, for Prometheus and OpenTelemetry."),
+    "config": Verb("cli", "Show and check the agent's settings."),
+    "help": Verb("cli", "Print the help of a verb, or the glossary."),
 }
 
 
 def module_of(verb: str) -> str:
     """Return the name of the module that implements a verb of VERBS."""
-    return f"numaudit.cli.{VERBS[verb].folder}.{verb}"
+    return f"numaudit.{VERBS[verb].package}.{verb}"
 
 
 def refuse_unknown(args: Sequence[str], verbs: Iterable[str], but: str, ctx: click.Context) -> None:

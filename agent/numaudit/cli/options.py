@@ -133,7 +133,7 @@ def _connection() -> KubeletConnection:
     """By the environment, and by the file that it names. What says nothing of a kubelet loads no module for it."""
     if not _is_set(_KUBELET_VARIABLES):
         return KubeletConnection()
-    from numaudit.config.loading import load_section  # noqa: PLC0415 (YAML and all settings take long to load)
+    from numaudit.config.loading import load_section  # (YAML and all settings take long to load)
 
     return load_section("kubelet", named_file(os.environ), os.environ).kubelet.connection
 
@@ -145,7 +145,7 @@ def thresholds() -> Thresholds:
     """
     if not _is_set(_VERDICT_VARIABLES):
         return DEFAULT
-    from numaudit.config.loading import load_section  # noqa: PLC0415
+    from numaudit.config.loading import load_section
 
     return load_section("verdicts", named_file(os.environ), os.environ).verdicts.thresholds
 
@@ -163,13 +163,13 @@ def tree(given: Path | None) -> Host:
     if given is None:
         return Host.here()
     if not os.path.isfile(given) and not is_pipe(given):  # noqa: PTH113 (Path.is_file raises where permission is missing)
-        from numaudit.capture.layout import tree_in  # noqa: PLC0415 (for trees only)
+        from numaudit.capture.layout import tree_in  # (for trees only)
 
         return Host.under(tree_in(given, given))
     if is_named_pipe(given):
         raise InputError(f"--root {given}: is a named pipe, which may never end; give a folder or an archive")
-    from numaudit.capture.archive import unpacked  # noqa: PLC0415 (tarfile and lzma are for archives only)
-    from numaudit.cli.signals import as_interrupts  # noqa: PLC0415
+    from numaudit.capture.archive import unpacked  # (tarfile and lzma are for archives only)
+    from numaudit.cli.signals import as_interrupts
 
     context = click.get_current_context()
     context.with_resource(as_interrupts())

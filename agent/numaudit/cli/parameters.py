@@ -45,8 +45,8 @@ class NamespaceName(click.ParamType):  # type: ignore[type-arg]
 
 def _running(ctx: click.Context) -> tuple[Container, ...]:
     """By a walk over the cgroups, without asking the kubelet; none where they cannot be read."""
-    from numaudit.containers.inventory import Inventory  # noqa: PLC0415 (for the completion of names only)
-    from numaudit.kernel.cgroup import find_hierarchies  # noqa: PLC0415
+    from numaudit.containers.inventory import Inventory  # (for the completion of names only)
+    from numaudit.kernel.cgroup import find_hierarchies
 
     root = ctx.params.get("root")
     if root is not None and not Path(root).is_dir():
@@ -109,18 +109,18 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
         """Are those of ranks among them?"""
 
     def _more(self) -> tuple[str, ...]:
-        from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND  # noqa: PLC0415 (takes long)
+        from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND  # (takes long)
 
         return NOT_WHERE_BOUND if self.of_ranks else ()
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        from numaudit.report.gates.demands import read_verdicts  # noqa: PLC0415 (takes long)
+        from numaudit.report.gates.demands import read_verdicts  # (takes long)
 
         return read_verdicts(str(value), "" if param is None else param.opts[0], self._more())
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The name after the last comma, with those before it."""
-        from numaudit.evaluation.verdicts import REMEDIES  # noqa: PLC0415 (takes long)
+        from numaudit.evaluation.verdicts import REMEDIES  # (takes long)
 
         before, comma, begun = incomplete.rpartition(",")
         given = before.split(",")

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli import EXIT_INTERRUPTED
 from numaudit.daemon import signals
 
 
@@ -19,7 +19,7 @@ def run() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
-    from numaudit.cli import main  # noqa: PLC0415 (takes long, so it comes after the handlers)
+    from numaudit.cli import main  # (takes long, so it comes after the handlers)
 
     signal.signal(signal.SIGINT, handler)
     main.run()

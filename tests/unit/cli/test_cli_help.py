@@ -8,8 +8,8 @@ import click
 import pytest
 
 from command_tree import commands, context_of, examples
+from numaudit.cli.help import GLOSSARY
 from numaudit.cli.main import call
-from numaudit.cli.service.help import GLOSSARY
 
 Capture = pytest.CaptureFixture[str]
 COMMANDS = dict(commands())

@@ -13,7 +13,7 @@ import pytest
 from command_tree import commands
 from kubelets.damaged_files import DAMAGES, KINDS, files_of
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, CheckpointKind
-from numaudit.cli.exits import EXIT_INTERNAL
+from numaudit.cli import EXIT_INTERNAL
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli import EXIT_FINDINGS
 from numaudit.cli.main import call
 from screens.pages import TOP
 

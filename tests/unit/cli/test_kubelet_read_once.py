@@ -26,8 +26,7 @@ from hosts.tree_copies import lent
 from kubelets.http import replies, serving
 from kubelets.podresources_server import serving as podresources_serving
 from made_up.probes import made_up_session
-from numaudit.cli import options
-from numaudit.cli.exits import EXIT_NOT_BEGUN
+from numaudit.cli import EXIT_NOT_BEGUN, options
 from numaudit.cli.main import call
 from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.cli.observe.top_feed import LiveFeed

@@ -15,7 +15,7 @@ from fixture_trees import FIXTURES
 from hosts.tree_copies import lent
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
-from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli import EXIT_INTERRUPTED
 from numaudit.cli.main import call
 from numaudit.cli.observe import nrt_work
 from numaudit.engine.engine import Engine

@@ -191,7 +191,7 @@ def test_a_captured_tree_takes_no_interval(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_the_agent_never_loads_the_screen_library() -> None:
-    program = "import sys, numaudit.cli.service.agent, numaudit.daemon.agent\nprint('textual' in sys.modules)"
+    program = "import sys, numaudit.cli.agent, numaudit.daemon.agent\nprint('textual' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numaudit.cli.service.help import GLOSSARY
+from numaudit.cli.help import GLOSSARY
 from numaudit.config.settings import KEYS
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
 from numaudit.exporters.metric import Metric

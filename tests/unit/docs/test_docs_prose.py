@@ -11,8 +11,8 @@ import pytest
 
 from documentation.plain_words import banned_words, banned_words_of_code
 from numaudit.cli.cluster.plugin import plugin
+from numaudit.cli.help import GLOSSARY
 from numaudit.cli.main import VERBS, main
-from numaudit.cli.service.help import GLOSSARY
 from numaudit.config.settings import KEYS
 from numaudit.exporters.catalogue import METRICS
 from screens.pages import TOP

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.doctor.checks import probe_checks
 from numaudit.doctor.selftest import CHECKS

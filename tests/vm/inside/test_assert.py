@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from commands import Started, ending, started
-from numaudit.cli.exits import EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from workload import CGROUPS, MIB, TOUCH, cgroup, eventually, worker
 

@@ -10,8 +10,7 @@ import click
 
 from numaudit.api.assertion_document import Assertion
 from numaudit.api.selection import narrow
-from numaudit.cli import json_output, options
-from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE, options, printing
 from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
@@ -75,7 +74,7 @@ def run(
     checks = _checks(report, limits, "command" if which is None else which)
     _write(junit, checks)
     if output == "json":
-        json_output.of_host("Assertion", Assertion(worst_state(checks), checks), options.host(None))
+        printing.json_of_host("Assertion", Assertion(worst_state(checks), checks), options.host(None))
         return _EXITS[worst_state(checks)]
     for one in checks:
         click.echo(f"{one.state}: {one.container}: {one.demand}: {one.evidence}", err=arguments is not None)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from numaudit.api.placement_document import AdmissionAccount, Placement, PlacementList, account
 from numaudit.api.selection import narrow
-from numaudit.cli import json_output, options
+from numaudit.cli import options, printing
 from numaudit.cli.observe.report_work import observe_whole
 from numaudit.encoding.value import timestamp
 from numaudit.engine.engine import Engine
@@ -39,12 +39,11 @@ def run(*, which: str, duration: float | None, output: str, root: Path | None) -
     host = options.host(root)
     found = placements(host, which, duration)
     if output == "json":
-        json_output.of_host("PlacementList", found, host)
+        printing.json_of_host("PlacementList", found, host)
         return
-    from numaudit.cli import table
     from numaudit.views.terminal import placement_page
 
-    with table.of_host(host) as out:
+    with printing.table_of_host(host) as out:
         placement_page.print_placements(found, out)
 
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from numaudit.api import explanation_document
 from numaudit.api.explanation_document import Explanation, ExplanationList, Replicas
-from numaudit.cli import json_output
-from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE, printing
 from numaudit.cli.manager.fit_node import FitNode, node_of
 from numaudit.config import yaml_document
 from numaudit.containermanager.pod.names import PodName, can_be_typed, full_name
@@ -137,18 +136,17 @@ def _print(found: list[Explanation], output: str, host: Host | None) -> None:
     if output == "json":
         kind, value = ("Explanation", found[0]) if len(found) == 1 else ("ExplanationList", ExplanationList(found))
         if host is None:
-            json_output.of_no_host(kind, value)
+            printing.json_of_no_host(kind, value)
         else:
-            json_output.of_host(kind, value, host)
+            printing.json_of_host(kind, value, host)
         return
     from numaudit.views.terminal import explanation_tables, terminal
 
     if host is None:
         explanation_tables.print_explanations(found, terminal.console())
         return
-    from numaudit.cli import table
 
-    with table.of_host(host) as out:
+    with printing.table_of_host(host) as out:
         explanation_tables.print_explanations(found, out)
 
 

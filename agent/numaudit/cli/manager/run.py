@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from numaudit.cli import messages, options
-from numaudit.cli.exits import EXIT_NOT_BEGUN
+from numaudit.cli import EXIT_NOT_BEGUN, messages, options
 from numaudit.cli.parameters import Size
 from numaudit.errors import NumauditError
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from numaudit.cli import options
-from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE, options
 
 
 @click.command(
@@ -29,7 +28,7 @@ Exit codes: 0 fine, 1 with --fail-on-reject if a pod is refused, 5 if that is no
 def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> None:
     """Simulate SCENARIO: show which pods a kubelet admits, where, and its memory map after each step."""
     from numaudit.api import simulation_document
-    from numaudit.cli import json_output
+    from numaudit.cli import printing
     from numaudit.config import yaml_document
     from numaudit.config.yaml_document import ScenarioFiles
     from numaudit.scenario.orders import find_orders
@@ -43,7 +42,7 @@ def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> 
     found = find_orders(read) if orders else None
     shown = simulation_document.simulation(played, found)
     if output == "json":
-        json_output.of_no_host("Simulation", shown)
+        printing.json_of_no_host("Simulation", shown)
     else:
         from numaudit.views.terminal import simulation_tables, terminal
 

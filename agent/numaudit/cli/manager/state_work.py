@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from numaudit.api import state_document
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import Checkpoint
-from numaudit.cli import json_output, options
-from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE, options, printing
 from numaudit.containermanager.versions import (
     DRIFT_GATE,
     POD_LEVEL_GATE,
@@ -112,10 +111,9 @@ def forecast(
     if output == "json":
         _write_json("RestartForecast", found, host)
     else:
-        from numaudit.cli import table
         from numaudit.views.terminal import forecast_tables
 
-        with table.of_host(host) as out:
+        with printing.table_of_host(host) as out:
             forecast_tables.print_forecast(found, out)
     if not found.is_safe:
         click.get_current_context().exit(EXIT_INCONCLUSIVE if found.is_open else EXIT_FINDINGS)
@@ -172,9 +170,9 @@ def _refuse(path: Path, message: str) -> NoReturn:
 def _write_json(kind: str, value: object, host: Host, *files: Path) -> None:
     """A document about the host; about none, if no file is of its kubelet."""
     if not files or any(belongs_to(host, one) for one in files):
-        json_output.of_host(kind, value, host)
+        printing.json_of_host(kind, value, host)
     else:
-        json_output.of_no_host(kind, value)
+        printing.json_of_no_host(kind, value)
 
 
 def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:

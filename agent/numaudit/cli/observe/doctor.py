@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numaudit.cli import options
-from numaudit.cli.exits import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE, options
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host, explain
 
@@ -79,7 +78,7 @@ def command(
 
 
 def _examine(output: str, require: str | None, host: Host) -> int:
-    from numaudit.cli import json_output
+    from numaudit.cli import printing
     from numaudit.doctor import outcome
     from numaudit.doctor.checks import examine, names
 
@@ -87,12 +86,11 @@ def _examine(output: str, require: str | None, host: Host) -> int:
     checks = examine(host)
     found = outcome.doctor(checks)
     if output == "json":
-        json_output.of_host("Doctor", found, host)
+        printing.json_of_host("Doctor", found, host)
     else:
-        from numaudit.cli import table
         from numaudit.views.terminal import doctor_table
 
-        with table.of_host(host) as out:
+        with printing.table_of_host(host) as out:
             doctor_table.print_doctor(found, out, is_capture=not host.is_live)
     if needed is None:
         return _EXITS[outcome.outcome(checks)]
@@ -104,12 +102,12 @@ def _examine(output: str, require: str | None, host: Host) -> int:
 
 def _test(output: str) -> int:
     from numaudit.api.doctor_document import SelfTest
-    from numaudit.cli import json_output
+    from numaudit.cli import printing
     from numaudit.doctor.selftest import selftest
 
     checks = selftest(Host())
     if output == "json":
-        json_output.of_host("SelfTest", SelfTest(checks), Host())
+        printing.json_of_host("SelfTest", SelfTest(checks), Host())
     else:
         from numaudit.views.terminal import doctor_table, terminal
 

@@ -31,7 +31,7 @@ def command(output: str, root: Path | None) -> None:
     For each node and group it shows the largest container that would be admitted now, free memory that no container of
     one node can get, the pods that keep the group together, and memory without a promise.
     """
-    from numaudit.cli import json_output
+    from numaudit.cli import printing
     from numaudit.engine.engine import Engine
     from numaudit.engine.observer import Observer
 
@@ -41,12 +41,11 @@ def command(output: str, root: Path | None) -> None:
     if found is None:
         raise Unavailable(f"the kubelet's memory map is not known on this host: {_why_not(report)}")
     if output == "json":
-        json_output.of_host("Headroom", found, host, report.taken_at)
+        printing.json_of_host("Headroom", found, host, report.taken_at)
     else:
-        from numaudit.cli import table
         from numaudit.views.terminal import headroom_tables
 
-        with table.of_host(host, report.taken_at) as out:
+        with printing.table_of_host(host, report.taken_at) as out:
             headroom_tables.print_headroom(found, out)
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 import yaml
 
-from numaudit.cli import options
-from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli import EXIT_INTERRUPTED, options
 from numaudit.cli.messages import reader_has_gone
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.collectors.probes.calibration import latencies_here

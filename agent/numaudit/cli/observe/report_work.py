@@ -13,8 +13,7 @@ import click
 from msgspec import Struct
 
 from numaudit.api.selection import shown_of
-from numaudit.cli import messages, options
-from numaudit.cli.exits import EXIT_FINDINGS, EXIT_INTERRUPTED
+from numaudit.cli import EXIT_FINDINGS, EXIT_INTERRUPTED, messages, options, printing
 from numaudit.cli.observe.report_view import ReportSelection
 from numaudit.encoding.value import Origin
 from numaudit.engine.collectors.base import DeviceRequest
@@ -114,9 +113,7 @@ def run(asked: ReportOptions) -> int:
         if len(shown.containers) < len(report.containers):
             click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     else:
-        from numaudit.cli import table
-
-        table.print_origin(origin, host, view.print(whole))
+        printing.print_origin(origin, host, view.print(whole))
     if asked.verbose:
         click.echo(f"Read in: {_timings(report)}", err=True)
     if interrupted.is_set():
@@ -126,9 +123,7 @@ def run(asked: ReportOptions) -> int:
 
 def _write(output: str, shown: Report, origin: Origin) -> None:
     if output == "json":
-        from numaudit.cli import json_output
-
-        json_output.write("Report", shown, origin)
+        printing.write_json("Report", shown, origin)
     else:
         from numaudit.views.page.report_page import report_page
 

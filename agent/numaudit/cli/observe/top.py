@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from numaudit.cli import options
-from numaudit.cli.exits import EXIT_INTERRUPTED
+from numaudit.cli import EXIT_INTERRUPTED, options
 from numaudit.cli.parameters import SORT_KEYS, ContainerName, Duration, NamespaceName, VerdictList
 from numaudit.errors import InputError
 

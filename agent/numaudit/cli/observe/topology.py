@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from numaudit.cli import options
-from numaudit.cli.exits import EXIT_FINDINGS
+from numaudit.cli import EXIT_FINDINGS, options
 
 
 @click.command(
@@ -26,7 +25,7 @@ Exit codes: 0 fine, 1 what the kernel shows of CPUs or distances cannot be used,
 def command(output: str, root: Path | None) -> int:
     """Show NUMA nodes, CPUs, distances, memory, huge pages and memory tiers."""
     from numaudit.api import document
-    from numaudit.cli import json_output
+    from numaudit.cli import printing
     from numaudit.kernel.memory.tiers import read_settings
     from numaudit.kernel.node import read_machine
 
@@ -34,7 +33,7 @@ def command(output: str, root: Path | None) -> int:
     topology = document.topology(read_machine(host), read_settings(host))
     code = EXIT_FINDINGS if topology.problems else 0
     if output == "json":
-        json_output.of_host("Topology", topology, host)
+        printing.json_of_host("Topology", topology, host)
         return code
     if output == "svg":
         from numaudit.engine.engine import Engine
@@ -44,9 +43,8 @@ def command(output: str, root: Path | None) -> int:
         report = Engine(Observer.of(host), thresholds=options.thresholds()).tick().report
         sys.stdout.buffer.write(topology_file(topology, report if report.containers else None).encode())
         return code
-    from numaudit.cli import table
     from numaudit.views.terminal import machine_tables
 
-    with table.of_host(host) as out:
+    with printing.table_of_host(host) as out:
         machine_tables.print_topology(topology, out)
     return code

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from numaudit.cli import options
-from numaudit.cli.service.config import SettingsFlags, settings_flags
+from numaudit.cli.config import SettingsFlags, settings_flags
 
 
 @click.command(

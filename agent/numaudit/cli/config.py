@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from numaudit.cli import options
-from numaudit.cli.exits import EXIT_USAGE
+from numaudit.cli import EXIT_USAGE, options
 from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError, hide, is_like_a_url, printable
 from numaudit.kernel.host import Host
@@ -123,14 +122,14 @@ Exit codes: 0 fine, 2 a setting is wrong.
 def show(flags: SettingsFlags, output: str) -> None:
     """Show the settings in force and where each came from."""
     from numaudit.api import document
-    from numaudit.cli import json_output
+    from numaudit.cli import printing
 
     loaded = flags.load()
     for warning in loaded.warnings:
         click.echo(f"numaudit: {warning}", err=True)
     rows = _shown(loaded)
     if output == "json":
-        json_output.of_host("Config", document.Config(rows), Host())
+        printing.json_of_host("Config", document.Config(rows), Host())
         return
     from numaudit.views.terminal import machine_tables, terminal
 
@@ -157,10 +156,10 @@ def check(flags: SettingsFlags, output: str) -> int:
     checked = None if problems else _checked(flags.load())
     if output == "json":
         from numaudit.api import document
-        from numaudit.cli import json_output
+        from numaudit.cli import printing
 
         found = document.ConfigCheck(not problems, tuple(map(printable, problems)), checked)
-        json_output.of_host("ConfigCheck", found, Host())
+        printing.json_of_host("ConfigCheck", found, Host())
         return EXIT_USAGE if problems else 0
     for problem in problems:
         click.echo(f"numaudit: {printable(problem)}", err=True)
