@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from numaudit.api import explanation_document, simulation_document, state_document
-from numaudit.api.assertion_document import Assertion
 from numaudit.api.cluster_document import ClusterReport, NodeAnswerList
 from numaudit.api.doctor_document import Doctor, SelfTest
 from numaudit.api.document import Capture, Config, ConfigCheck, Topology
 from numaudit.api.placement_document import PlacementList
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.pmu.calibration import Calibration
+from numaudit.report.gates.gate import Assertion
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.values import Report
 

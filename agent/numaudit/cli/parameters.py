@@ -132,7 +132,7 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
 
 
 SORT_KEYS = ("verdict", "judged", "misplaced", "remote", "file", "cpu", "name")
-"""Those of `numaudit.api.ordering`."""
+"""KEYS of `numaudit.api.selection`."""
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -14,7 +14,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from hosts.node_tree import NodeTree
-from numaudit.api.ordering import KEYS
+from numaudit.api.selection import KEYS
 from numaudit.cli.main import main
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.evaluation.verdicts import REMEDIES

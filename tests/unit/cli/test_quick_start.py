@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.api.ordering import KEYS
+from numaudit.api.selection import KEYS
 from numaudit.cli.main import VERBS, module_of
 from numaudit.cli.parameters import SORT_KEYS
 from numaudit.probes.kinds import KINDS

@@ -11,8 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from made_up.reports import container, report
-from numaudit.api.ordering import KEYS, in_order_of
-from numaudit.api.selection import first, narrow
+from numaudit.api.selection import KEYS, first, in_order_of, narrow
 from numaudit.cli.main import call
 from numaudit.errors import Unavailable
 from numaudit.evaluation.findings import Finding

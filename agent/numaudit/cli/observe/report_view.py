@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from msgspec import Struct
 
-from numaudit.api.ordering import in_order_of
-from numaudit.api.selection import first, narrow, of_verdicts
+from numaudit.api.selection import first, in_order_of, narrow, of_verdicts
 from numaudit.report.kinds import is_small_remainder
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId

@@ -46,6 +46,15 @@ class GateCheck(Value, frozen=True):
     """The measurement and its source; for an inconclusive one also the missing evidence."""
 
 
+class Assertion(Value, frozen=True):
+    """Containers, compared with limits."""
+
+    state: GateState
+    """A failure comes before what is inconclusive, and that before a pass."""
+    checks: tuple[GateCheck, ...]
+    """One for each container and limit."""
+
+
 def judge_gate(
     container: ContainerReport, limits: GateLimits, migrations_doubt: str | None = None
 ) -> tuple[GateCheck, ...]:

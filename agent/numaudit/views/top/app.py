@@ -15,7 +15,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from numaudit.api.ordering import KEYS
+from numaudit.api.selection import KEYS
 from numaudit.report.kinds import kinds_in_words
 from numaudit.views.top import head, keys
 from numaudit.views.top.columns import ShareTrends, node_grid

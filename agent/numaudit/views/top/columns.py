@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from numaudit.api.ordering import key_of_column
+from numaudit.api.selection import key_of_column
 from numaudit.report.columns import can_promise, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows, worst
 from numaudit.report.values import ContainerReport, Report

@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
-from numaudit.api.ordering import KEYS, ordered
-from numaudit.api.selection import with_words
+from numaudit.api.selection import KEYS, ordered, with_words
 from numaudit.report.kinds import is_small_group
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.top.columns import Grid, ShareTrends, Sortable, container_columns, container_grid, drawn

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from made_up.accesses import counted, expected, sampled, with_accesses
 from made_up.reports import container, report
-from numaudit.api.ordering import ordered
-from numaudit.api.selection import with_words
+from numaudit.api.selection import ordered, with_words
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.report import cells
 from numaudit.report.counters import NodeSeconds
