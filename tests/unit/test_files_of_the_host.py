@@ -78,7 +78,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "run/cgroup.py": ({".rmdir"}, "a cgroup of our own"),
     "run/holding.py": ({".resolve", ".rmdir"}, "the user's --state-dir; cgroups of our own"),
     "run/store.py": ({".glob", ".mkdir", ".unlink", "os.open"}, "numaudit's own state"),
-    "views/page/frame.py": ({".read_text"}, "files of the package"),
+    "views/page/markup.py": ({".read_text"}, "files of the package"),
     "views/top/app.py": ({".open"}, "no file: a row of the screen"),
     "encoding/yaml_values.py": ({".resolve"}, "no file: a rule of YAML"),
 }

@@ -12,7 +12,7 @@ from numaudit.cli.main import call
 from numaudit.doctor.checks import names
 from numaudit.doctor.outcome import HOST, doctor, link_of
 from numaudit.snapshot import Check
-from numaudit.views.terminal.doctor_table import print_doctor
+from numaudit.views.terminal.machine_tables import print_doctor
 
 ALL = tuple(Check(name, "ok", f"detail of {name}") for name in names())
 LINKS = ("promised", "allowed", "resident", "accessed")

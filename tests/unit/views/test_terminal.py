@@ -33,7 +33,7 @@ from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.terminal import terminal
-from numaudit.views.terminal.doctor_table import print_doctor
+from numaudit.views.terminal.machine_tables import print_doctor
 from numaudit.views.terminal.report_tables import print_report
 from numaudit.views.terminal.state_tables import print_verification
 

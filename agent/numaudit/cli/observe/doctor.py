@@ -88,10 +88,10 @@ def _examine(output: str, require: str | None, host: Host) -> int:
     if output == "json":
         printing.json_of_host("Doctor", found, host)
     else:
-        from numaudit.views.terminal import doctor_table
+        from numaudit.views.terminal import machine_tables
 
         with printing.table_of_host(host) as out:
-            doctor_table.print_doctor(found, out, is_capture=not host.is_live)
+            machine_tables.print_doctor(found, out, is_capture=not host.is_live)
     if needed is None:
         return _EXITS[outcome.outcome(checks)]
     lacking = outcome.lacking(checks, needed)
@@ -109,9 +109,9 @@ def _test(output: str) -> int:
     if output == "json":
         printing.json_of_host("SelfTest", SelfTest(checks), Host())
     else:
-        from numaudit.views.terminal import doctor_table, terminal
+        from numaudit.views.terminal import machine_tables, terminal
 
-        doctor_table.print_selftest(checks, terminal.console())
+        machine_tables.print_selftest(checks, terminal.console())
     if all(one.state == "not tried" for one in checks):
         raise Unavailable("no part of the self-test could run on this host; the table says why")
     return _exit_code(checks)
@@ -136,9 +136,9 @@ def _calibrate(output: str, target: Path) -> int:
     if output == "json":
         sys.stdout.buffer.write(text)
     else:
-        from numaudit.views.terminal import doctor_table, terminal
+        from numaudit.views.terminal import machine_tables, terminal
 
-        doctor_table.print_calibration(found, terminal.console())
+        machine_tables.print_calibration(found, terminal.console())
     sys.stdout.flush()
     _store(target, text)
     return 0

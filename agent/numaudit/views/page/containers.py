@@ -12,10 +12,10 @@ from numaudit.report.columns import Column, columns_of
 from numaudit.report.kinds import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name
-from numaudit.views.page.addresses import Addresses, key
-from numaudit.views.page.drawings.lanes import lanes, lanes_width
+from numaudit.views.page.lanes import lanes, lanes_width
 from numaudit.views.page.markup import Markup, PageSection, box, element, short
 from numaudit.views.page.own_page import MOST as MOST_OWN_PAGES
+from numaudit.views.page.own_page import Addresses, key
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
 """Signs that repeat the colour of a verdict, for readers who do not see colours."""

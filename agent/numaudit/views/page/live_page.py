@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.page.frame import Frame, frame
-from numaudit.views.page.markup import Markup, element
+from numaudit.views.page.markup import Frame, Markup, element, frame
 from numaudit.views.page.report_page import SKIP, container_content, report_content
 from numaudit.views.trends import Trends
 

@@ -1,21 +1,56 @@
-"""The page's part about the machine: the map with its arcs, the nodes' memory and the distances between them."""
+"""The page's part about the machine: the map with its arcs, the nodes' memory and a heat map of their distances."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.occupants import Occupants, occupants
-from numaudit.report.values import Report
-from numaudit.report.words import size
+from numaudit.report.values import NodeReport, Report
+from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.page.addresses import Addresses
-from numaudit.views.page.drawings.arcs import arc_list, arcs_drawing, arcs_of
-from numaudit.views.page.drawings.heat import heat_map
-from numaudit.views.page.drawings.node_map import CpuOwners, MappedNode, node_map, places
-from numaudit.views.page.markup import Markup, PageSection, element, short, table
+from numaudit.views.page.arcs import arc_list, arcs_drawing, arcs_of
+from numaudit.views.page.markup import Markup, PageSection, box, element, short, table
+from numaudit.views.page.node_map import CpuOwners, MappedNode, node_map, places
+from numaudit.views.page.own_page import Addresses
+
+_SHADES = 5
+"""Classes of the style sheet: heat0 is a node's own memory, heat5 the longest way."""
+_CAPTION = "Distances by the firmware: 10 = its own memory"
+
+
+def heat_map(nodes: Sequence[NodeReport]) -> Markup:
+    """From each node (rows) to each node (columns)."""
+    if not any(node.distances for node in nodes):
+        return element("p", "The firmware gives no distances between nodes.")
+    ids = [node.numa_node for node in nodes]
+    longest = max(distance for node in nodes for distance in node.distances.values())
+    corner = element("th", "From node", scope="col")
+    heads = (element("th", f"to {id_}", scope="col") for id_ in ids)
+    rows = (
+        element("tr", element("th", str(node.numa_node), scope="row"), (_cell(node, to, longest) for to in ids))
+        for node in nodes
+    )
+    table = element(
+        "table",
+        element("caption", _CAPTION),
+        element("thead", element("tr", corner, heads)),
+        element("tbody", rows),
+        class_="heat",
+    )
+    return box(table, aria_label=_CAPTION)
+
+
+def _cell(node: NodeReport, to: int, longest: int) -> Markup:
+    distance = node.distances.get(to)
+    if distance is None:
+        return element("td", UNKNOWN)
+    own = node.distances.get(node.numa_node, 10)
+    shade = 0 if longest <= own else round(_SHADES * max(distance - own, 0) / (longest - own))
+    return element("td", str(distance), class_=f"heat{min(max(shade, 1 if distance > own else 0), _SHADES)}")
+
 
 _MAP = "Outer bar: the plan. Inner bar: what is used. Below it the node's CPUs."
 _RESIDUAL = "Residual = the node's own count - containers - unattributed, each read on its own."

@@ -12,8 +12,8 @@ from numaudit.report.kinds import count_kinds, kinds_in_words
 from numaudit.report.kubelet import CheckpointReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name, size
-from numaudit.views.page.addresses import Addresses
 from numaudit.views.page.markup import Markup, PageSection, element, short, table
+from numaudit.views.page.own_page import Addresses
 
 _SHOWN = ("unknown", "split")
 """Verdicts that are explained by their reason; of those that are misaligned each container is."""

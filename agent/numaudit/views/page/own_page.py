@@ -1,21 +1,112 @@
-"""A container's own page: verdict and remedy, the flow of its memory, and what `numaudit explain` says of it."""
+"""Containers' own pages: their addresses, tables of processes, the flow of memory, and what `numaudit explain` says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+
+from msgspec import Struct
 
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.cells import verdict
+from numaudit.report.processes.columns import LEGEND, notes, process_columns, process_rows
+from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.account import parts
-from numaudit.views.page.addresses import key
-from numaudit.views.page.drawings.flow import flow
-from numaudit.views.page.drawings.lanes import sparkline
-from numaudit.views.page.markup import Markup, element, short
-from numaudit.views.page.processes import process_tables
+from numaudit.views.page.flow import flow
+from numaudit.views.page.lanes import sparkline
+from numaudit.views.page.markup import Markup, PageSection, element, short, table
 from numaudit.views.trends import KEPT, Trends
+
+
+def key(one: ContainerReport) -> str:
+    """Letters and digits: its cgroup's id; of a promised container that does not run, a hash of its names."""
+    if one.id is not None:
+        return str(one.id)
+    name = "\0".join((one.pod_uid or "", one.namespace or "", one.pod or "", one.container or ""))
+    return f"n{sha256(name.encode(errors='surrogatepass')).hexdigest()[:16]}"
+
+
+class Addresses(Struct, frozen=True):
+    """Addresses of the containers' own pages."""
+
+    here: frozenset[str] | None = None
+    """Keys of those that have a section on this page; None = the agent makes a page for each."""
+
+    def own(self, one: ContainerReport) -> str | None:
+        """Of its own page; None = it has none."""
+        name = key(one)
+        if self.here is None:
+            return f"?container={name}"
+        return f"#container-{name}" if name in self.here else None
+
+    def nearest(self, one: ContainerReport) -> str:
+        """Of its own page, else of its row in the table."""
+        return self.own(one) or f"#row-{key(one)}"
+
+
+_MOST = 50
+"""Containers whose tables are shown."""
+
+
+def processes_part(report: Report, addresses: Addresses) -> PageSection | None:
+    """The tables of each container whose processes were read, in full view: they were asked for. None = not asked."""
+    found = [one for one in report.containers if one.processes is not None]
+    if not found:
+        return None
+    return PageSection("processes", "Processes", _of_each([one for one in found if _has_some(one)], addresses))
+
+
+def process_tables(one: ContainerReport) -> Iterator[Markup]:
+    """Of one container, and what the columns mean; nothing where its processes were not read."""
+    if _has_some(one):
+        yield from _tables(one)
+        yield from _facts(LEGEND)
+
+
+def _of_each(shown: list[ContainerReport], addresses: Addresses) -> Iterator[Markup]:
+    for one in shown[:_MOST]:
+        name, address = short(display_name(one)), addresses.own(one)
+        yield element("h3", name if address is None else element("a", name, href=address))
+        yield from _tables(one)
+    if len(shown) > _MOST:
+        yield from _facts([f"and {len(shown) - _MOST} more containers with processes; -o json has all"])
+    yield from _facts(LEGEND if shown else ["No processes: what was asked for has none."])
+
+
+def _has_some(one: ContainerReport) -> bool:
+    return one.processes is not None and one.processes.alive > 0
+
+
+def _tables(one: ContainerReport) -> Iterator[Markup]:
+    found = one.processes
+    if found is None:
+        return
+    columns = process_columns(found)
+    cells = ([column.text(row) for column in columns] for row in process_rows(found))
+    yield table("Processes", [_heading(column.title) for column in columns], cells)
+    yield from _facts(notes(found, one.expected_remote_ratio, one.expected_basis))
+    if found.ranks:
+        of_ranks = rank_columns(found.ranks)
+        lines = ([column.text(rank) for column in of_ranks] for rank in rank_rows(found.ranks))
+        yield element("p", printable(found.ranks_summary or ""))
+        yield table("Ranks", [_heading(column.name) for column in of_ranks], lines)
+        if len(found.ranks) > MOST_RANKS:
+            yield from _facts([f"and {len(found.ranks) - MOST_RANKS} more; -o json has all"])
+
+
+def _heading(title: str) -> str:
+    """As sentences begin, but for abbreviations."""
+    return re.sub("Pid|[Cc]pu", lambda found: found[0].upper(), title.capitalize())
+
+
+def _facts(lines: Iterable[str]) -> Iterator[Markup]:
+    for line in lines:
+        yield element("p", printable(line), class_="facts")
+
 
 MOST = 50
 """Containers that have a section in a page of one file: the worst, and of those the ones with most remote bytes."""

@@ -10,16 +10,13 @@ from numaudit.report.kubelet import KubeletReport, RestartReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import UNKNOWN
 from numaudit.topology.quantity import plural
-from numaudit.views.page.addresses import Addresses, key
 from numaudit.views.page.containers import containers_part
-from numaudit.views.page.drawings.lanes import sparkline
-from numaudit.views.page.frame import Frame, frame
 from numaudit.views.page.headroom import headroom_part
-from numaudit.views.page.markup import Markup, PageSection, element, links, nested
+from numaudit.views.page.lanes import sparkline
+from numaudit.views.page.markup import Frame, Markup, PageSection, element, frame, links, nested
 from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
-from numaudit.views.page.own_page import MOST, own_section
-from numaudit.views.page.processes import processes_part
+from numaudit.views.page.own_page import MOST, Addresses, key, own_section, processes_part
 from numaudit.views.trends import KEPT, Trends
 
 _STARTS = {"yes": "starts", "no": "does not start", "at risk": "at risk", "once": "starts once", "unknown": UNKNOWN}

@@ -1,17 +1,118 @@
-"""The tables of `numaudit topology` and `config show`."""
+"""The tables of `numaudit topology`, `config show`, and `doctor` with its self-test and calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
+from numaudit.api.doctor_document import CheckState, Doctor, SelfTestCheck
 from numaudit.api.document import Setting, Topology
 from numaudit.errors import printable
+from numaudit.pmu.calibration import Calibration, Figure, PairSpeed
 from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, size
+from numaudit.snapshot import Check
 from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
-from numaudit.views.terminal.terminal import new_table, print_table
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
+
+_STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
+_CHECK_STYLE: dict[CheckState, str] = {
+    "passed": "green",
+    "failed": "red",
+    "inconclusive": "yellow",
+    "not tried": "yellow",
+}
+_GIGA = 1e9
+UNSTABLE = "~"
+_OF_A_RUNNING_HOST = ("rights",)
+"""Checks that a capture always passes."""
+
+
+def print_doctor(found: Doctor, out: Console, *, is_capture: bool = False) -> None:
+    """A group for each question, a line for each reason, and a sentence at the end.
+
+    Of a capture, what only a running kernel could answer is left out.
+    """
+    shown = [one for one in found.checks if not (is_capture and _is_live_only(one))]
+    asked = {name for question in found.questions for name in question.checks}
+    table = new_table("CHECK", "STATE", "~DETAIL")
+    _add_group("host", "", [one for one in shown if one.name not in asked], table)
+    for question in found.questions:
+        _add_group(question.link, question.question, [one for one in shown if one.name in question.checks], table)
+    print_table(table, out)
+    out.print()
+    print_note(_summary(found, is_capture=is_capture), out, "bold")
+
+
+def _is_live_only(check: Check) -> bool:
+    return check.reason == "not-live" or check.name in _OF_A_RUNNING_HOST
+
+
+def _add_group(title: str, question: str, checks: Sequence[Check], table: Table) -> None:
+    if not checks:
+        return
+    table.add_row(Text(title, "bold"), "", Text(question, "bold"))
+    for (_, state, detail, hint), alike in groupby(checks, _reason):
+        first, *others = (one.name for one in alike)
+        table.add_row(f"  {first}", Text(state, _STATE_STYLE[state]), printable(detail))
+        if others:
+            table.add_row("", "", Text(f"the same for {', '.join(others)}", "dim"))
+        if hint is not None:
+            table.add_row("", "", Text(f"-> {printable(hint)}", "dim"))
+
+
+def _reason(one: Check) -> tuple[str, str, str, str | None]:
+    """Checks that lack the same thing are one line; each that works has its own."""
+    return one.name if one.state == "ok" else "", one.state, one.detail, one.hint
+
+
+def _summary(found: Doctor, *, is_capture: bool) -> str:
+    answered = [one for one in found.questions if one.answered]
+    subject = "This capture" if is_capture else "This host"
+    text = f"{subject} can answer {len(answered)} of {len(found.questions)} questions"
+    lacking = [one.question for one in found.questions if not one.answered]
+    return f"{text}, but not {', nor '.join(lacking)}." if lacking else f"{text}."
+
+
+def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
+    """One line for each check: what should be seen, and what was."""
+    table = new_table("CHECK", "STATE", "~EXPECTED", "~SEEN")
+    for check in checks:
+        table.add_row(
+            check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)
+        )
+    print_table(table, out)
+
+
+def print_calibration(found: Calibration, out: Console) -> None:
+    """Rows are the CPUs' nodes, columns the memory's. `~` marks what did not repeat."""
+    _print_matrix("LATENCY (ns)", found, lambda pair: _show(pair.latency_ns, 1.0), out)
+    out.print()
+    _print_matrix("READ (GB/s)", found, lambda pair: _show(pair.bytes_per_second, _GIGA), out)
+    for pair in found.pairs:
+        if pair.reason is not None:
+            where = f"CPUs of node {pair.cpu_numa_node}, memory of node {pair.numa_node}"
+            out.print(Text(f"not measured: {where}: {printable(pair.reason)}"))
+    for note in found.notes:
+        out.print(Text(f"note: {note}"))
+
+
+def _print_matrix(title: str, found: Calibration, show: Callable[[PairSpeed], str], out: Console) -> None:
+    nodes = sorted({pair.numa_node for pair in found.pairs})
+    table = new_table(title, *(f">{node}" for node in nodes))
+    for cpu_node in sorted({pair.cpu_numa_node for pair in found.pairs}):
+        row = {pair.numa_node: show(pair) for pair in found.pairs if pair.cpu_numa_node == cpu_node}
+        table.add_row(str(cpu_node), *(row[node] for node in nodes))
+    print_table(table, out)
+
+
+def _show(figure: Figure | None, unit: float) -> str:
+    if figure is None:
+        return "-"
+    return f"{'' if figure.is_stable else UNSTABLE}{figure.value / unit:.1f}"
 
 
 def print_topology(topology: Topology, out: Console) -> None:

@@ -26,7 +26,7 @@ from numaudit.report.words import UNKNOWN, display_name, size
 from numaudit.snapshot import ProcessMapping
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.account import device_lines
-from numaudit.views.terminal.container_table import STYLES
+from numaudit.views.terminal.fit import STYLES
 from numaudit.views.terminal.terminal import natural_width, new_table, print_note, print_table
 
 _MOST_NODES = 8

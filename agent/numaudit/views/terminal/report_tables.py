@@ -17,8 +17,7 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.judgement_notes import print_reasons, print_what_to_do, some_of
 from numaudit.views.terminal import fit as fitting
-from numaudit.views.terminal.container_table import container_table, explained, fill
-from numaudit.views.terminal.fit import filled_table, fit
+from numaudit.views.terminal.fit import container_table, explained, fill, filled_table, fit
 from numaudit.views.terminal.headroom_tables import print_headroom
 from numaudit.views.terminal.one_container import print_one_container
 from numaudit.views.terminal.terminal import new_table, print_note, print_table

@@ -14,8 +14,7 @@ from numaudit.api.selection import key_of_column
 from numaudit.report.columns import can_promise, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows, worst
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.terminal.container_table import fill
-from numaudit.views.terminal.fit import Filled, fit
+from numaudit.views.terminal.fit import Filled, fill, fit
 from numaudit.views.top.news import RowKey, key_of
 
 KEPT = 60

@@ -10,7 +10,7 @@ from made_up.reports import container, report
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.page.drawings.lanes import lanes
+from numaudit.views.page.lanes import lanes
 
 PROMISE_OF_1 = Intended(NodeSet.parse("1"), None, CpuSet(), NodeSet(), None)
 

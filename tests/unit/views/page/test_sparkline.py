@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from msgspec.structs import replace
 
 from numaudit.report.words import size
-from numaudit.views.page.drawings.lanes import sparkline
+from numaudit.views.page.lanes import sparkline
 from numaudit.views.page.live_page import live_container_page, live_page
 from numaudit.views.page.report_page import report_page
 from numaudit.views.trends import KEPT, Trends

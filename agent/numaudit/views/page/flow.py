@@ -9,7 +9,7 @@ from msgspec import Struct
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.page.drawings.lanes import promised_nodes, right_nodes
+from numaudit.views.page.lanes import promised_nodes, right_nodes
 from numaudit.views.page.markup import Markup, element
 
 _BOX, _HIGH = 92, 24

@@ -10,9 +10,9 @@ from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import display_name, size
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.page.drawings.lanes import promised_nodes
-from numaudit.views.page.drawings.node_map import Anchors
+from numaudit.views.page.lanes import promised_nodes
 from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.page.node_map import Anchors
 
 MOST = 6
 _LANE, _FIRST = 21, 26
