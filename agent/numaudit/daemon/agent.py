@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from functools import partial
 from typing import Self
 
 from msgspec import Struct
@@ -93,7 +92,7 @@ class Agent(Struct, frozen=True, eq=False):
             health.readiness,
             access,
             may_reload=lambda: reloading.settings.web.reload,
-            reload=partial(_ask_to_reload, inbox, reloading),
+            reload=lambda: inbox.ask(reloading.now, reloading.settings.web.timeout),
             requests=requests,
         )
         server = Server(settings.listen, site, access, connections, settings.web.timeout)
@@ -108,8 +107,3 @@ class Agent(Struct, frozen=True, eq=False):
         _log.info("numaudit %s serves http on %s", __version__, self.server.address)
         if (exposure := self.server.exposure()) is not None:
             _log.warning("%s", exposure)
-
-
-def _ask_to_reload(inbox: Inbox, reloading: Reloading) -> None:
-    """In a thread of the web server. Raises InputError, and Unavailable when the main thread has no time for it."""
-    inbox.ask(reloading.now, reloading.settings.web.timeout)

@@ -62,7 +62,7 @@ class Loop:
             signal.SIGTERM: self._on_end,
             signal.SIGINT: self._on_end,
             signal.SIGHUP: self._on_hang_up,
-            signal.SIGUSR1: self._on_user_1,
+            signal.SIGUSR1: lambda *_: self.inbox.put(self.verbosity.switch_debugging),
         }
         try:
             for number, handler in handlers.items():
@@ -99,9 +99,6 @@ class Loop:
     def _on_hang_up(self, _number: int, _: FrameType | None) -> None:
         self.reloading.hang_up()
         self.inbox.put(self.reloading.after_hang_up)
-
-    def _on_user_1(self, _number: int, _: FrameType | None) -> None:
-        self.inbox.put(self.verbosity.switch_debugging)
 
     def _on_end(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:

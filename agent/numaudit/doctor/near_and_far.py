@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 
 from msgspec import Struct
 
+from numaudit.doctor.sources import kernel_samples
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_tree
 from numaudit.kernel.host import Host, read_text
-from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.kernel.node import read_machine
 from numaudit.probes.counters.reference_workload import ReferenceWorkload, reference_workload
 from numaudit.probes.cpu_time import CPU_TIME
@@ -203,13 +203,13 @@ def sample(bench: Bench) -> Samples:
             for worker in bench.workers
         ]
         # From here on: a Python that starts uses pages of libraries, which are anywhere.
-        before, kernel_before = bench.session.read(HINT_FAULTS), _kernel_count(bench)
+        before, kernel_before = bench.session.read(HINT_FAULTS), kernel_samples(bench.host)
         used_before = [cpu_seconds(worker) for worker in bench.workers]
         for work in works:
             work.order("touch")
         deadline = time.monotonic() + _WITHIN
         while True:
-            kernel_count = _kernel_count(bench)  # first, so that the probe has seen what is in it
+            kernel_count = kernel_samples(bench.host)  # first, so that the probe has seen what is in it
             found = _samples(bench, bench.session.read(HINT_FAULTS).since(before), kernel_count - kernel_before)
             used = min(cpu_seconds(one) - was for one, was in zip(bench.workers, used_before, strict=True))
             is_known = found.is_enough or found.has_skipped or found.went_unseen
@@ -225,7 +225,3 @@ def _samples(bench: Bench, added: HintFaultCounts, of_kernel: int) -> Samples:
         of_kernel,
         added.events + added.lost.get("busy", 0),
     )
-
-
-def _kernel_count(bench: Bench) -> int:
-    return read_vmstat(bench.host).get("numa_hint_faults", 0)

@@ -136,10 +136,6 @@ def _check_expected(bench: Bench) -> SelfTestCheck:
     return SelfTestCheck("expected", _passed(_tells_apart(*ratios), is_conclusive), _EXPECTED_SHARES, seen)
 
 
-def _check_demotion(bench: Bench) -> SelfTestCheck:
-    return check_demotion(bench.host, bench.machine, bench.hierarchies, bench.near)
-
-
 _EXPECTED_SHARES = f"remote share: near below {_NEAR_SHARE:.0%}, far above {_FAR_SHARE:.0%}"
 
 CHECKS: dict[str, Callable[[Bench], SelfTestCheck]] = {
@@ -148,7 +144,7 @@ CHECKS: dict[str, Callable[[Bench], SelfTestCheck]] = {
     "cpu_time": _check_cpu_time,
     "hint_faults": _check_hint_faults,
     "expected": _check_expected,
-    "demotion": _check_demotion,
+    "demotion": lambda bench: check_demotion(bench.host, bench.machine, bench.hierarchies, bench.near),
 }
 """The checks in their order: demotion last, which moves the near one's memory."""
 

@@ -106,8 +106,6 @@ _LOAD = 16 << 20
 _SAMPLES_WITHIN = 4.0
 """Seconds. NUMA balancing first scans a new process after one second of its CPU time, and then each second."""
 _SPIN = 0.05
-_TOUCHED = 64
-"""Pages."""
 
 
 class Trial(Struct, frozen=True):
@@ -148,7 +146,7 @@ def _try(one: SourceCheck, trial: Trial) -> Check:
 def _check_hint_faults(trial: Trial) -> str:
     require_v2(find_hierarchies(trial.host))
     require_sampling(trial.host, read_machine(trial.host))
-    before, own_before = _count_faults(trial.session), _kernel_count(trial.host)
+    before, own_before = _count_faults(trial.session), kernel_samples(trial.host)
     what = "NUMA balancing's samples of pages that are used, by CPU's node and memory's node"
     if not trial.under_load:
         return what
@@ -157,7 +155,7 @@ def _check_hint_faults(trial: Trial) -> str:
         deadline = time.monotonic() + _SAMPLES_WITHIN
         while time.monotonic() < deadline and _count_faults(trial.session) == before:
             time.sleep(0.05)
-    seen, own = _count_faults(trial.session) - before, _kernel_count(trial.host) - own_before
+    seen, own = _count_faults(trial.session) - before, kernel_samples(trial.host) - own_before
     if seen:
         return f"{what}; it noticed a test load"
     if own:
@@ -169,7 +167,7 @@ def _count_faults(session: Session) -> int:
     return sum(sum(row.values()) for row in session.read(HINT_FAULTS).faults.values())
 
 
-def _kernel_count(host: Host) -> int:
+def kernel_samples(host: Host) -> int:
     return read_vmstat(host).get("numa_hint_faults", 0)
 
 

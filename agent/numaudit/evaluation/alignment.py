@@ -107,8 +107,7 @@ class _Judging(Struct):
             grown = moves = None  # which part of them came after the change is unknown
         if self.there_before is not None and id_ not in self.there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
-        ran = history.ran_with(grown)
-        evidence = AccessEvidence(snapshot, id_, before, thresholds, ran, grown)
+        evidence = AccessEvidence(snapshot, id_, before, thresholds, history.ran_with(grown))
         evaluated = evaluate_sources(self.sources, evidence, history.samples)
         self.accesses[id_] = evaluated.accesses
         if evaluated.windows is not history.samples:

@@ -169,14 +169,9 @@ def _next_use(
     return replace(used, is_past=False, ended_at=ended_at) if is_soon else None
 
 
-def even_remote_share(promised: NodeSet) -> float:
-    """Share of its memory that a container uses remotely if it uses all promised nodes alike from all of them."""
-    return 1 - 1 / len(promised)
-
-
 def remote_limit(thresholds: Thresholds, promised: NodeSet) -> float:
-    """A larger remote share is `remote-access`."""
-    return max(thresholds.remote_access_share, even_remote_share(promised))
+    """A larger remote share is `remote-access`: at least that of one that uses all promised nodes alike from each."""
+    return max(thresholds.remote_access_share, 1 - 1 / len(promised))
 
 
 def uses_other_nodes(then: Allowed | None, now: Allowed | None, machine: Machine) -> bool:

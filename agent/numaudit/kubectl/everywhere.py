@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from numaudit.errors import Unavailable
 from numaudit.kubectl import remote
@@ -118,18 +117,13 @@ def _each(agents: AgentPods, ask: Callable[[AgentPod], NodeReply], at_once: int,
 
     try:
         first = [executor.submit(guarded, one) for one in runs[:_PROBED]] if hopeless else []
-        if len(runs) > _PROBED and first and not _any_answers(first):
+        if len(runs) > _PROBED and first and all(one.result().state == "down" for one in as_completed(first)):
             return [*found, *(one.result() for one in first)]
         others = [executor.submit(guarded, one) for one in runs[len(first) :]]
         return [*found, *(one.result() for one in (*first, *others))]
     finally:
         is_over.set()
         executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _any_answers(futures: Sequence[Future[NodeReply]]) -> bool:
-    """As soon as one does."""
-    return any(one.result().state != "down" for one in as_completed(futures))
 
 
 def _report_of(api: Api, agent: AgentPod, seconds: float) -> NodeReply:
@@ -181,8 +175,3 @@ def _of_nodes(
     )
     listed = tuple(rows[name] for name in sorted(rows))
     return Replies(listed, way, (*agents.notices, *notices, *unlisted))
-
-
-def without_body(one: NodeReply, problem: str) -> NodeReply:
-    """The same of an answer that is not understood."""
-    return replace(one, state="down", body=None, problem=problem)

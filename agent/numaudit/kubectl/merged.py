@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from numaudit.api.cluster_document import (
     ClusterAgents,
@@ -21,7 +22,7 @@ from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.kubectl import answers
 from numaudit.kubectl.answers import Checkpoint, Container, Measured, Rejection, Report, brief_path
-from numaudit.kubectl.everywhere import NodeReply, Replies, without_body
+from numaudit.kubectl.everywhere import NodeReply, Replies
 from numaudit.kubectl.sentences import SEVERITY, blind_spots, several_versions, summary
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
@@ -52,7 +53,7 @@ def merge(
         try:
             report = None if reply.body is None else answers.report(reply.body)
         except ValueError as error:
-            nodes.append(_silent(without_body(reply, str(error))))
+            nodes.append(_silent(replace(reply, state="down", body=None, problem=str(error))))
             continue
         if report is None:
             nodes.append(_silent(reply))

@@ -192,14 +192,6 @@ def _task_moves(migrated: Migrated, _: Machine) -> tuple[TaskMoveReport, ...]:
     return tuple(TaskMoveReport(*move, count) for move, count in migrated.tasks.items())
 
 
-def _kernels_own(snapshot: Snapshot) -> Mapping[ContainerId, Mapping[str, int]] | None:
-    return None if snapshot.numa_balancing is None else snapshot.numa_balancing.by_container
-
-
-def _as_they_are(counters: Mapping[str, int], _: Machine) -> Mapping[str, int]:
-    return counters
-
-
 COUNTERS: tuple[CountedField[Any], ...] = (
     CountedField("cpu_seconds", attrgetter("cpu_time"), _cpu_seconds),
     CountedField("allocated", attrgetter("page_alloc"), _allocated),
@@ -208,7 +200,12 @@ COUNTERS: tuple[CountedField[Any], ...] = (
     CountedField("migrated", attrgetter("migrations"), _migrated),
     CountedField("migrated_between", attrgetter("migrations"), _migrated_between),
     CountedField("task_moves", attrgetter("migrations"), _task_moves),
-    CountedField("numa_balancing", _kernels_own, _as_they_are, if_absent=None),
+    CountedField(
+        "numa_balancing",
+        lambda one: None if one.numa_balancing is None else one.numa_balancing.by_container,
+        lambda counters, _: counters,
+        if_absent=None,
+    ),
 )
 """Every counter of a container. One more is a row here and a field of Counters."""
 

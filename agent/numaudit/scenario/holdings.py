@@ -73,7 +73,7 @@ def in_words(state: NodeState, uid: str) -> str:
     for block in blocks(state, uid):
         what = block.type, NodeSet.from_ids(block.numa_affinity or ())
         amounts[what] = amounts.get(what, 0) + block.size
-    parts = [f"{words.amount(size)} of {type_} on {words.nodes(nodes)}" for (type_, nodes), size in amounts.items()]
+    parts = [f"{words.amount(size)} of {type_} on {nodes.in_words}" for (type_, nodes), size in amounts.items()]
     own = {} if state.cpu is None else state.cpu.entries.get(uid, {})
     cpus = CpuSet.from_ids(one for of_container in own.values() for one in of_container)
     parts += [cpus.in_words] if cpus else []

@@ -209,24 +209,22 @@ def _all_together(machine: MachineState, requests: Requests) -> str:
 
 def _choice(explained: MergeRecord | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
     if place.outcome is AdmissionOutcome.DEFAULT_HINT or explained is None:
-        return f"the Topology Manager has no hint for it, so the Memory Manager chose {words.nodes(chosen)} itself"
+        return f"the Topology Manager has no hint for it, so the Memory Manager chose {chosen.in_words} itself"
     if place.outcome is AdmissionOutcome.EXTENDED:
-        merged = words.nodes(place.hint.affinity or NodeSet())
-        return f"the merged hint is {merged}, which has too little free memory, so it gets {words.nodes(chosen)}"
+        merged = (place.hint.affinity or NodeSet()).in_words
+        return f"the merged hint is {merged}, which has too little free memory, so it gets {chosen.in_words}"
     if not place.hint.preferred:
         which = "is" if len(chosen) == 1 else "are"
-        return (
-            f"{_why_not_preferred(explained, admission)}, so it gets {words.nodes(chosen)}, which {which} not preferred"
-        )
+        return f"{_why_not_preferred(explained, admission)}, so it gets {chosen.in_words}, which {which} not preferred"
     kind = {1: "node", 2: "pair"}.get(len(chosen), f"set of {words.number(len(chosen))}")
     verb = "is" if len(chosen) == 1 else "are"
     first = next((one.mask for one in explained.candidates if one.preferred), None)
     if first is None and not explained.candidates:
-        return f"the merged hint of the other resources is {words.nodes(chosen)}, so its memory is there"
+        return f"the merged hint of the other resources is {chosen.in_words}, so its memory is there"
     if first is None:
-        return f"it keeps {words.nodes(chosen)}"
+        return f"it keeps {chosen.in_words}"
     how = f"the first free {kind}" if first == chosen else f"the first {kind} on which all providers agree"
-    return f"{words.nodes(chosen)} {verb} {how}"
+    return f"{chosen.in_words} {verb} {how}"
 
 
 def _why_not_preferred(explained: MergeRecord, admission: Admission) -> str:
@@ -249,10 +247,10 @@ def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
     for rule in dict.fromkeys(one.verdict for one in candidates):
         masks = [one.mask for one in candidates if one.verdict is rule]
         if rule not in words_of or len(masks[0]) > 1:
-            parts += [f"{words.nodes(one.mask)} {words.verdict(one)}" for one in candidates if one.verdict is rule]
+            parts += [f"{one.mask.in_words} {words.verdict(one)}" for one in candidates if one.verdict is rule]
         else:
             alone = NodeSet.from_ids(node for mask in masks for node in mask)
-            parts.append(f"{words.nodes(alone)} {words_of[rule][len(alone) > 1]}")
+            parts.append(f"{alone.in_words} {words_of[rule][len(alone) > 1]}")
     return ", ".join(parts[:_MOST_HOLDERS])
 
 
@@ -357,7 +355,7 @@ def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
                 held[what] = held.get(what, 0) + block.size
     found = [
         f"{names.get(uid, uid)} holds {words.amount(size)}{'' if type_ == MEMORY else f' of {type_}'} "
-        f"on {words.nodes(nodes)}"
+        f"on {nodes.in_words}"
         for (uid, type_, nodes), size in held.items()
         if nodes & on
     ]
@@ -375,6 +373,6 @@ def _no_room(memory: MemoryState, requests: Requests, explained: MergeRecord | N
             return f"no nodes that it may use have more than {words.amount(free)}{of} free"
         if explained is not None and narrow < asked:
             merged = explained.decision.merged.affinity
-            where = "" if merged is None else f" on {words.nodes(merged)} (the merged hint)"
+            where = "" if merged is None else f" on {merged.in_words} (the merged hint)"
             return f"too little memory is free{where}, and it may not use more nodes"
     return "the nodes of the merged hint do not have enough free memory"

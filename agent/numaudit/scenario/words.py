@@ -50,11 +50,6 @@ def any_of(count: int, ids: Sequence[str]) -> str:
     return f"{number(count)} of {', '.join(ids[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
 
 
-def nodes(mask: NodeSet) -> str:
-    """node 2; nodes 0-1"""
-    return mask.in_words
-
-
 def request(sizes: Mapping[str, int]) -> str:
     """15Gi of memory; 4Gi of memory and 1Gi of hugepages-1Gi"""
     return listed(f"{amount(size)} of {name}" for name, size in sizes.items())
@@ -109,4 +104,4 @@ def verdict(candidate: JudgedCandidate) -> str:
             return f"{candidate.verdict}: containers use the node together with others"
         case BrokenRule.BREAKS_A_GROUP:
             conflicts = NodeSet.from_ids(candidate.conflicts)
-            return f"{candidate.verdict}: containers use {nodes(conflicts)} alone or in another group"
+            return f"{candidate.verdict}: containers use {conflicts.in_words} alone or in another group"

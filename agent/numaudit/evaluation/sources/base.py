@@ -29,8 +29,6 @@ class AccessEvidence(Struct, frozen=True):
     thresholds: Thresholds
     ran: Mapping[int, float]
     """CPU seconds by node lately."""
-    grown: Mapping[int, float] | None
-    """CPU seconds by node since the previous tick; None = not measured."""
 
 
 class SourceResult(Struct, frozen=True):

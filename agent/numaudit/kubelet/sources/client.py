@@ -215,7 +215,7 @@ class LiveKubelet(Struct):
         self._disconnect()
 
     def _get(self, path: str) -> bytes:
-        endpoint = endpoint_of(self)
+        endpoint = self.endpoint or find_endpoint(self.host, self.config)
         where = without_password(f"{endpoint.url}{path}")
         most = min(self.largest, _LARGEST[path])
         seconds = time_left(self.deadline, self.until)
@@ -246,11 +246,6 @@ class LiveKubelet(Struct):
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-
-def endpoint_of(kubelet: LiveKubelet) -> Endpoint:
-    """Return the kubelet's endpoint. Raises Unavailable when that is not known."""
-    return kubelet.endpoint or find_endpoint(kubelet.host, kubelet.config)
 
 
 def _words(error: Exception) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from numaudit.errors import cut, printable, to_keep
-from numaudit.nrt.annotations import PREFIX, annotations_of
+from numaudit.nrt.annotations import PREFIX, annotations_of, size_of
 from numaudit.nrt.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
 from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 from numaudit.nrt.resource_topology import node_resource_topology
@@ -97,7 +97,7 @@ def _write_annotations(
 ) -> None:
     if _ours(seen.annotations) == wanted:
         return
-    size = _size(wanted) + _size({key: value for key, value in seen.annotations.items() if key not in wanted})
+    size = size_of(wanted) + size_of({key: value for key, value in seen.annotations.items() if key not in wanted})
     if size > MOST_ANNOTATION_BYTES:
         message = (
             f"the annotations of {KIND} {node} would take {size} bytes with those of others, and Kubernetes allows "
@@ -138,7 +138,3 @@ def _no_object(node: str) -> ApiFailure:
 
 def _ours(annotations: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if key.startswith(PREFIX)}
-
-
-def _size(annotations: Mapping[str, str]) -> int:
-    return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())

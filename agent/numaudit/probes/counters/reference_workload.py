@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import select
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,22 +49,14 @@ class ReferenceWorkload(Struct, frozen=True):
 
 
 @contextmanager
-def reference_workload(
-    size: int, threads: int, cgroup: Path | None = None, cpus: Collection[int] | None = None
-) -> Iterator[ReferenceWorkload]:
-    """Start it, optionally in a cgroup's folder and on some CPUs; it ends with the block. Raises OSError.
+def reference_workload(size: int, threads: int, cgroup: Path | None = None) -> Iterator[ReferenceWorkload]:
+    """Start it, optionally in a cgroup's folder; it ends with the block. Raises OSError.
 
     A shell joins the cgroup while it is small and then becomes the process, so that every page of it is given there.
     """
     program = [sys.executable, "-I", "-S", str(_PROGRAM), str(size), str(threads)]
     joining = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(cgroup / "cgroup.procs")] if cgroup else []
-    before = os.sched_getaffinity(0)
-    try:
-        if cpus is not None:
-            os.sched_setaffinity(0, cpus)  # a child inherits it
-        process = subprocess.Popen([*joining, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    finally:
-        os.sched_setaffinity(0, before)
+    process = subprocess.Popen([*joining, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     work = ReferenceWorkload(process, size)
     try:
         work.expect("ready")

@@ -11,7 +11,6 @@ from numaudit.ranks.lists import union, with_strides
 from numaudit.topology.nodeset import CpuSet
 
 _PLACE = re.compile(r"\{([0-9,: ]*)\}(?::(\d{1,3})(?::(\d{1,4}))?)?", re.ASCII)
-_GOMP_PART = r"[0-9]{1,4}(?:-[0-9]{1,4}(?::[0-9]{1,4})?)?"
 _PROCLIST = re.compile(r"proclist=\[([0-9,\-]+)\]", re.ASCII)
 
 

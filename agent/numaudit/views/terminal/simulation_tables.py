@@ -15,7 +15,7 @@ from numaudit.report.words import size
 from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.orders import AdmissionOrders
 from numaudit.scenario.simulation import Played, ScenarioRun
-from numaudit.scenario.words import any_of, nodes
+from numaudit.scenario.words import any_of
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import plural
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -80,13 +80,13 @@ def change_lines(ways: Sequence[AdmittingChange], *, admitted: bool) -> Iterator
         yield f"No change that was tried would {'align it' if admitted else 'let it in'}."
     then = "would align it" if admitted else "would let it in"
     for way in ways:
-        where = "" if way.nodes is None else f", with its memory on {nodes(way.nodes)}"
+        where = "" if way.nodes is None else f", with its memory on {way.nodes.in_words}"
         yield f"{way.change} {then}{where}."
 
 
 def place_line(place: ContainerPlace) -> str:
     sizes = ", ".join(f"{size(one['size'])} of {one['type']}" for one in place.blocks)
-    on = f"on {nodes(place.cpuset_mems)}"
+    on = f"on {place.cpuset_mems.in_words}"
     if not place.cpuset_mems:
         parts = ["no memory of its own"]
     elif not any(one["size"] for one in place.blocks):
