@@ -68,8 +68,8 @@ check: ## the fast inner loop: lint, types, import layers, unit tests
 	HYPOTHESIS_PROFILE=$(EXAMPLES) $(PYTHON) -m pytest tests/unit $(PARALLEL) --list-skipped $(SKIPPED)
 
 capture: ## capture another host by ssh and report on it: make capture HOST=root@server
-	@deploy/setup.sh run
 	@[ -n "$(HOST)" ] || { echo "name the host: make capture HOST=root@server" >&2; exit 2; }
+	@deploy/setup.sh run
 	@.venv/bin/numaudit capture --from "$(HOST)" "$(HOST).tar.xz"
 	@.venv/bin/numaudit report --root "$(HOST).tar.xz"
 

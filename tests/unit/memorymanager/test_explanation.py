@@ -320,6 +320,15 @@ def test_what_no_manager_looks_at_is_named() -> None:
     assert read_pod(bound).not_checked == named
 
 
+@pytest.mark.parametrize(("policy", "named"), [({"restartPolicy": "Always"}, ("host ports",)), ({}, ())])
+def test_a_sidecars_host_port_counts_and_that_of_a_container_that_ends_does_not(
+    policy: Plain, named: tuple[str, ...]
+) -> None:
+    one = pod("a")
+    one["spec"]["initContainers"] = [{"name": "side", "ports": [{"containerPort": 80, "hostPort": 80}], **policy}]
+    assert read_pod(one).not_checked == named
+
+
 amounts = st.sampled_from(["1Gi", "2Gi", "64Mi", "0", "1", "0.1Gi", "1500m", "107374182400m", "12Gi", "9.5Ei", "3n"])
 names = st.sampled_from(["cpu", "memory", "hugepages-2Mi", "hugepages-1Gi", "hugepages-64Ki", "vendor.example/nic"])
 parts = st.dictionaries(names, amounts | st.sampled_from(["500m", "2", "4"]), max_size=3)

@@ -77,13 +77,16 @@ def _not_checked(spec: Mapping[str, object]) -> Iterator[str]:
     listed = tolerations if isinstance(tolerations, list) else ()
     if any(not isinstance(one, Mapping) or one.get("key") not in added for one in listed):
         yield "tolerations"
-    containers = spec.get("containers")
-    ports = [
-        one.get("ports") for one in (containers if isinstance(containers, list) else ()) if isinstance(one, Mapping)
-    ]
-    listed = [port for some in ports if isinstance(some, list) for port in some if isinstance(port, Mapping)]
-    if spec.get("hostNetwork") or any(port.get("hostPort") for port in listed):
+    own = _listed(spec, "containers")
+    own += [one for one in _listed(spec, "initContainers") if one.get("restartPolicy") == "Always"]
+    if spec.get("hostNetwork") or any(port.get("hostPort") for one in own for port in _listed(one, "ports")):
         yield "host ports"
+
+
+def _listed(fields: Mapping[str, object], key: str) -> list[Mapping[str, object]]:
+    """The mappings of a list; what is wrong with it is said where it is read."""
+    value = fields.get(key)
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 
 def _containers(
