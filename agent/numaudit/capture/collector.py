@@ -141,8 +141,14 @@ def copy_kubelet(capture: Capture) -> None:
         capture.add(os.path.relpath(folder, capture.root) + "/cmdline", "\0".join(["kubelet"] + kept + [""]).encode())
         names += [word.split("=", 1)[1] for word in kept if word.startswith("--config=")]
     for name in names or REQUEST["kubelet"]:
-        if os.path.isfile(os.path.join(capture.root, name.lstrip("/"))) and ".." not in name.split("/"):
-            capture.copy(os.path.join(capture.root, name.lstrip("/")))
+        path = os.path.join(capture.root, name.lstrip("/"))
+        if ".." in name.split("/") or not os.path.isfile(path):
+            continue
+        content = _read(path)
+        if b"KubeletConfiguration" not in content or b"staticPodURLHeader" in content:
+            capture.unread.append("%s: no configuration of a kubelet, or one with credentials" % path)
+        else:
+            capture.copy(path)
 
 
 def main(output: IO[bytes], root: str = "/") -> None:

@@ -83,6 +83,29 @@ def test_a_node_is_judged_as_by_a_capture_of_its_own(
     assert facts(theirs) == facts(ours)
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("kind: KubeletConfiguration\nmemoryManagerPolicy: Static\n", True),
+        ("kind: KubeletConfiguration\nstaticPodURLHeader: {Authorization: [x]}\n", False),
+        ("root:x:0:0::/root:/bin/sh\n", False),
+    ],
+)
+def test_a_file_that_is_no_kubelets_or_has_credentials_is_not_copied(
+    text: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "var/lib/kubelet/config.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    monkeypatch.setattr(collector, "REQUEST", {"flags": [], "kubelet": ["/var/lib/kubelet/config.yaml"]})
+    with (tmp_path / "out").open("wb") as out:
+        capture = collector.Capture(out, str(tmp_path))
+        collector.copy_kubelet(capture)
+        capture.tar.close()
+    assert (str(file) in capture.done) is kept
+    assert bool(capture.unread) is not kept
+
+
 def test_a_file_that_is_too_large_and_a_capture_that_is_full_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
