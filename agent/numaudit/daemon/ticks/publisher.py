@@ -151,12 +151,14 @@ class Publisher:
         return evaluate_tick(tick, containers)
 
     def _log_changes(self, sources: Sequence[CollectorOutcome]) -> None:
-        """One line for each cause, however many sources it has."""
-        news: dict[tuple[str, str | None], list[str]] = {}
+        """One line for each cause, however many sources it has, and for each source that works."""
+        news: dict[tuple[str, str], list[str]] = {}
         for one in sources:
             if self._changes.is_news(("source", one.source), one.state, usual="ok"):
-                news.setdefault((one.state, one.reason), []).append(one.source)
-        for (state, why), names in news.items():
+                if one.reason:
+                    news.setdefault((one.state, one.reason), []).append(one.source)
+                else:
+                    _log.info("%s: %s", one.source, one.state, extra={"topic": one.source})
+        for (state, reason), names in news.items():
             level = logging.INFO if state in ("ok", "absent", "unavailable") else logging.WARNING
-            reason = f": {why}" if why else ""
-            _log.log(level, "%s: %s%s", ", ".join(names), state, reason, extra={"topic": names[0]})
+            _log.log(level, "%s: %s: %s", ", ".join(names), state, reason, extra={"topic": names[0]})
