@@ -179,12 +179,3 @@ def test_the_accounts_of_each_node_agree_within_five_percent(workload: Workload)
         if not off:
             break
         assert not last, off
-
-
-def test_on_a_host_of_one_node_a_person_is_shown_how_to_capture_another() -> None:
-    nodes = [one for one in Path("/sys/devices/system/node").iterdir() if re.fullmatch(r"node\d+", one.name)]
-    command = f"{Path(sys.executable).with_name('numaudit')} report --top 1"
-    at_a_terminal = subprocess.run(["script", "-qec", command, "/dev/null"], capture_output=True, text=True, check=True)
-    piped = subprocess.run(["sh", "-c", f"{command} 2>&1"], capture_output=True, text=True, check=True)
-    assert ("capture --from root@server" in at_a_terminal.stdout) is (len(nodes) == 1)
-    assert "capture --from" not in piped.stdout

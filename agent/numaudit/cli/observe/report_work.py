@@ -37,12 +37,6 @@ _DEVICES_SECONDS = 0.5
 _KEY_BYTES = 32
 
 
-_ELSEWHERE = """
-This host has one NUMA node. The slow server is elsewhere? This captures it by ssh and installs nothing there:
-  numaudit capture --from root@server server.tar.xz && numaudit report --root server.tar.xz
-`numaudit doctor` says what can be measured on a host."""
-
-
 class ReportOptions(Struct, frozen=True, kw_only=True):
     """Options of `numaudit report`, by the names that click gives them."""
 
@@ -120,8 +114,6 @@ def run(asked: ReportOptions) -> int:
             click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     else:
         printing.print_origin(origin, host, view.print(whole))
-        if host.is_live and len(whole.nodes) == 1 and sys.stdout.isatty():
-            click.echo(_ELSEWHERE, err=True)
     if asked.verbose:
         click.echo(f"Read in: {_timings(report)}", err=True)
     if interrupted.is_set():

@@ -26,7 +26,7 @@ _RESIDUAL = (
     "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
 )
 _ONE_NODE = (
-    "To see memory that can be remote: run `numaudit capture host.tar.xz` on the server in question, then "
+    "To see memory that can be remote: run `numaudit capture --from root@server host.tar.xz` (by ssh), then "
     "`numaudit report --root host.tar.xz` anywhere; or `make lab`, which boots four nodes. `numaudit doctor` shows "
     "what a host can measure."
 )
