@@ -104,6 +104,10 @@ def _checked(host: str, archive: Path) -> CaptureSummary:
             files = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
             size = sum(file.lstat().st_size for file in files)
     except (InputError, OSError) as error:
-        raise Unavailable(f"what {host} sent is no capture: {printable(str(error))}") from None
+        reason = printable(str(error).removeprefix(f"--root {archive}: "))
+        raise Unavailable(
+            f"what {host} sent is no capture: it {reason}; a login script there must print nothing: `ssh {host} true` "
+            "shows what one prints"
+        ) from None
     unread = [Unread(what, reason) for what, _, reason in (line.partition(": ") for line in lines)]
     return CaptureSummary(len(files), size, [*unread, _LEFT_OUT])

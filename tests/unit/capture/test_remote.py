@@ -130,6 +130,7 @@ def test_a_file_that_is_too_large_and_a_capture_that_is_full_are_named(
         ("exit 127", "root@server has no python3"),
         ("cat > /dev/null; exit 1", "the collector on root@server ended with 1"),
         ("cat > /dev/null; echo hello", "what root@server sent is no capture"),
+        ('echo Welcome; exec sh -c "$3"', "a login script there must print nothing: `ssh root@server true` shows"),
         ("cat > /dev/null", "what root@server sent is no capture"),
     ],
 )
