@@ -67,6 +67,16 @@ def test_what_an_agent_makes_up_is_the_reason_of_its_node_alone(body: bytes, sai
     assert said in states["bad"].problems[0]
 
 
+def test_the_worst_node_comes_first() -> None:
+    """A kubelet that would not start again, one that does not report, a misaligned container, and then by name."""
+    unsafe = {"checkpoints": [{"file": "memory_manager_state", "startsNow": "no"}]}
+    bodies = {"a": reports(), "b": one_of(verdict={"name": "spilled"}), "d": reports(**unsafe)}
+    replies = tuple(NodeReply(name, None, "reporting", body) for name, body in bodies.items())
+    replies = (*replies[:2], NodeReply("c", None, "down"), replies[2], NodeReply("e", None, "reporting", reports()))
+    found = merge(Replies(replies, "proxy"), now=0.0, context=None, namespace=None, top=10)
+    assert [one.node for one in found.nodes] == ["d", "c", "b", "a", "e"]
+
+
 def test_names_up_to_the_limit_are_taken() -> None:
     found = answers.report(reports(sources=[{"source": str(n)} for n in range(MOST_NAMES)]))
     assert len(found.sources) == MOST_NAMES
