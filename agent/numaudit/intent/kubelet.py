@@ -55,6 +55,8 @@ class KubeletSeries(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
 
+REJECTIONS = "kubelet_admission_rejections_total"
+"""Of pods that the kubelet refused, by reason."""
 SourceName = Literal[
     "memory checkpoint",
     "cpu checkpoint",

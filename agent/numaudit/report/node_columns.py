@@ -30,11 +30,6 @@ class NodeRow(Struct, frozen=True):
     """Judged bytes of containers that were promised other nodes; without a Memory Manager's map, of those that may use
     none of its CPUs."""
 
-    @property
-    def used_bytes(self) -> int | None:
-        node = self.node
-        return None if node.total_bytes is None or node.free_bytes is None else node.total_bytes - node.free_bytes
-
 
 def node_rows(report: Report) -> tuple[NodeRow, ...]:
     """One for each node of the report."""
@@ -89,7 +84,7 @@ def _bytes_elsewhere(wanted: Iterable[tuple[ContainerReport, Iterable[int]]]) ->
 
 def _bar(row: NodeRow) -> str:
     """Bar of a node's memory. A part that exists is never rounded to nothing."""
-    used, total = row.used_bytes, row.node.total_bytes
+    used, total = row.node.used_bytes, row.node.total_bytes
     if used is None or not total:
         return ""
     full = min(_BAR, -(-used * _BAR // total))
@@ -127,7 +122,7 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
         table=ColumnPlaces(20, 3), top=ColumnPlaces(20, 2), page=ColumnPlaces(20, heading="Total"),
     ),
     Column(
-        "USED", lambda row: size(row.used_bytes), is_number=True,
+        "USED", lambda row: size(row.node.used_bytes), is_number=True,
         top=ColumnPlaces(30), page=ColumnPlaces(30, heading="Used"),
     ),
     Column(

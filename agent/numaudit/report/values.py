@@ -259,6 +259,11 @@ class NodeReport(Value, frozen=True):
     memory_speed: MemorySpeed | None = None
     """Speed of its memory by the firmware (HMAT, CDAT); null = the firmware does not say."""
 
+    @property
+    def used_bytes(self) -> int | None:
+        """null = the counters do not say."""
+        return None if self.total_bytes is None or self.free_bytes is None else self.total_bytes - self.free_bytes
+
 
 class Residual(Value, frozen=True):
     """Difference between the three accounts of one node: node - containers - unattributed, signed.

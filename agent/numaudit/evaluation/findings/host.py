@@ -16,6 +16,7 @@ from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
 from numaudit.containermanager.pod.names import with_names
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
+from numaudit.intent.kubelet import REJECTIONS
 from numaudit.intent.node import Intent
 from numaudit.topology.quantity import plural
 
@@ -24,9 +25,6 @@ def _cpus_not_placed(evidence: TickEvidence) -> Iterator[RuleResult]:
     machine = evidence.snapshot.machine
     if machine.cpu_problem is not None:
         yield RuleResult(machine.cpu_problem, numa_nodes=machine.without_cpu_list or None)
-
-
-_REJECTIONS = "kubelet_admission_rejections_total"
 
 
 def _checkpoint_damaged(evidence: TickEvidence) -> Iterator[RuleResult]:
@@ -76,7 +74,7 @@ def _refusals_missed(evidence: TickEvidence) -> Iterator[RuleResult]:
         counted = sum(
             value
             for series, value in intent.counters.items()
-            if series.name == _REJECTIONS and dict(series.labels).get("reason") == reason
+            if series.name == REJECTIONS and dict(series.labels).get("reason") == reason
         )
         logged = intent.denials.get(reason, 0)
         if counted > logged:

@@ -20,7 +20,7 @@ from numaudit.containermanager.pod.spec import CPU as POD_CPU
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
-from numaudit.intent.kubelet import StartOutlook
+from numaudit.intent.kubelet import REJECTIONS, StartOutlook
 from numaudit.intent.node import Intent, NodeRoom
 from numaudit.intent.pods import HintRecord, PodFacts, Rejection
 from numaudit.kubelet.intent import join
@@ -44,7 +44,6 @@ from numaudit.memorymanager.forecast import Forecast
 from numaudit.snapshot import Container
 from numaudit.topology.machine import Machine
 
-REJECTIONS = "kubelet_admission_rejections_total"
 MESSAGE = "at a restart of the kubelet, by its counter of refusals; the pod's status does not say so"
 UNKNOWN = "Unknown"
 """The reason of a pod where the counter leaves more than one."""

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from numaudit.intent.kubelet import KubeletSeries
+from numaudit.intent.kubelet import REJECTIONS, KubeletSeries
 
 NAMES = frozenset(
     {
-        "kubelet_admission_rejections_total",
+        REJECTIONS,
         "kubelet_topology_manager_admission_requests_total",
         "kubelet_topology_manager_admission_errors_total",
         "kubelet_memory_manager_pinning_requests_total",

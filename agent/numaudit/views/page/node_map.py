@@ -87,11 +87,6 @@ class MappedNode(Struct, frozen=True):
     """Of these, bytes outside the promise of their container."""
     cpus: Sequence[CpuRun]
 
-    @property
-    def used_bytes(self) -> int | None:
-        node = self.node
-        return None if node.total_bytes is None or node.free_bytes is None else node.total_bytes - node.free_bytes
-
 
 class Anchors(Struct, frozen=True):
     """Ends of the arcs at a node, in pixels from the top of the map."""
@@ -176,7 +171,7 @@ def _few(cpus: CpuSet) -> str:
 def _memory(one: MappedNode) -> Iterator[Markup]:
     """The plan: reserved for the system, then promised. In it what is used: by others, by containers, and wrongly."""
     yield _bar(_MEMORY, 0, 1, "track")
-    total, used = one.node.total_bytes, one.used_bytes
+    total, used = one.node.total_bytes, one.node.used_bytes
     if not total:
         return
     at = 0
@@ -223,7 +218,7 @@ def _in_words(one: MappedNode) -> str:
     amounts = (
         ("reserved for the system", one.system_bytes),
         ("promised", one.promised_bytes),
-        ("used", one.used_bytes),
+        ("used", one.node.used_bytes),
         ("free", node.free_bytes),
         ("outside a promise", one.wrong_bytes or None),
     )
