@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -12,7 +11,7 @@ import psutil
 import pytest
 
 from container import Container, container
-from processes.agent_process import COMPILING, NUMAUDIT, Agent, running_agent
+from processes.agent_process import COMPILING, NUMAUDIT, Agent, port_of, running_agent
 from workload import MIB, eventually
 
 UID = "7b1f3c52-52a1-4be0-9d0c-6c7e1c1f9a01"
@@ -113,9 +112,9 @@ def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) ->
         loader.kill()
 
         def serves() -> int:
-            found = re.search(r"on port (\d+)", log.read_text())
+            found = port_of(log)
             assert found is not None
-            return int(found[1])
+            return found
 
         without = Agent(process, log, eventually(serves))
 
