@@ -95,10 +95,9 @@ bench: ## the benchmarks, as ratios against a floor or a peer in the same run; t
 	$(PYTHON) tests/bench/run_all.py $(BENCH); status=$$?; \
 	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_cost.py --update-golden && exit $$status
 
-soak: ## the agent under churn for 20 minutes (SECONDS=...), then with all probes in the guests: memory, files, threads and maps stay as they are
-	@deploy/setup.sh test guest
+soak: ## the agent under churn for 20 minutes (SECONDS=...): memory, files, threads and maps stay as they are
+	@deploy/setup.sh test soak
 	$(PYTHON) tests/soak/soak.py $(or $(SECONDS),1200)
-	$(PYTHON) tests/vm/soak_guest.py $(or $(SECONDS),1200)
 
 attack: ## hundreds of clients that do harm to the agent for two minutes (SECONDS=...), and what honest ones notice
 	@deploy/setup.sh test attack

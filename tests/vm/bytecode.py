@@ -13,7 +13,7 @@ from pathlib import Path
 
 from debian import CHECKOUT
 
-_OF_CHECKOUT = ("agent", "tests/conftest.py", "tests/soak", "tests/support", "tests/vm")
+_OF_CHECKOUT = ("agent", "tests/conftest.py", "tests/support", "tests/vm")
 _PYTHON = f"usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}"
 _OF_ROOT = (_PYTHON, "usr/lib/python3/dist-packages")
 

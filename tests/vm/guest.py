@@ -72,8 +72,6 @@ class Guest:
     """Bytes of RAM on each node; the kernel keeps 10-50 MB of it."""
     command_line: str = ""
     """Added to the kernel's command line."""
-    fast_numa_balancing: bool = True
-    """Let NUMA balancing scan every 0.2-1 s instead of every 1-60 s, so that tests see it at work."""
     slow_nodes: int = 0
     """Nodes without CPUs after the others, with memory that the firmware (HMAT) calls slow."""
     bare_nodes: int = 0
@@ -133,12 +131,7 @@ def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
     bytecode.compile_checkout()
     (job.folder / COMMAND).write_text(_command_script(guest, job))
     archive = initramfs.build(
-        guest.kernel,
-        programs,
-        job.folder,
-        shared=job.shared or job.folder,
-        on_terminal=job.on_terminal,
-        fast_numa_balancing=guest.fast_numa_balancing,
+        guest.kernel, programs, job.folder, shared=job.shared or job.folder, on_terminal=job.on_terminal
     )
     failed: list[str] = []
     while True:

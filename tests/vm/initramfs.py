@@ -47,7 +47,9 @@ mount -t tracefs tracefs /new/sys/kernel/tracing
 mount -t debugfs debugfs /new/sys/kernel/debug
 mount -t bpf bpf /new/sys/fs/bpf
 ip link set lo up
-{balancing}
+cd /new/sys/kernel/debug/sched/numa_balancing
+echo 100 >scan_delay_ms; echo 200 >scan_period_min_ms; echo 1000 >scan_period_max_ms
+cd /
 set +e
 >/new{folder}/{began}
 {start}
@@ -56,20 +58,13 @@ sync
 poweroff -f
 """
 
-_FAST_BALANCING = """\
-cd /new/sys/kernel/debug/sched/numa_balancing
-echo 100 >scan_delay_ms; echo 200 >scan_period_min_ms; echo 1000 >scan_period_max_ms
-cd /"""
-
 
 _OVERLAY = """\
 mkdir -p /rw/{number}/upper /rw/{number}/work /new{at}
 mount -t overlay -o lowerdir=/lower{folder},upperdir=/rw/{number}/upper,workdir=/rw/{number}/work overlay /new{at}"""
 
 
-def build(
-    kernel: Kernel, programs: Userland, folder: Path, *, shared: Path, on_terminal: bool, fast_numa_balancing: bool
-) -> Path:
+def build(kernel: Kernel, programs: Userland, folder: Path, *, shared: Path, on_terminal: bool) -> Path:
     """A cpio archive in `folder`, which the kernel unpacks itself; the guest shares `shared`, around it, at its path.
 
     Raises Unavailable when a tool or a module is missing.
@@ -86,8 +81,7 @@ def build(
         (tree / "modules" / plain).write_bytes(lzma.decompress(packed) if plain != file.name else packed)
         modules.append(plain)
     start = _start(shlex.quote(str(folder)), on_terminal)
-    balancing = _FAST_BALANCING if fast_numa_balancing else ""
-    (tree / "init").write_text(_script(folder, shared, modules, programs.folders, start, balancing))
+    (tree / "init").write_text(_script(folder, shared, modules, programs.folders, start))
     (tree / "init").chmod(0o755)
     names = "".join(f"{path.relative_to(tree)}\n" for path in sorted(tree.rglob("*")))
     archive = folder / "initramfs.cpio"
@@ -105,9 +99,7 @@ def _start(folder: str, on_terminal: bool) -> str:
     return f"{start} >/new{folder}/stdout 2>/new{folder}/stderr </dev/null"
 
 
-def _script(
-    folder: Path, shared: Path, modules: Sequence[str], folders: Mapping[str, str], start: str, balancing: str
-) -> str:
+def _script(folder: Path, shared: Path, modules: Sequence[str], folders: Mapping[str, str], start: str) -> str:
     overlays = "\n".join(
         _OVERLAY.format(number=number, at=shlex.quote(at), folder=shlex.quote(there))
         for number, (at, there) in enumerate(folders.items())
@@ -117,7 +109,6 @@ def _script(
         folder=shlex.quote(str(folder)),
         shared=shlex.quote(str(shared)),
         overlays=overlays,
-        balancing=balancing,
         began=BEGAN,
         start=start,
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))
 
-from by_hand import MODULES
 from guest import Guest, Job, run
 from kernels import find
 from monitoring import recorded_scrapes
+from truth import MODULES
 
 SCRAPES, SECONDS = 36, 10
 SCRAPE = {"instance": "10.0.0.7:9746", "job": "numaudit"}

@@ -12,14 +12,21 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from by_hand import run_inside
+from debian import CHECKOUT
 from documentation.kept_truth import Records, keep
-from kernels import HOST_KERNELS, find
+from guest import Guest, Job, run
+from kernels import HOST_KERNELS, Kernel, find
 
+HERE = CHECKOUT / "tests/vm"
+MODULES = ":".join(map(str, (HERE, CHECKOUT / "agent", CHECKOUT / "tests/support")))
+"""PYTHONPATH in the guest."""
 SECONDS_OF_ROUND = 3600
 """At most, on a crowded host."""
 PARTS = {"figures": "figure_truth.py", "pages": "page_truth.py"}
@@ -39,11 +46,23 @@ def main() -> int:
     status = 0
     for series in options.kernel or HOST_KERNELS:
         for part in parts:
-            records, arguments = Records(), [str(options.rounds), *options.names]
-            done = run_inside(PARTS[part], arguments, series, timeout, show=records)  # type: ignore[arg-type]
+            records, kernel = Records(), find(series)
+            done = _run_inside(PARTS[part], [str(options.rounds), *options.names], kernel, timeout, records)
             status = max(status, done)
-            keep(records.found, series, find(series).release)
+            keep(records.found, series, kernel.release)
     return status
+
+
+def _run_inside(script: str, arguments: Sequence[str], kernel: Kernel, timeout: float, show: Records) -> int:
+    """`inside/SCRIPT` in the guest: its exit status. Its errors go to stderr."""
+    print(f"Linux {kernel.release}, emulated", flush=True)
+    command = [sys.executable, str(HERE / "inside" / script), *arguments]
+    with tempfile.TemporaryDirectory(prefix="numaudit-guest-") as folder:
+        job = Job(command, Path(folder), {"PYTHONPATH": MODULES}, timeout)
+        done = run(Guest(kernel), job, cast("IO[str]", show))
+    if done.exit_code:
+        sys.stderr.write(done.stderr)
+    return done.exit_code
 
 
 if __name__ == "__main__":

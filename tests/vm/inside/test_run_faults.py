@@ -1,7 +1,4 @@
-"""`numaudit run` and its command killed at every step of writing the state: what is held is right again afterwards.
-
-Each step a few times, and a few pairs; tests/vm/kills.py runs the long form.
-"""
+"""`numaudit run` and its command killed at every step of writing the state: what is held is right again afterwards."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ import pytest
 from commands import NODE, NODES, Lab, cgroups, ending
 
 pytestmark = pytest.mark.one_kernel
-KILLS = int(os.environ.get("RUN_KILLS", "1"))
-RACES = int(os.environ.get("RUN_RACES", "2"))
+RACES = 2
+"""Pairs of runs."""
 FILES = ("memory_manager_state", "cpu_manager_state")
 ALL_FREE = dict.fromkeys(NODES, NODE)
 STEPS = ("open", "write", "fsync", "rename", "directory fsync")
@@ -75,36 +72,27 @@ def assert_repaired(lab: Lab) -> None:
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_killed_while_it_writes_loses_no_memory(step: str, lab: Lab) -> None:
     """A run writes each of the two files when it takes its memory and when it gives it back: four times."""
-    chance = random.Random(step)
-    for number in range(KILLS):
-        nth, after = 1 + (number + STEPS.index(step)) % 4, bool(chance.getrandbits(1))
-        killed = lab.start(
-            100,
-            "true",
-            options=("--cpus", "1"),
-            before=at(step, nth, lab.state, lambda: os.kill(os.getpid(), signal.SIGKILL), after),
-        )
-        with ending(killed):
-            assert killed.end()[0] == -signal.SIGKILL, f"{step} {nth} was never reached"
-        assert_repaired(lab)
+    nth, after = 1 + STEPS.index(step) % 4, bool(random.Random(step).getrandbits(1))
+    killed = lab.start(
+        100,
+        "true",
+        options=("--cpus", "1"),
+        before=at(step, nth, lab.state, lambda: os.kill(os.getpid(), signal.SIGKILL), after),
+    )
+    with ending(killed):
+        assert killed.end()[0] == -signal.SIGKILL, f"{step} {nth} was never reached"
+    assert_repaired(lab)
 
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_command_killed_while_another_run_writes_is_released(step: str, lab: Lab) -> None:
-    for number in range(KILLS):
-        first = lab.start(100, "sh", "-c", "echo $$; exec sleep 1000", options=("--cpus", "1"))
-        pid = int(first.line())
-
-        def kill_the_first(pid: int = pid) -> None:
-            os.kill(pid, signal.SIGKILL)
-
-        second = lab.start(
-            100, "cat", before=at(step, 1 + number % 2, lab.state, kill_the_first, bool(number // 2 % 2))
-        )
-        with ending(first, second):
-            assert first.end()[0] == 128 + signal.SIGKILL
-            assert second.end()[0] == 0
-        assert_repaired(lab)
+    first = lab.start(100, "sh", "-c", "echo $$; exec sleep 1000", options=("--cpus", "1"))
+    pid = int(first.line())
+    second = lab.start(100, "cat", before=at(step, 1, lab.state, lambda: os.kill(pid, signal.SIGKILL), after=False))
+    with ending(first, second):
+        assert first.end()[0] == 128 + signal.SIGKILL
+        assert second.end()[0] == 0
+    assert_repaired(lab)
 
 
 def test_of_two_that_start_at_the_same_instant_and_do_not_both_fit_one_is_refused(lab: Lab) -> None:
