@@ -2,10 +2,8 @@
 /* What the probes share that charge what a CPU did since its last event to the cgroup of the task going out. This
  * text is put before theirs, as probe.bpf.h is.
  *
- * Hook:  raw tracepoint sched_switch, where a switch within a cgroup is left alone and its interval goes on; or the
- *        software event cgroup-switches on each CPU, where such a switch costs nothing and one between cgroups twice as
- *        much. At both, the current task is the one going out, so what happened since the CPU's last event belongs to
- *        its cgroup.
+ * Hook:  raw tracepoint sched_switch, where a switch within a cgroup is left alone and its interval goes on. The
+ *        current task is the one going out, so what happened since the CPU's last event belongs to its cgroup.
  *        A read-out runs NAME_charge on each CPU, and so closes the interval of a task that never leaves.
  *        Raw tracepoints cgroup_notify_populated, just before the first task is in a cgroup, and
  *        cgroup_attach_task, after a task has moved: a task that moves itself ends its interval there.
@@ -20,8 +18,7 @@
 
 struct cgroup_switch_cpu {
 	u64 since; /* when the open interval began; 0 = not known yet */
-	u64 switches; /* cgroup-switches that ran the program: the event itself counts all */
-	u64 charges; /* intervals that ended in another way */
+	u64 runs; /* of the program, at switches and for readings */
 	u64 task; /* process and thread id of the last one that was seen outside the root cgroup */
 	u64 cgroup_id; /* where it was then */
 	u64 cgroups; /* what the task that came in last points to; 0 = not known */

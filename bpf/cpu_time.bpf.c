@@ -118,23 +118,12 @@ static __always_inline void cpu_time_charge_to(struct cgroup_switch_cpu *cpu, u6
 		cpu_time_add_at_once(cgroup_id, ns);
 }
 
-int cpu_time_on_cgroup_switch(void *ctx)
-{
-	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
-
-	if (cpu) {
-		cpu->switches += 1;
-		cpu_time_switch(cpu);
-	}
-	return 0;
-}
-
 int cpu_time_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
 
 	if (cpu && !cgroup_switch_is_within(cpu, ctx)) {
-		cpu->charges += 1;
+		cpu->runs += 1;
 		cpu_time_switch(cpu);
 	}
 	return 0;
@@ -145,7 +134,7 @@ int cpu_time_charge(void *ctx)
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();
 
 	if (cpu) {
-		cpu->charges += 1;
+		cpu->runs += 1;
 		cpu_time_charge_to(cpu, cgroup_switch_current(cpu));
 	}
 	return 0;
@@ -161,7 +150,7 @@ int cpu_time_flush(void *ctx)
 
 	if (!cpu || !recent)
 		return 0;
-	cpu->charges += 1;
+	cpu->runs += 1;
 	cpu_time_charge_to(cpu, cgroup_switch_current(cpu));
 #pragma clang loop unroll(disable)
 	for (i = 0; i < CPU_TIME_PLACES; i++) {
@@ -174,7 +163,7 @@ int cpu_time_flush(void *ctx)
 	return 0;
 }
 
-/* Before a CPU's event is switched on, so that unwatched time is charged to no cgroup. */
+/* Before the probe is hooked, so that unwatched time is charged to no cgroup. */
 int cpu_time_restart(void *ctx)
 {
 	struct cgroup_switch_cpu *cpu = cgroup_switch_this_cpu();

@@ -88,19 +88,7 @@ int pmu_on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu && !cgroup_switch_is_within(state, ctx)) {
-		state->charges += 1;
-		pmu_end_interval(state, cpu, cgroup_switch_current(state));
-	}
-	return 0;
-}
-
-int pmu_on_cgroup_switch(void *ctx)
-{
-	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu();
-	struct pmu_cpu *cpu = pmu_this_cpu();
-
-	if (state && cpu) {
-		state->switches += 1;
+		state->runs += 1;
 		pmu_end_interval(state, cpu, cgroup_switch_current(state));
 	}
 	return 0;
@@ -112,13 +100,13 @@ int pmu_charge(void *ctx)
 	struct pmu_cpu *cpu = pmu_this_cpu();
 
 	if (state && cpu) {
-		state->charges += 1;
+		state->runs += 1;
 		pmu_end_interval(state, cpu, cgroup_switch_current(state));
 	}
 	return 0;
 }
 
-/* Before a CPU's event is switched on, so that what came before is charged to no cgroup. */
+/* Before the probe is hooked, so that what came before is charged to no cgroup. */
 int pmu_restart(void *ctx)
 {
 	struct cgroup_switch_cpu *state = cgroup_switch_this_cpu();

@@ -88,7 +88,7 @@ def _program(probe: LoadedProbe, empty: int, one: Path, other: Path) -> float:
 
 
 def _running(probe: LoadedProbe) -> AbstractContextManager[object]:
-    return closing(PmuProbe(HOST, copy(probe), PLAN, "sched_switch"))
+    return closing(PmuProbe(HOST, copy(probe), PLAN))
 
 
 def _added(probe: LoadedProbe, one: Path, other: Path) -> dict[str, float]:

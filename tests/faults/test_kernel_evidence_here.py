@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.kernel.host import Host
-from numaudit.probes import cgroup_switches, cpu_time
-from numaudit.probes.cgroup_switches import Hook
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime
-from numaudit.probes.loading import loader
-from numaudit.probes.loading.loader import LoadedProbe
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
@@ -49,25 +45,11 @@ def session() -> Iterator[Session]:
         yield opened
 
 
-@pytest.fixture(params=["cgroup-switches", "sched_switch"])
-def cpu_time_by(request: pytest.FixtureRequest, new_group: NewGroup) -> Iterator[CpuTime]:
-    """cpu_time on each of its hooks."""
-    new_group("asked")  # by a group the kernel tells whether the event happens
-    hook: Hook = request.param
-    outcome = loader.load([cpu_time.request(Host(), cgroups=500, nodes=4)])["cpu_time"]
-    if isinstance(outcome, ProbeRefusal):
-        pytest.skip(str(outcome))
-    assert isinstance(outcome, LoadedProbe)
-    if (
-        hook == "cgroup-switches"
-        and cgroup_switches.choose_hook(Path("/proc/cgroups").read_text(), cgroup_switches.has_perf_groups(Host()))
-        != hook
-    ):
-        outcome.close()
-        pytest.skip("the event cgroup-switches does not happen between cgroups of version 2 here")
-    probe = CpuTime(Host(), outcome, hook)
-    yield probe
-    probe.close()
+@pytest.fixture
+def probe(session: Session) -> CpuTime:
+    found = session.probe(CPU_TIME)
+    assert isinstance(found, CpuTime)
+    return found
 
 
 def test_a_known_number_of_bytes_is_counted_for_the_cgroup_that_asked(
@@ -115,12 +97,12 @@ def test_two_cgroups_allocations_are_not_mixed_up(
     assert 48 * MIB <= large < 48 * MIB + SMALL
 
 
-def test_two_cgroups_on_one_cpu_are_not_mixed_up(cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn) -> None:
-    _require_their_own_time(cpu_time_by, [new_group("short"), new_group("long")], run_in)
+def test_two_cgroups_on_one_cpu_are_not_mixed_up(probe: CpuTime, new_group: NewGroup, run_in: RunIn) -> None:
+    _require_their_own_time(probe, [new_group("short"), new_group("long")], run_in)
 
 
 def test_cgroups_that_a_cpu_keeps_in_one_place_are_not_mixed_up(
-    cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn
+    probe: CpuTime, new_group: NewGroup, run_in: RunIn
 ) -> None:
     places: dict[int, Path] = {}
     for number in range(PLACES + 1):
@@ -128,7 +110,7 @@ def test_cgroups_that_a_cpu_keeps_in_one_place_are_not_mixed_up(
         other = places.setdefault(group.stat().st_ino % PLACES, group)
         if other is not group:
             break
-    _require_their_own_time(cpu_time_by, [group, other], run_in)
+    _require_their_own_time(probe, [group, other], run_in)
 
 
 def _require_their_own_time(probe: CpuTime, groups: Sequence[Path], run_in: RunIn) -> None:
@@ -154,7 +136,7 @@ def _require_their_own_time(probe: CpuTime, groups: Sequence[Path], run_in: RunI
 
 
 def test_a_task_that_never_leaves_its_cpu_is_counted_up_to_the_read(
-    cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn
+    probe: CpuTime, new_group: NewGroup, run_in: RunIn
 ) -> None:
     """A real-time task: nothing of ordinary priority takes its CPU away, so no switch ends its interval."""
     group = new_group("alone")
@@ -163,9 +145,9 @@ def test_a_task_that_never_leaves_its_cpu_is_counted_up_to_the_read(
     _wait_for_use(group, 0.2)
     for _ in range(TRIES):
         stolen = _stolen_seconds()
-        earliest, first, begin = _cpu_seconds(group), cpu_time_by.read(), _cpu_seconds(group)
+        earliest, first, begin = _cpu_seconds(group), probe.read(), _cpu_seconds(group)
         _wait_for_use(group, 0.4)
-        end, second, latest = _cpu_seconds(group), cpu_time_by.read(), _cpu_seconds(group)
+        end, second, latest = _cpu_seconds(group), probe.read(), _cpu_seconds(group)
         added = second.since(first)
         counted = sum(added.by_node[group.stat().st_ino].values()) / 1e9
         off = max((end - begin) * 0.9 - counted, counted - (latest - earliest) * 1.1)
@@ -177,30 +159,30 @@ def test_a_task_that_never_leaves_its_cpu_is_counted_up_to_the_read(
 
 
 def test_a_task_that_moves_itself_into_a_cgroup_does_not_bring_the_cpus_idle_time_along(
-    cpu_time_by: CpuTime, new_group: NewGroup
+    probe: CpuTime, new_group: NewGroup
 ) -> None:
     """After two seconds of sleep in the root cgroup, in which its CPU saw no cgroup switch."""
     group = new_group("moved")
     cpu = str(max(os.sched_getaffinity(0)))
     move = f"import time\ntime.sleep(2)\nopen({str(group / 'cgroup.procs')!r}, 'w').write('0')"
     subprocess.run(["taskset", "--cpu-list", cpu, *_python(move)], check=True)
-    counted = sum(cpu_time_by.read().by_node[group.stat().st_ino].values()) / 1e9
+    counted = sum(probe.read().by_node[group.stat().st_ino].values()) / 1e9
     assert 0 < counted < 1
 
 
-def test_the_idle_task_and_the_root_cgroup_are_charged_with_nothing(cpu_time_by: CpuTime) -> None:
+def test_the_idle_task_and_the_root_cgroup_are_charged_with_nothing(probe: CpuTime) -> None:
     time.sleep(0.2)
-    assert 1 not in cpu_time_by.read().by_node
+    assert 1 not in probe.read().by_node
 
 
-def test_time_is_never_counted_twice(cpu_time_by: CpuTime, new_group: NewGroup, run_in: RunIn) -> None:
+def test_time_is_never_counted_twice(probe: CpuTime, new_group: NewGroup, run_in: RunIn) -> None:
     """Many reads while tasks run: all cgroups together cannot have more time than the CPUs had."""
     begin = time.monotonic()
-    before = cpu_time_by.read()
+    before = probe.read()
     running = [run_in(new_group(name), _python(SPIN.format(0.3))) for name in ("one", "two", "three")]
     while any(process.poll() is None for process in running):
-        cpu_time_by.read()
-    added = cpu_time_by.read().since(before)
+        probe.read()
+    added = probe.read().since(before)
     available = (time.monotonic() - begin) * len(os.sched_getaffinity(0))
     assert sum(sum(row.values()) for row in added.by_node.values()) / 1e9 <= available
 

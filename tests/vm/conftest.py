@@ -80,13 +80,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Results of guests are waited for when all else has run but what is `quiet`; those of one kernel stay together.
 
-    In a guest, those that need it as it boots come first: what other tests change there stays changed. Then the
-    modules that take longest, so that what two guests share last is short, and neither waits long for the other.
+    In a guest, the modules that take longest come first, so that what two guests share last is short, and neither waits
+    long for the other.
     """
     if IN_GUEST:
-        items.sort(
-            key=lambda item: (item.get_closest_marker("fresh_root") is None, -durations.of_module(item.path.stem))
-        )
+        items.sort(key=lambda item: -durations.of_module(item.path.stem))
     else:
         items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, _kernel_of(item) or ""))
 

@@ -40,7 +40,6 @@ SECONDS: Mapping[str, int] = {
     "test_dra_claims": 10,
     "test_process_view": 15,
     "test_verdicts": 20,
-    "test_a_fresh_root": 5,
     "test_gigantic_pages": 5,
     "test_moved_memory": 5,
     "test_pmu_trial": 5,

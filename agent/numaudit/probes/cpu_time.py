@@ -26,9 +26,7 @@ class CpuTimes(Reading):
     """Time that the tasks of each cgroup ran since load.
 
     `busy` in `lost`: switches for which the kernel did not run the program. Their time went to the cgroup that ran
-    next on that CPU, and with the hook cgroup-switches any idle time before it too. `cpu-away`, with that hook only:
-    as often a CPU came back online and its time until the next reading was not counted. While a CPU is offline, up to
-    10 ms of each cgroup that ran there last are missing.
+    next on that CPU. While a CPU is offline, up to 10 ms of each cgroup that ran there last are missing.
     """
 
     by_node: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
@@ -56,13 +54,12 @@ class CpuTime(CgroupSwitchProbe):
     """The running probe."""
 
     tables = ("ns",)
-    usual_hook = "sched_switch"
     flush = "flush"
 
     def read(self) -> CpuTimes:
         """All time since load, the interval that is open on each CPU included. Raises OSError."""
         self._flush()
-        lost: dict[Loss, int] = {"map-full": self._dropped(), **self._lost()}
+        lost: dict[Loss, int] = {"map-full": self._dropped(), "busy": self._missed_switches()}
         return decode(self._maps["ns"].read(), self._maps["ns"].cpus, lost, self._count_runs())
 
     def forget(self, cgroups: Collection[int]) -> int:

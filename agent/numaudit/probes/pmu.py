@@ -17,7 +17,7 @@ from numaudit.kernel.node import read_machine
 from numaudit.kernel.tracing.bpf_map import MapEntries
 from numaudit.pmu.choose import Plan
 from numaudit.probes import cgroup_switches
-from numaudit.probes.cgroup_switches import CgroupSwitchProbe, Hook
+from numaudit.probes.cgroup_switches import CgroupSwitchProbe
 from numaudit.probes.counters.accesses import WORDS, AccessCounts, AccessSums
 from numaudit.probes.counters.plan_events import (
     FindPlans,
@@ -41,24 +41,27 @@ class PmuProbe(CgroupSwitchProbe):
 
     tables = ("sums",)
 
-    def __init__(self, host: Host, loaded: LoadedProbe, plan: Plan, hook: Hook | None = None) -> None:
-        """Open the plan's events and attach to `hook`, or to the usual one. Raises ProbeRefusal, and OSError."""
+    def __init__(self, host: Host, loaded: LoadedProbe, plan: Plan) -> None:
+        """Open the plan's events and attach. Raises ProbeRefusal, and OSError."""
         self.plan = plan
         self._sums = AccessSums(plan)
         self._counters: dict[int, PlanEvents] = {}
         """By CPU."""
         self._places = [(0, cpu) for cpu in _possible_cpus(host)]
         """Node and number of each possible CPU; the node is known once the CPU has been online."""
-        super().__init__(host, loaded, hook)
+        self._returned = 0
+        """As often a CPU came back online, and its switches were lost until the next reading."""
+        super().__init__(host, loaded)
 
     @property
     def how(self) -> str:
-        return f"{self.hook}, {self.plan.set.id}"
+        return f"sched_switch, {self.plan.set.id}"
 
     def read(self) -> AccessCounts:
         """All accesses since load, the interval that is open on each CPU included. Raises OSError."""
         self._flush()
-        lost: dict[Loss, int] = {"map-full": self._dropped(), **self._lost()}
+        missed = self._missed_switches()
+        lost: dict[Loss, int] = {"map-full": self._dropped(), "busy": missed, "cpu-away": self._returned}
         decode(self._maps["sums"].read(), self._places, self._sums)
         sums = self._sums
         return AccessCounts(
@@ -105,8 +108,7 @@ class PmuProbe(CgroupSwitchProbe):
             self._learn_nodes()
         for cpu in new:
             self._open_counters(cpu)
-            if self.hook == "sched_switch":  # with the other one it is noticed by the event of the hook
-                self._returned += 1
+            self._returned += 1
 
     def _learn_nodes(self) -> None:
         """Raises Unavailable, OSError."""
@@ -153,8 +155,7 @@ def kind_of(find_plans: FindPlans) -> ProbeKind[AccessCounts]:
         return request(choose_plan(host, find_plans), host, cgroups)
 
     def start(host: Host, loaded: LoadedProbe) -> PmuProbe:
-        hook: Hook | None = "sched_switch" if cgroup_switches.find_cgroups_of_task(host) else None
-        return PmuProbe(host, loaded, choose_plan(host, find_plans), hook)
+        return PmuProbe(host, loaded, choose_plan(host, find_plans))
 
     def without_bpf(host: Host) -> PmuOfCgroups:
         return PmuOfCgroups(host, choose_plan(host, find_plans))

@@ -14,7 +14,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.memory import physical
 from numaudit.kernel.memory.physical import MemoryBlocks
 from numaudit.kernel.tracing.bpf_map import MapEntries
-from numaudit.probes import cgroup_switches, cpu_time, page_alloc
+from numaudit.probes import cpu_time, page_alloc
 from numaudit.probes.cpu_time import CpuTimes
 from numaudit.probes.page_alloc import Allocations
 from numaudit.probes.reasons import ProbeRefusal, Reason
@@ -95,50 +95,6 @@ def test_earlier_plus_added_is_later(earlier: dict[int, dict[int, int]], more: d
             mine = later.setdefault(cgroup, {})
             mine[key] = mine.get(key, 0) + value
     assert CpuTimes(later).since(CpuTimes(earlier)).by_node == more
-
-
-@pytest.mark.parametrize(
-    ("text", "hook"),
-    [
-        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t0\t81\t1\nmemory\t0\t81\t1\n", "cgroup-switches"),
-        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t7\t81\t1\n", "sched_switch"),
-        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nperf_event\t0\t81\t0\n", "sched_switch"),
-        ("#subsys_name\thierarchy\tnum_cgroups\tenabled\nmemory\t0\t81\t1\n", "sched_switch"),
-    ],
-    ids=["version 2", "perf_event mounted as version 1", "controller switched off", "kernel without CGROUP_PERF"],
-)
-def test_the_event_cgroup_switches_is_used_only_where_it_follows_version_2(text: str, hook: str) -> None:
-    assert cgroup_switches.choose_hook(text) == hook
-    assert cgroup_switches.choose_hook(text, perf_groups=False) == "sched_switch"
-
-
-@pytest.mark.parametrize(
-    ("files", "handed_down"),
-    [
-        ({"cgroup.subtree_control": "\n"}, False),
-        ({"cgroup.subtree_control": "cpuset memory\n"}, True),
-        ({}, True),
-        ({"cgroup.subtree_control": "\n", "cgroup.events": "populated 1\n", "web/cgroup.procs": ""}, True),
-    ],
-    ids=["nothing handed down", "controllers handed down", "not readable", "not the host's own root"],
-)
-def test_without_groups_the_root_says_whether_they_will_have_the_perf_event_controller(
-    tmp_path: Path, files: dict[str, str], handed_down: bool
-) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/mounts").write_text("cgroup2 /cg cgroup2 rw 0 0\n")
-    for name, text in files.items():
-        (tmp_path / "cg" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "cg" / name).write_text(text)
-    assert cgroup_switches.has_perf_groups(Host.under(tmp_path)) is handed_down
-
-
-def test_without_cgroup_version_2_nothing_is_known_of_its_groups(tmp_path: Path) -> None:
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/mounts").write_text("cgroup /cg cgroup rw,memory 0 0\n")
-    assert cgroup_switches.has_perf_groups(Host.under(tmp_path))
-    (tmp_path / "proc/mounts").write_text("")
-    assert cgroup_switches.has_perf_groups(Host.under(tmp_path))
 
 
 def _tree(root: Path, **nodes: str) -> Host:

@@ -132,9 +132,9 @@ def test_the_loader_process_can_be_parsed_by_an_older_python(name: str) -> None:
 
 
 def test_an_event_is_packed_as_the_kernel_reads_it() -> None:
-    event = perf_event.Event(4, 0x1B7, config1=5, config2=6, sample_period=9, read_format=3, exclude_hypervisor=True)
+    event = perf_event.Event(4, 0x1B7, config1=5, sample_period=9, read_format=3, is_inherited=True)
     packed = event.pack()
     assert len(packed) == 128
-    assert struct.unpack_from("=IIQQQQQ", packed) == (4, 128, 0x1B7, 9, 0, 3, 1 | 1 << 6)
-    assert struct.unpack_from("=QQ", packed, 56) == (5, 6)
-    assert not any(packed[72:])
+    assert struct.unpack_from("=IIQQQQQ", packed) == (4, 128, 0x1B7, 9, 0, 3, 1 | 1 << 1 | 1 << 35)
+    assert struct.unpack_from("=Q", packed, 56) == (5,)
+    assert not any(packed[64:])

@@ -245,6 +245,15 @@ def _witness(groups: Sequence[Cgroup]) -> Iterator[Callable[[], list[int]]]:
         yield lambda: [sum(struct.unpack("=Q", os.read(one, 8))[0] for one in own) for own in events]
 
 
+class _Pinned(Event, frozen=True):
+    """It has counters of the hardware always, or never."""
+
+    def pack(self) -> bytearray:
+        packed = super().pack()
+        packed[40] |= 1 << 2
+        return packed
+
+
 @contextmanager
 def _other_events(number: int, cpu: int, *, pinned: bool = False) -> Iterator[None]:
     """Another tool counts on that CPU."""
@@ -252,7 +261,7 @@ def _other_events(number: int, cpu: int, *, pinned: bool = False) -> Iterator[No
     with ExitStack() as stack:
         for _ in range(number):
             config = INSTRUCTIONS.config if not pinned else CYCLES.config
-            event = perf_event.open_event(Event(kind, config, is_pinned=pinned), cpu=cpu)
+            event = perf_event.open_event((_Pinned if pinned else Event)(kind, config), cpu=cpu)
             stack.callback(os.close, event)
             perf_event.enable(event)
         yield

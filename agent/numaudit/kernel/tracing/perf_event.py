@@ -22,14 +22,11 @@ from numaudit.topology.nodeset import CpuSet
 TYPE_SOFTWARE = 1
 TYPE_TRACEPOINT = 2
 
-TIME_ENABLED = 1 << 0
-"""PERF_FORMAT_TOTAL_TIME_ENABLED, which `is_counting` needs."""
-
 _CLOEXEC = 1 << 3  # PERF_FLAG_FD_CLOEXEC
 _CGROUP = 1 << 2  # PERF_FLAG_PID_CGROUP
 _ENABLE, _SET_BPF = 0x2400, 0x40042408
 _LARGEST_READING = 64
-_TIMES = TIME_ENABLED | 1 << 1  # and PERF_FORMAT_TOTAL_TIME_RUNNING
+_TIMES = 1 << 0 | 1 << 1  # PERF_FORMAT_TOTAL_TIME_ENABLED and _RUNNING
 _TIMES_AND_GROUP = _TIMES | 1 << 3  # and PERF_FORMAT_GROUP
 _LARGEST_GROUP = 8 * (3 + 64)
 _ATTRIBUTE_SIZE = 128  # PERF_ATTR_SIZE_VER7; the kernel takes a larger one than its own when the rest is 0
@@ -41,34 +38,23 @@ class Event(Struct, frozen=True):
     type: int
     config: int
     config1: int = 0
-    config2: int = 0
     sample_period: int = 0
     """Run the program at every n-th event; 0 = only count."""
     read_format: int = 0
-    exclude_kernel: bool = False
-    exclude_hypervisor: bool = False
     is_on: bool = False
     """It counts as soon as it is opened; of a group, as soon as its leader does."""
-
-    is_pinned: bool = False
-    """It has counters of the hardware always, or never."""
     is_inherited: bool = False
     """Threads that the thread starts later count with it (inherit_thread); processes that it forks do not."""
 
     def pack(self) -> bytearray:
         """struct perf_event_attr."""
-        flags = (not self.is_on) | self.is_pinned << 2 | self.exclude_kernel << 5 | self.exclude_hypervisor << 6
-        flags |= self.is_inherited << 1 | self.is_inherited << 35
+        flags = (not self.is_on) | self.is_inherited << 1 | self.is_inherited << 35
         start = struct.pack(
-            "=IIQQQQQ IIQQ",
+            "=IIQQQQQ IIQ",
             *(self.type, _ATTRIBUTE_SIZE, self.config, self.sample_period, 0, self.read_format, flags),
-            *(0, 0, self.config1, self.config2),
+            *(0, 0, self.config1),
         )
         return bytearray(start.ljust(_ATTRIBUTE_SIZE, b"\0"))
-
-
-CGROUP_SWITCHES = Event(TYPE_SOFTWARE, config=11, sample_period=1, read_format=TIME_ENABLED)
-"""PERF_COUNT_SW_CGROUP_SWITCHES: the task going out and the one coming in are in different perf cgroups."""
 
 
 def tracepoint(event_id: int) -> Event:
@@ -170,29 +156,6 @@ def any_cpu(host: Host) -> int:
 def set_program(descriptor: int, program: int) -> None:
     """Run a BPF program at the event; it stays for as long as the event's descriptor is open. Raises OSError."""
     fcntl.ioctl(descriptor, _SET_BPF, program)
-
-
-def read_count(descriptor: int) -> int:
-    """Read how often the event happened while it was switched on, for an event outside a group. Raises OSError.
-
-    An event whose CPU is offline keeps its count.
-    """
-    (count,) = struct.unpack_from("=Q", os.read(descriptor, _LARGEST_READING))
-    return int(count)
-
-
-def is_counting(descriptor: int) -> bool:
-    """Does the time of an enabled event pass? It stands still, and for good, once its CPU has gone offline.
-
-    For an event opened with PERF_FORMAT_TOTAL_TIME_ENABLED. Raises OSError.
-    Source: kernel/events/core.c (perf_event_exit_cpu_context, perf_event_update_time).
-    """
-    return _time_enabled(descriptor) != _time_enabled(descriptor)
-
-
-def _time_enabled(descriptor: int) -> int:
-    _, nanoseconds = struct.unpack("=QQ", os.read(descriptor, _LARGEST_READING))
-    return int(nanoseconds)
 
 
 def enable(descriptor: int) -> None:
