@@ -1,14 +1,12 @@
-"""The last ticks of the page's numbers: those of the host, and of each container its bytes outside and remote share.
+"""The last ticks of what the page and `numaudit top` draw as lines: the host's numbers, and figures of each container.
 
-Bounded in number and size. A tick replaces values as a whole, so other threads may read them meanwhile.
+A tick replaces values as a whole, so other threads may read them meanwhile.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
-from itertools import count
-from typing import NamedTuple
+from struct import Struct
 
 from numaudit.report.values import ContainerReport, Report
 
@@ -16,38 +14,19 @@ KEPT = 60
 """Ticks."""
 MOST = 4096
 """Containers, in the report's order: the worst first."""
+_TICK = Struct("=IBB")
+"""Of one container: its bytes outside in KiB, and its remote shares of accesses and of bytes in per cent."""
 _UNKNOWN_AMOUNT, _UNKNOWN_SHARE = (1 << 32) - 1, 255
-_Key = int | tuple[str | None, str | None]
+
+RowKey = tuple[str, ...]
+"""Key of a container, which stays the same while its row moves, and when it is started again."""
 
 
-class _Tick(NamedTuple):
-    """The containers of one tick, each at its place: amounts in KiB, in four bytes each, and shares in one."""
-
-    amounts: Sequence[int]
-    shares: bytes
-
-
-class _Place(NamedTuple):
-    """A container's own place in the ticks."""
-
-    at: int
-    since: int
-    """Number of its first tick: what is older was another container's."""
-
-
-class _Kept(NamedTuple):
-    """The newest tick has the number `newest`."""
-
-    newest: int = 0
-    ticks: tuple[_Tick, ...] = ()
-    places: Mapping[_Key, _Place] = {}
-
-    def of(self, one: ContainerReport) -> list[tuple[int, int]]:
-        """Amount and share of each tick that has the container."""
-        place = self.places.get(_key(one))
-        if place is None:
-            return []
-        return [(tick.amounts[place.at], tick.shares[place.at]) for tick in self.ticks[place.since - self.newest - 1 :]]
+def key_of(one: ContainerReport) -> RowKey:
+    """Containers of a pod by their name, all others by their cgroup."""
+    if one.pod_uid is None or one.kind == "pod":
+        return (one.path or "",)
+    return one.pod_uid, one.kind, one.container or one.container_id or one.path or ""
 
 
 class Trends:
@@ -55,31 +34,20 @@ class Trends:
 
     def __init__(self) -> None:
         self._host: tuple[tuple[int, int, int], ...] = ()
-        self._kept = _Kept()
-        self._rows: Mapping[int, ContainerReport] = {}
-        """Of the newest tick, by the `id` of each: what did not change is the very same row."""
+        self._ticks: Mapping[RowKey, bytes] = {}
+        self._by_access = False
 
     def add(self, report: Report) -> None:
         """One tick. Containers that are gone are forgotten."""
-        summary = report.summary
+        summary, before = report.summary, self._ticks
         self._host = (*self._host[1 - KEPT :], (summary.aligned, summary.misaligned, summary.refused_pods))
-        rows = {id(one): one for one in report.containers[:MOST]}
-        kept, newest = self._kept, self._kept.newest + 1
-        changed = {_key(one): one for place, one in rows.items() if place not in self._rows}
-        places = kept.places
-        if len(rows) != len(places) or not places.keys() >= changed.keys():
-            places = _placed([_key(one) for one in rows.values()], places, newest)
-        tick = kept.ticks[-1] if kept.ticks else _Tick((), b"")
-        if changed:
-            amounts, shares = array("I", tick.amounts), bytearray(tick.shares)
-            room = len(places) - len(amounts)
-            amounts.extend([_UNKNOWN_AMOUNT] * room)
-            shares.extend([_UNKNOWN_SHARE] * room)
-            for key, one in changed.items():
-                at = places[key].at
-                amounts[at], shares[at] = _amount(one), _share(one)
-            tick = _Tick(amounts, bytes(shares))
-        self._kept, self._rows = _Kept(newest, (*kept.ticks[1 - KEPT :], tick), places), rows
+        self._by_access = any(one.measured is not None for one in report.containers)
+        rows = ((key_of(one), one) for one in report.containers[:MOST])
+        self._ticks = {key: before.get(key, b"")[(1 - KEPT) * _TICK.size :] + _tick(one) for key, one in rows}
+
+    def have_begun(self) -> bool:
+        """Is there more than one tick of any container?"""
+        return any(len(ticks) > _TICK.size for ticks in self._ticks.values())
 
     @property
     def aligned(self) -> Sequence[int]:
@@ -96,33 +64,36 @@ class Trends:
 
     def outside(self, one: ContainerReport) -> Sequence[int | None]:
         """Judged bytes outside its promise; without a promise, on nodes that have none of its CPUs."""
-        return [None if amount == _UNKNOWN_AMOUNT else amount << 10 for amount, _ in self._kept.of(one)]
+        return [None if amount == _UNKNOWN_AMOUNT else amount << 10 for amount, _, _ in self._of(one)]
 
-    def remote_share(self, one: ContainerReport) -> Sequence[int | None]:
-        """Measured remote share in per cent."""
-        return [None if share == _UNKNOWN_SHARE else share for _, share in self._kept.of(one)]
+    def remote_accesses(self, one: ContainerReport) -> Sequence[int | None]:
+        """Measured remote share of its accesses in per cent."""
+        return [None if share == _UNKNOWN_SHARE else share for _, share, _ in self._of(one)]
+
+    def remote(self, one: ContainerReport) -> Sequence[int | None]:
+        """Remote share in per cent of its accesses; of its bytes where the newest tick measured no accesses."""
+        if self._by_access:
+            return self.remote_accesses(one)
+        return [None if share == _UNKNOWN_SHARE else share for _, _, share in self._of(one)]
+
+    @property
+    def of_what(self) -> str:
+        """The word for what `remote` is a share of."""
+        return "accesses" if self._by_access else "bytes"
+
+    def _of(self, one: ContainerReport) -> Sequence[tuple[int, int, int]]:
+        return list(_TICK.iter_unpack(self._ticks.get(key_of(one), b"")))
 
 
-def _placed(keys: Sequence[_Key], places: Mapping[_Key, _Place], newest: int) -> dict[_Key, _Place]:
-    """Places of these containers: who had one keeps it, and others get the first ones that are free."""
-    found = {key: places[key] for key in keys if key in places}
-    used = {place.at for place in found.values()}
-    free = (at for at in count() if at not in used)
-    return found | {key: _Place(next(free), newest) for key in keys if key not in found}
-
-
-def _key(one: ContainerReport) -> _Key:
-    return (one.pod_uid, one.container) if one.id is None else one.id
-
-
-def _amount(one: ContainerReport) -> int:
-    """In KiB; a little is not nothing."""
+def _tick(one: ContainerReport) -> bytes:
     amount = one.remote_bytes if one.misplaced_bytes is None else one.misplaced_bytes
-    return _UNKNOWN_AMOUNT if amount is None else min(-(-max(amount, 0) >> 10), _UNKNOWN_AMOUNT - 1)
+    in_kib = _UNKNOWN_AMOUNT if amount is None else min(-(-max(amount, 0) >> 10), _UNKNOWN_AMOUNT - 1)
+    of_bytes = None
+    if one.remote_bytes is not None and one.judged_bytes is not None:
+        of_bytes = one.remote_bytes / one.judged_bytes if one.judged_bytes else 0.0
+    return _TICK.pack(in_kib, _per_cent(None if one.measured is None else one.measured.lower), _per_cent(of_bytes))
 
 
-def _share(one: ContainerReport) -> int:
-    if one.measured is None:
-        return _UNKNOWN_SHARE
-    share = one.measured.lower
-    return min(100, max(round(100 * share), 1 if share else 0))
+def _per_cent(share: float | None) -> int:
+    """Rounded, but a little is not nothing."""
+    return _UNKNOWN_SHARE if share is None else min(100, max(round(100 * share), 1 if share else 0))

@@ -86,7 +86,8 @@ def _row(base: ContainerReport, id_: int, name: VerdictName, nodes: int) -> Cont
     allowed = NodeSet.from_ids(range(home % 2, nodes, 2)) if name == "drifted" else at_home
     return replace(
         base, id=id_, namespace=("prod", "kube-system")[id_ % 2], pod=f"deployment-name-5d8f7c9b6-x{id_:04d}",
-        container="application", qos=("Guaranteed", "Burstable")[name == "unmanaged"], verdict=verdict,
+        pod_uid=f"uid-{id_}", container="application",
+        qos=("Guaranteed", "Burstable")[name == "unmanaged"], verdict=verdict,
         resident=tuple(_bytes(node, amount) for node, amount in held.items()) if known else None,
         judged_bytes=sum(held.values()) if known else None, remote_bytes=held[away] if known else None,
         allowed_memory_nodes=allowed, allowed_cpu_nodes=allowed, intended=None if name == "unmanaged" else promise,

@@ -19,7 +19,8 @@ from numaudit.kernel.host import Host
 from numaudit.report.values import Report
 from numaudit.views.top.app import Top
 from numaudit.views.top.lines import RowList
-from numaudit.views.top.news import Feed, News, RowKey, TickFigures
+from numaudit.views.top.news import Feed, News, TickFigures
+from numaudit.views.trends import RowKey
 
 PATIENCE = 60.0
 """Seconds, on a busy machine."""

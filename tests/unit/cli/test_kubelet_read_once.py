@@ -38,7 +38,8 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.session import Session
-from numaudit.views.top.news import News, TickBegan, TickFigures, key_of
+from numaudit.views.top.news import News, TickBegan, TickFigures
+from numaudit.views.trends import key_of
 
 LIST = "/v1.PodResourcesLister/List"
 

@@ -32,7 +32,7 @@ def test_the_newest_ticks_are_kept_in_their_order() -> None:
         trends.add(replace(of, summary=replace(of.summary, misaligned=tick, aligned=9, refused_pods=2)))
     (one,) = of.containers
     assert trends.outside(one) == [tick << 20 for tick in range(5, KEPT + 5)]
-    assert trends.remote_share(one) == list(range(5, KEPT + 5))
+    assert trends.remote_accesses(one) == list(range(5, KEPT + 5))
     assert (trends.misaligned, trends.aligned) == (list(range(5, KEPT + 5)), [9] * KEPT)
     assert trends.refused == [2] * KEPT
 
@@ -55,39 +55,43 @@ def test_what_is_not_known_is_none_and_a_little_is_not_nothing() -> None:
     assert (unknown, little) == (None, 1024)
     assert much is not None
     assert much > 1 << 41
-    assert trends.remote_share(one) == [None, 1, 0]
+    assert trends.remote_accesses(one) == [None, 1, 0]
 
 
-def test_a_container_that_is_gone_is_forgotten_and_one_that_came_has_what_was_since() -> None:
+def _named(pod: str, **changes: object) -> ContainerReport:
+    return replace(_of(**changes).containers[0], pod_uid=f"uid-{pod}")
+
+
+def test_a_container_that_was_started_again_goes_on() -> None:
     trends = Trends()
-    trends.add(_of(id=1))
-    trends.add(_of(id=2))
-    trends.add(_of(id=2))
-    assert trends.outside(_of(id=1).containers[0]) == []
-    assert len(trends.outside(_of(id=2).containers[0])) == 2
+    for id_, bytes_ in ((1, 4096), (2, 8192)):
+        trends.add(replace(_of(), containers=(_named("db", id=id_, remote_bytes=bytes_),)))
+    assert trends.outside(_named("db", id=2)) == [4096, 8192]
 
 
-@given(st.lists(st.dictionaries(st.integers(1, 5), st.integers(0, 3)), max_size=12))
-def test_any_ticks_keep_of_each_container_what_was_since_it_came(ticks: list[dict[int, int]]) -> None:
-    trends, expected, before = Trends(), dict[int, list[int]](), dict[tuple[int, int], ContainerReport]()
+def test_the_share_is_of_bytes_until_accesses_are_measured() -> None:
+    trends, of = Trends(), _of(remote_bytes=1 << 20, judged_bytes=4 << 20, measured=None)
+    trends.add(of)
+    assert (trends.of_what, trends.remote(of.containers[0]), trends.have_begun()) == ("bytes", [25], False)
+    trends.add(_of(remote_bytes=1 << 20, judged_bytes=4 << 20, measured=measured((counted(0.5),))))
+    assert (trends.of_what, trends.remote(of.containers[0]), trends.have_begun()) == ("accesses", [None, 50], True)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcde"), st.integers(0, 3)), max_size=12))
+def test_any_ticks_keep_of_each_container_what_was_since_it_came(ticks: list[dict[str, int]]) -> None:
+    trends, expected = Trends(), dict[str, list[int]]()
     for of in ticks:
-        rows = {
-            pair: before.get(pair) or _of(id=pair[0], remote_bytes=pair[1] << 10).containers[0] for pair in of.items()
-        }
-        trends.add(replace(_of(), containers=tuple(rows.values())))
-        expected = {id_: [*expected.get(id_, []), size << 10] for id_, size in of.items()}
-        before = rows  # what did not change is the very same row
-        assert {id_: trends.outside(_of(id=id_).containers[0]) for id_ in range(1, 6)} == {
-            id_: expected.get(id_, []) for id_ in range(1, 6)
-        }
+        rows = tuple(_named(pod, remote_bytes=amount << 10) for pod, amount in of.items())
+        trends.add(replace(_of(), containers=rows))
+        expected = {pod: [*expected.get(pod, []), amount << 10] for pod, amount in of.items()}
+        assert {pod: trends.outside(_named(pod)) for pod in "abcde"} == {pod: expected.get(pod, []) for pod in "abcde"}
 
 
 def test_only_the_worst_of_very_many_are_kept() -> None:
     trends = Trends()
-    of = _of()
-    trends.add(replace(of, containers=tuple(replace(of.containers[0], id=id_) for id_ in range(MOST + 1))))
-    assert len(trends.outside(replace(of.containers[0], id=MOST - 1))) == 1
-    assert trends.outside(replace(of.containers[0], id=MOST)) == []
+    trends.add(replace(_of(), containers=tuple(_named(str(number)) for number in range(MOST + 1))))
+    assert len(trends.outside(_named(str(MOST - 1)))) == 1
+    assert trends.outside(_named(str(MOST))) == []
 
 
 def test_a_thousand_containers_take_a_bounded_part_of_the_agents_memory() -> None:

@@ -22,7 +22,8 @@ from numaudit.kernel.host import explain
 from numaudit.probes.session import Session
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId, Snapshot
-from numaudit.views.top.news import Failed, FeedEnded, News, Opened, RowKey, TickBegan, TickFigures, find
+from numaudit.views.top.news import Failed, FeedEnded, News, Opened, TickBegan, TickFigures, find
+from numaudit.views.trends import RowKey
 
 _PATIENCE = 5.0
 """Seconds for the last tick, once the screen is closed."""

@@ -135,7 +135,7 @@ def _content(
     yield flow(one)
     if trends is not None:
         yield _trend("Bytes outside", sparkline(trends.outside(one), KEPT, size))
-        yield _trend("Measured remote share", sparkline(trends.remote_share(one), KEPT, "{}%".format, 100))
+        yield _trend("Measured remote share", sparkline(trends.remote_accesses(one), KEPT, "{}%".format, 100))
     yield element("dl", _account(said))
     yield from process_tables(one)
     yield element("p", _admission(one), class_="facts")

@@ -18,13 +18,14 @@ from textual.widgets import Input, Static
 from numaudit.api.selection import KEYS
 from numaudit.report.kinds import kinds_in_words
 from numaudit.views.top import head, keys
-from numaudit.views.top.columns import ShareTrends, node_grid
+from numaudit.views.top.columns import node_grid
 from numaudit.views.top.help import help_lines
 from numaudit.views.top.lines import Lines, RowList, Titles, in_ascii
-from numaudit.views.top.news import Failed, Feed, FeedEnded, News, RowKey, TickBegan, TickFigures
+from numaudit.views.top.news import Failed, Feed, FeedEnded, News, TickBegan, TickFigures
 from numaudit.views.top.page import container_lines
 from numaudit.views.top.table import RowChoice, RowTable
 from numaudit.views.top.terminal import TopDriver
+from numaudit.views.trends import RowKey, Trends
 
 _LATE = 3
 """Intervals without a tick that went well make the figures stale."""
@@ -73,7 +74,7 @@ class Top(App[bool]):
         self._width, self._height = 80, 24
         self._news: TickFigures | None = None
         self._table: RowTable | None = None
-        self._trends = ShareTrends()
+        self._trends = Trends()
         self._measured_at = time.monotonic()
         self._open: RowKey | None = None
         self._last_known: list[Text] = []

@@ -15,8 +15,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Static
 
-from numaudit.views.top.news import RowKey
 from numaudit.views.top.table import Rows
+from numaudit.views.trends import RowKey
 
 _REVERSE = Style(reverse=True)
 _WHEEL = 3

@@ -9,16 +9,7 @@ from msgspec import Struct
 
 from numaudit.api.placement_document import Placement
 from numaudit.report.values import ContainerReport, Report
-
-RowKey = tuple[str, ...]
-"""Key of a container, which stays the same while its row moves, and when it is started again."""
-
-
-def key_of(one: ContainerReport) -> RowKey:
-    """Containers of a pod by their name, all others by their cgroup."""
-    if one.pod_uid is None or one.kind == "pod":
-        return (one.path or "",)
-    return one.pod_uid, one.kind, one.container or one.container_id or one.path or ""
+from numaudit.views.trends import RowKey, key_of
 
 
 def find(report: Report, key: RowKey) -> ContainerReport | None:

@@ -18,15 +18,16 @@ from numaudit.views.judgement_notes import print_findings
 from numaudit.views.terminal.one_container import print_process_table, print_processes
 from numaudit.views.terminal.placement_page import print_container
 from numaudit.views.terminal.terminal import print_note
-from numaudit.views.top.columns import ShareTrends, drawn
-from numaudit.views.top.news import RowKey, TickFigures, find
+from numaudit.views.top.columns import drawn
+from numaudit.views.top.news import TickFigures, find
+from numaudit.views.trends import RowKey, Trends
 
 _STYLES: Mapping[Tone | None, str] = {"good": "bold green", "unknown": "bold yellow", "bad": "bold red"}
 _TREND = 40
 """Ticks that have room beside their words."""
 
 
-def container_lines(news: TickFigures, key: RowKey, trends: ShareTrends, width: int) -> list[Text]:
+def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) -> list[Text]:
     """All that is known of one container, its verdict first; nothing once it has gone."""
     one = find(news.report, key)
     if one is None:
@@ -35,7 +36,7 @@ def container_lines(news: TickFigures, key: RowKey, trends: ShareTrends, width: 
 
     def put(out: Console) -> None:
         _print_title(one, out)
-        _print_trend(trends.shares(key), trends.of_what, out)
+        _print_trend(trends.remote(one), trends.of_what, out)
         out.print()
         print_container(one, None if opened is None else opened.placement, news.report.nodes, out)
         alone = replace(news.report, containers=(one,))

@@ -13,8 +13,8 @@ from rich.text import Text
 from numaudit.api.selection import KEYS, ordered, with_words
 from numaudit.report.kinds import is_small_group
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.top.columns import Grid, ShareTrends, Sortable, container_columns, container_grid, drawn
-from numaudit.views.top.news import RowKey, key_of
+from numaudit.views.top.columns import Grid, Sortable, container_columns, container_grid, drawn
+from numaudit.views.trends import RowKey, Trends, key_of
 
 _TREND = 10
 """Ticks that have room in a row."""
@@ -51,7 +51,7 @@ class Rows(Struct, frozen=True):
 class RowTable:
     """The rows of one tick. Keys that change their order or number do not make their cells again."""
 
-    def __init__(self, report: Report, trends: ShareTrends, width: int) -> None:
+    def __init__(self, report: Report, trends: Trends, width: int) -> None:
         self._report, self._trends, self._width = report, trends, width
         self._grids: dict[tuple[bool, str], Grid] = {}
 
@@ -72,7 +72,7 @@ class RowTable:
     @cached_property
     def _of_all(self) -> tuple[Sortable, ...]:
         containers, trends = self._report.containers, self._trends
-        lines = [drawn(trends.shares(key_of(one))[-_TREND:]) for one in containers] if trends.have_begun() else ()
+        lines = [drawn(trends.remote(one)[-_TREND:]) for one in containers] if trends.have_begun() else ()
         return container_columns(self._report, containers, lines)
 
     @cached_property

@@ -17,7 +17,7 @@ from numaudit.report.memory_manager import MemoryManagerReport, MemoryTableRepor
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.top.columns import Grid, container_columns, container_grid, node_grid
-from numaudit.views.top.news import key_of
+from numaudit.views.trends import key_of
 
 GIB = 1 << 30
 COLUMNS = (
