@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import click
 
 from numaudit.cli.main import main
-from numaudit.cli.options import with_all_options
 
 Path = tuple[str, ...]
 
@@ -47,7 +46,7 @@ def usage(path: Path, command: click.Command) -> str:
 
 
 def described_options(path: Path, command: click.Command) -> list[tuple[str, str]]:
-    """The flags of each option, and what it does, those of --help-all too."""
+    """The flags of each option, and what it does."""
     context = context_of(path, command)
-    options = (one for one in with_all_options(command).params if isinstance(one, click.Option))
+    options = (one for one in command.params if isinstance(one, click.Option))
     return [record for one in options if (record := one.get_help_record(context)) is not None]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import math
 import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 
@@ -47,16 +45,6 @@ class FilePath(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Number(click.FloatRange):
-    """A number between bounds. `nan`, which passes every bound, is refused."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number: float = super().convert(cast("float", value), param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
-
-
 class Share(click.ParamType):  # type: ignore[type-arg]  # generic only in newer releases
     """A share such as 5% or 0.05."""
 
@@ -92,31 +80,6 @@ def output(*choices: str) -> Callable[[Function], Function]:
         return option(function)
 
     return decorate
-
-
-def help_all(function: Function) -> Function:
-    """--help-all: the help, with the options that few people need and --help leaves out."""
-    option = click.option(
-        "--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_print_all,
-        help="Show this message with the options that few people need, and exit.",
-    )  # fmt: skip
-    return option(function)
-
-
-def _print_all(ctx: click.Context, _option: click.Parameter, is_asked_for: bool) -> None:
-    if is_asked_for:
-        click.echo(with_all_options(ctx.command).get_help(ctx))
-        ctx.exit()
-
-
-def with_all_options(command: click.Command) -> click.Command:
-    """A copy of the command whose help leaves out no option."""
-    found = copy.copy(command)
-    found.params = [copy.copy(one) for one in command.params]
-    for one in found.params:
-        if isinstance(one, click.Option):
-            one.hidden = False
-    return found
 
 
 def host(given: Path | None) -> Host:

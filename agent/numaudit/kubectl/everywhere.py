@@ -25,7 +25,7 @@ _WORDS = 1000
 """Characters of an agent's message."""
 _PROBED = 8
 """Agents that fail by HTTP, with none that answers, before the others are asked in another way."""
-_REPORT = ("report", "-o", "json", "--numa-maps-budget", "0")
+_REPORT = ("report", "-o", "json")
 
 Way = Literal["proxy", "exec"]
 State = Literal["reporting", "stale", "down", "none"]

@@ -50,14 +50,6 @@ def test_a_topic_that_is_not_there_is_refused_with_those_that_are(
     assert says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--numa-maps-budget", "--require-access", "--matrix"])
-def test_options_that_few_people_need_are_in_the_help_of_everything(option: str, capsys: Capture) -> None:
-    assert call(["report", "--help"]) == 0
-    assert option not in capsys.readouterr().out
-    assert call(["report", "--help-all"]) == 0
-    assert option in capsys.readouterr().out
-
-
 @each_command
 def test_help_fits_a_terminal_of_80_columns_apart_from_examples(path: tuple[str, ...], command: click.Command) -> None:
     lines = command.get_help(context_of(path, command)).splitlines()

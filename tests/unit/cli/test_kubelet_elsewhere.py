@@ -102,7 +102,7 @@ def _runs(capsys: Capture, *arguments: str, codes: tuple[int, ...] = (0,)) -> st
 
 
 def _report(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
-    found = json.loads(_runs(capsys, "report", "-o", "json", "--numa-maps-budget", "0"))
+    found = json.loads(_runs(capsys, "report", "-o", "json"))
     assert REFUSED in {one["pod"] for one in found["rejections"]}
 
 
@@ -275,7 +275,7 @@ def test_a_verb_trusts_the_authority_of_the_settings_and_no_other(
         assert "/pods" in recorded.asked
         recorded.asked.clear()
         monkeypatch.setenv("NUMAUDIT_KUBELET_CA_FILE", str(other.certificate))
-        found = json.loads(_runs(capsys, "report", "-o", "json", "--numa-maps-budget", "0"))
+        found = json.loads(_runs(capsys, "report", "-o", "json"))
     (pods,) = (one for one in found["sources"] if one["source"] == "pods")
     assert pods["state"] == "unavailable"
     assert f"{url}/pods: " in pods["reason"] and "CERTIFICATE_VERIFY_FAILED" in pods["reason"]

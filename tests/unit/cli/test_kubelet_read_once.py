@@ -192,8 +192,8 @@ def _agent(_: CountedKubelet) -> None:
 
 
 RUNS: dict[str, Callable[[CountedKubelet], None]] = {
-    "report": _verb("report", "--numa-maps-budget", "0"),
-    "report --duration": _verb("report", "--numa-maps-budget", "0", "--duration", "10ms"),
+    "report": _verb("report"),
+    "report --duration": _verb("report", "--duration", "10ms"),
     "top": _top,
     "agent": _agent,
     "explain POD": _verb("explain", POD),

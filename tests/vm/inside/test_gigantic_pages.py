@@ -42,7 +42,7 @@ def test_a_page_of_a_gibibyte_is_one_in_the_pool_the_container_and_the_process(c
         (line,) = [one for one in maps.splitlines() if "kernelpagesize_kB=1048576" in one]
         assert re.findall(r"\bN(\d)=(\d+)", line) == [("1", "1")]
         assert (POOL / "free_hugepages").read_text() == "0\n"
-        (row,) = _answer(capsys, "report", "/numaudit-lab/gigantic", "--numa-maps-budget", "0")["containers"]
+        (row,) = _answer(capsys, "report", "/numaudit-lab/gigantic")["containers"]
         (size,) = [one for one in row["hugePages"] if any(one["bytes"].values())]
         assert size["type"] == "hugepages-1Gi"
         assert size["bytes"] == {"0": 0, "1": GIB}

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numaudit.api.placement_document import AdmissionAccount, Placement, PlacementList, account
 from numaudit.api.selection import narrow
 from numaudit.cli import options, printing
-from numaudit.cli.observe.report_work import observe_whole
+from numaudit.cli.observe.report_work import MAPPINGS_BUDGET, observe_whole
 from numaudit.encoding.value import timestamp
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
@@ -27,9 +27,6 @@ from numaudit.memorymanager.admission import NodeState
 from numaudit.report.values import ContainerReport, Report
 from numaudit.scenario.values import Setup
 from numaudit.snapshot import ContainerId, Snapshot
-
-MAPPINGS_BUDGET = 2.0
-"""Seconds, as of a report."""
 
 
 def run(*, which: str, duration: float | None, output: str, root: Path | None) -> None:

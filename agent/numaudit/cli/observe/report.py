@@ -35,25 +35,10 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
 )
 @options.output("table", "wide", "json", "html")
 @click.option(
-    "--numa-maps-budget",
-    hidden=True,
-    type=options.Number(min=0),
-    default=2.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit for reading numa_maps of processes (mapping kinds and memory policies). 0 skips them.",
-)
-@click.option(
     "--duration",
     type=Duration(),
     metavar="TIME",
     help="Measure with BPF for this long (10s, 1m): where containers run, allocate memory and use it.",
-)
-@click.option(
-    "--require-access",
-    hidden=True,
-    is_flag=True,
-    help="Exit with 3 if --duration cannot measure anything, instead of reporting without measurements.",
 )
 @click.option(
     "--nodes", is_flag=True, help="Show each node's memory too, and what the kubelet can still promise there."
@@ -63,12 +48,6 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     is_flag=True,
     help="Show the processes of the containers that NAME or --namespace selects: CPUs, memory policy, memory and CPU "
     "time by node, and threads that differ. EXPECTED is then the sum over them.",
-)
-@click.option(
-    "--matrix",
-    hidden=True,
-    is_flag=True,
-    help="Show allocated, sampled and migrated pages for each pair of nodes; needs --duration.",
 )
 @click.option(
     "--fail-below",
@@ -109,9 +88,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     help="Hide the names of namespaces, pods, containers, cgroups, processes, files and this host, for publishing the "
     "report. A name becomes the same word throughout one report, but another in the next.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Print on standard error how long each source took.")
 @options.root
-@options.help_all
 def command(**given: options.Given) -> int:
     """Show where each container's memory is, and whether it was promised there.
 

@@ -31,7 +31,6 @@ class ReportSelection(Struct, frozen=True):
     """With the tables of nodes?"""
     processes: bool = False
     """With the processes of each container?"""
-    matrix: bool = False
     hide: Callable[[Report, Report], Report] | None = None
     """Makes a report without names, of what was narrowed and of the whole; None = names are shown."""
 
@@ -67,7 +66,7 @@ class ReportSelection(Struct, frozen=True):
             one_container.print_devices(shown, out, is_named=self.which is not None)
         if self.processes:
             one_container.print_process_tables(shown, out)
-        if self.matrix:
+        if self.wide:
             report_tables.print_matrix(shown, out)
             report_tables.print_accesses(shown, out)
             report_tables.print_moved_pages(shown, out)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -27,9 +26,8 @@ from numaudit.report.gates.demands import Shortfalls, not_accepted, shortfalls
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
 
-if TYPE_CHECKING:
-    pass
-
+MAPPINGS_BUDGET = 2.0
+"""Seconds for numa_maps of processes, and as long again for threads."""
 _SECOND_TICK = 1.0
 """Seconds."""
 _DEVICES_SECONDS = 0.5
@@ -46,37 +44,25 @@ class ReportOptions(Struct, frozen=True, kw_only=True):
     verdict: frozenset[str] | None
     sort: str
     top: int | None
-    numa_maps_budget: float
     duration: float | None
     nodes: bool
     processes: bool
-    require_access: bool
-    matrix: bool
     fail_below: float | None
     fail_on: frozenset[str] | None
     redact: bool
-    verbose: bool
     root: Path | None
 
     def refuse_what_does_not_fit(self) -> None:
         """Raises InputError for options that do not fit each other."""
         if self.duration is not None and self.root is not None:
             raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
-        measured = {
-            "--require-access needs": self.require_access,
-            "--matrix shows": self.matrix,
-            "--sort cpu orders by": self.sort == "cpu",
-        }
-        for said, is_asked_for in measured.items():
-            if is_asked_for and self.duration is None:
-                raise InputError(f"{said} what is measured: add --duration 10s")
+        if self.sort == "cpu" and self.duration is None:
+            raise InputError("--sort cpu orders by what is measured: add --duration 10s")
         if self.processes and not (self.which or self.namespace):
             raise InputError(
                 "--processes reads every thread: name the containers (`numaudit report NAME --processes`, or "
                 "--namespace)"
             )
-        if self.processes and not self.numa_maps_budget:
-            raise InputError("--processes reads numa_maps: leave out --numa-maps-budget 0")
         named = ", ".join(name for name in NOT_WHERE_BOUND if name in (self.fail_on or ()))
         if named and not self.processes:
             raise InputError(f"--fail-on {named}: only --processes judges ranks; add it, with the name of containers")
@@ -85,7 +71,7 @@ class ReportOptions(Struct, frozen=True, kw_only=True):
         """The rows to show, without names if there is something that hides them."""
         return ReportSelection(
             self.which, self.namespace, self.verdict, self.sort, self.top,
-            self.output == "wide", self.output in ("wide", "json"), self.nodes, self.processes, self.matrix, hide,
+            self.output == "wide", self.output in ("wide", "json"), self.nodes, self.processes, hide,
         )  # fmt: skip
 
 
@@ -98,10 +84,9 @@ def run(asked: ReportOptions) -> int:
     interrupted = Event()
     whole = observe_whole(
         Observer.of(host),
-        asked.numa_maps_budget or None,
+        MAPPINGS_BUDGET,
         asked.duration,
         interrupted,
-        needs_access=asked.require_access,
         selected=view.containers if asked.which or asked.namespace else None,
         with_processes=asked.processes,
     ).report
@@ -114,8 +99,6 @@ def run(asked: ReportOptions) -> int:
             click.echo(f"numaudit: {shown_of(len(shown.containers), len(whole.containers))}", err=True)
     else:
         printing.print_origin(origin, host, view.print(whole))
-    if asked.verbose:
-        click.echo(f"Read in: {_timings(report)}", err=True)
     if interrupted.is_set():
         return EXIT_INTERRUPTED
     return EXIT_FINDINGS if _fails(report, asked.fail_on or (), asked.fail_below) else 0
@@ -136,13 +119,12 @@ def observe_whole(
     duration: float | None,
     interrupted: Event | None = None,
     *,
-    needs_access: bool = False,
     selected: Callable[[Report], frozenset[ContainerId]] | None = None,
     with_processes: bool = False,
 ) -> Ticked:
     """One tick, or one at either end of a measurement; where nothing can be measured, one tick and the reason.
 
-    `needs_access`: raise Unavailable with the reason instead. Ctrl-C ends a measurement early, where `interrupted` is
+    Ctrl-C ends a measurement early, where `interrupted` is
     there to say so. Bytes that are out of place are measured twice, for memory.numa_stat may lag by a second.
     `selected`: the containers of a report whose mappings, devices and processes are read; None = those of all, and the
     devices of those with a promise. What it raises ends this at the first tick.
@@ -153,8 +135,6 @@ def observe_whole(
             try:
                 session.require_any()
             except Unavailable as reason:
-                if needs_access:
-                    raise
                 click.echo(f"numaudit: {reason}; this is the report without a measurement", err=True)
                 return observe_whole(observer, numa_maps_budget, None, selected=selected, with_processes=with_processes)
             engine.session = session
@@ -204,11 +184,6 @@ def _names_of_host(host: Host, root: Path | None) -> tuple[str, ...]:
     names = [origin_of(host).host, *(() if root is not None else (host_name(), node_name(os.environ)))]
     paths = () if root is None else (str(root), str(root.absolute()))
     return (*paths, *(part for name in names if name for part in (name, name.partition(".")[0])))
-
-
-def _timings(report: Report) -> str:
-    """Time that each source took."""
-    return ", ".join(f"{one.source} {one.seconds * 1000:.0f} ms" for one in report.sources if one.seconds is not None)
 
 
 def _fails(report: Report, verdicts: Collection[str], ratio: float | None) -> bool:

@@ -10,9 +10,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.cli import options
-from numaudit.cli.manager.explain_work import MAPPINGS_BUDGET, PromiseAccounts
+from numaudit.cli.manager.explain_work import PromiseAccounts
 from numaudit.cli.observe.report_view import ReportSelection
-from numaudit.cli.observe.report_work import observe_whole
+from numaudit.cli.observe.report_work import MAPPINGS_BUDGET, observe_whole
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.engine import Engine, Ticked
