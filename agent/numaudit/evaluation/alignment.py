@@ -21,8 +21,7 @@ from numaudit.evaluation.history import History, remote_limit, uses_other_nodes
 from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.rates import cpu_seconds
-from numaudit.evaluation.sources.base import AccessEvidence, AccessSource
-from numaudit.evaluation.sources.table import evaluate_sources, running_sources
+from numaudit.evaluation.sources import AccessEvidence, accesses_of
 from numaudit.evaluation.thresholds import DEFAULT, Thresholds
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
@@ -80,7 +79,6 @@ class _Judging(Struct):
     thresholds: Thresholds
     explained: CauseFinder
     there_before: frozenset[ContainerId] | None
-    sources: tuple[AccessSource, ...]
     verdicts: dict[ContainerId, Verdict] = field(default_factory=dict)
     spills: dict[ContainerId, Spill] = field(default_factory=dict)
     accesses: dict[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
@@ -93,8 +91,8 @@ class _Judging(Struct):
     ) -> _Judging:
         there_before = None if before is None else frozenset([one.id for one in before.containers])
         arrivals = {} if earlier is None else earlier.arrivals
-        explained, sources = CauseFinder(snapshot, before, arrivals, thresholds), running_sources(snapshot)
-        return cls(snapshot, before, earlier, thresholds, explained, there_before, sources)
+        explained = CauseFinder(snapshot, before, arrivals, thresholds)
+        return cls(snapshot, before, earlier, thresholds, explained, there_before)
 
     def judge(self, container: Container) -> None:
         snapshot, before, thresholds, id_ = self.snapshot, self.before, self.thresholds, container.id
@@ -107,13 +105,12 @@ class _Judging(Struct):
             grown = moves = None  # which part of them came after the change is unknown
         if self.there_before is not None and id_ not in self.there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
-        evidence = AccessEvidence(snapshot, id_, before, thresholds, history.ran_with(grown))
-        evaluated = evaluate_sources(self.sources, evidence, history.samples)
-        self.accesses[id_] = evaluated.accesses
-        if evaluated.windows is not history.samples:
-            history = replace(history, samples=evaluated.windows)
+        evidence = AccessEvidence(snapshot, id_, before, thresholds)
+        self.accesses[id_], counts = accesses_of(evidence, history.counts)
+        if counts is not history.counts:
+            history = replace(history, counts=counts)
         history = history.moved(moves, snapshot.taken_at, thresholds)
-        share = measured(evaluated.accesses)
+        share = measured(self.accesses[id_])
         if share is not None:
             self.measured[id_] = share
         if is_judged(container):

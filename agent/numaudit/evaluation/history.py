@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Measured
 from numaudit.evaluation.rates import Window, ends_at, is_past, share_outside
-from numaudit.evaluation.sources.table import Windows
 from numaudit.evaluation.thresholds import Thresholds
 from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
@@ -21,6 +20,7 @@ from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _NO_SECONDS: Window[int] = Window()
 _NO_MOVES: Window[str] = Window()
+_NO_COUNTS: Window[bool] = Window()
 _MOVES = ("failed", "moved")
 
 
@@ -64,7 +64,8 @@ class History(Struct, frozen=True):
     """The newest that was read."""
     cpu_seconds: Window[int] = _NO_SECONDS
     """By node."""
-    samples: Windows = {}
+    counts: Window[bool] = _NO_COUNTS
+    """Accesses that the processor counted, by whether they were remote."""
     ran: RanElsewhere | None = None
     used: UsedElsewhere | None = None
     moves: Moves | None = None
@@ -73,7 +74,7 @@ class History(Struct, frozen=True):
     @property
     def is_worth_keeping(self) -> bool:
         """False: it says nothing that the next tick does not know by itself."""
-        return bool(self.samples or self.cpu_seconds.amounts or self.ran or self.used or self.moves)
+        return bool(self.counts.amounts or self.cpu_seconds.amounts or self.ran or self.used or self.moves)
 
     def moved_to(self, allowed: Allowed | None, machine: Machine) -> History:
         """The same for what is allowed now, empty if these are other nodes. What is not known changes nothing."""
@@ -84,13 +85,6 @@ class History(Struct, frozen=True):
         if self.allowed is not None and self.allowed.cpus == allowed.cpus:
             return self
         return replace(self, allowed=allowed)
-
-    def ran_with(self, grown: Mapping[int, float] | None) -> Mapping[int, float]:
-        """CPU seconds by node lately, with those since the previous tick."""
-        lately = self.cpu_seconds.amounts
-        if not lately or not grown:
-            return lately or grown or {}
-        return {node: lately.get(node, 0) + grown.get(node, 0) for node in {*lately, *grown}}
 
     def judged(
         self,
@@ -121,7 +115,7 @@ class History(Struct, frozen=True):
         elif ran is not None:
             ran = replace(ran, latest=None)
         used = _next_use(self.used, share, limit, taken_at, thresholds, saw_nothing=saw_nothing)
-        return History(self.allowed, seconds, self.samples, ran, used, self.moves)
+        return History(self.allowed, seconds, self.counts, ran, used, self.moves)
 
     def moved(self, moves: tuple[int, int] | None, taken_at: float, thresholds: Thresholds) -> History:
         """With the pages since the previous tick that could not be moved and that could. None = not measured."""

@@ -23,7 +23,7 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.rates import distance_ratio
 from numaudit.evaluation.remote_stall import remote_stall
-from numaudit.evaluation.sources.expected import ExpectedByProcess, expected_by_process
+from numaudit.evaluation.sources import ExpectedByProcess, expected_by_process
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.report.counters import CountersOfTick, tier_moves

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from numaudit.evaluation.sources.expected import expected_by_process, expected_of
+from numaudit.evaluation.sources import expected_by_process, expected_of
 from numaudit.snapshot.processes import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -10,8 +10,7 @@ from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankVerdict
-from numaudit.evaluation.sources.expected import expected_of
-from numaudit.evaluation.sources.pmu import share_of_process
+from numaudit.evaluation.sources import expected_of, share_of_process
 from numaudit.snapshot.counted import ProcessAccesses, Sampled, SeenRemote
 from numaudit.snapshot.processes import BytesByNode, ContainerProcesses, ProcessPlacement, WatchedProcesses
 
