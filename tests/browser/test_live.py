@@ -29,7 +29,7 @@ from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.report.values import ContainerReport
-from numaudit.views.page.notes import when
+from numaudit.report.words import in_utc
 from processes.agent_process import PATIENCE, running_agent
 from screens.browser_pages import DESKTOP, PHONE, Opened, OpenPage
 
@@ -73,7 +73,7 @@ class Site:
     def tick_and_see(self, page: Page, containers: Sequence[ContainerReport]) -> None:
         """A tick, until the page shows it."""
         self.tick(containers)
-        expect(page.locator("time")).to_have_text(when(self.taken_at))
+        expect(page.locator("time")).to_have_text(in_utc(self.taken_at))
 
 
 @pytest.fixture

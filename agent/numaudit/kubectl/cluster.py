@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from numaudit.errors import InputError, Unavailable, nearest
 from numaudit.kubectl.api import Api, Forbidden, NotFound
 from numaudit.kubectl.objects import Node, NodeList, Pod, PodList
+from numaudit.topology.quantity import some_of
 
 AGENTS = "app.kubernetes.io/name=numaudit"
 """The label of the agents' pods, as in deploy/base."""
@@ -222,8 +223,7 @@ def _anywhere(api: Api, parts: Sequence[str]) -> FoundPod:
 
 def _ambiguous(name: str, pods: Sequence[Pod], remedy: str) -> str:
     names = sorted(one.full_name for one in pods)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{name!r} is {len(names)} pods: {', '.join(names[:5])}{more}; {remedy}"
+    return f"{name!r} is {len(names)} pods: {some_of(names, 5)}; {remedy}"
 
 
 def _pods(api: Api, path: str, needed: str, **selectors: str) -> Iterator[Pod]:

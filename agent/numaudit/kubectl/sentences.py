@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numaudit.api.cluster_document import ClusterAgents, ClusterNode, ClusterRoom, misaligned
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.kubectl.answers import Fit
-from numaudit.topology.quantity import in_units, plural
+from numaudit.topology.quantity import in_units, plural, some_of
 
 _MOST_AWAY, _MOST_NAMES = 50, 5
 """Nodes without an answer, and other nodes, that a notice names."""
@@ -49,19 +49,14 @@ def blind_spots(nodes: Iterable[ClusterNode]) -> list[str]:
     unknown = [f"{one.node} ({count})" for one in listed if (count := one.verdicts.get("unknown"))]
     found = []
     if away:
-        found.append(f"there are no current values of {_some(away, _MOST_AWAY)}")
+        found.append(f"there are no current values of {some_of(away, _MOST_AWAY)}")
     if silent:
-        found.append(f"sources of the kubelet are silent on {_some(silent)}; promises and room there may be old")
+        where = some_of(silent, _MOST_NAMES)
+        found.append(f"sources of the kubelet are silent on {where}; promises and room there may be old")
     if unknown:
-        found.append(
-            f"verdicts are unknown on {_some(unknown)}; `numaudit report` there names the evidence that is missing"
-        )
+        where = some_of(unknown, _MOST_NAMES)
+        found.append(f"verdicts are unknown on {where}; `numaudit report` there names the evidence that is missing")
     return found
-
-
-def _some(names: Sequence[str], most: int = _MOST_NAMES) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def reporting_sentence(agents: ClusterAgents) -> str:

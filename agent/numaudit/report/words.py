@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.report.values import ContainerReport
@@ -27,6 +30,16 @@ UNKNOWN = "?"
 def size(value: int | None) -> str:
     """Bytes in binary units, one decimal below 100: 1.5Gi, 50.1Mi, 4Ki, 0; `?` when not known."""
     return UNKNOWN if value is None else in_units(value)
+
+
+def amounts(of: Mapping[str, int] | None) -> str:
+    """memory 4Gi, hugepages-2Mi 16Mi; empty = none, or not known."""
+    return ", ".join(f"{name} {size(amount)}" for name, amount in (of or {}).items() if amount)
+
+
+def in_utc(at: float) -> str:
+    """A time for people."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def share(part: int | None, whole: int | None) -> str:

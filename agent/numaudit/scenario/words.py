@@ -10,7 +10,7 @@ from numaudit.containermanager.pod.spec import CPU, MEMORY
 from numaudit.containermanager.predicates import in_unit
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.quantity import Quantity, in_units
+from numaudit.topology.quantity import Quantity, in_units, some_of
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 _LONGEST = 7
@@ -46,8 +46,7 @@ def listed(names: Iterable[object]) -> str:
 
 def any_of(count: int, ids: Sequence[str]) -> str:
     """one of nic0, nic2"""
-    more = len(ids) - _NAMED
-    return f"{number(count)} of {', '.join(ids[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
+    return f"{number(count)} of {some_of(ids, _NAMED)}"
 
 
 def request(sizes: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -248,6 +248,11 @@ def _shorten(text: str) -> str:
 
 
 _UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+
+
+def some_of(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """The first ones, and how many more: a, b, c and 2 more."""
+    return between.join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def plural(number: float, what: str) -> str:

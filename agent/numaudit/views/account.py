@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 
 from numaudit.evaluation.access import Access, UsedRemotely
 from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
-from numaudit.report.words import UNKNOWN, share, size
+from numaudit.report.words import UNKNOWN, amounts, in_utc, share, size
 from numaudit.snapshot.devices import ContainerDevices, HeldBy, Interrupts
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
@@ -60,8 +59,7 @@ def _promised(one: ContainerReport) -> Iterator[str]:
     elif not intended.memory_nodes:
         yield "no memory; it may use any node"
     else:
-        amounts = ", ".join(f"{name} {size(amount)}" for name, amount in (intended.bytes or {}).items())
-        yield f"{amounts or 'memory'} on {intended.memory_nodes.in_words}"
+        yield f"{amounts(intended.bytes) or 'memory'} on {intended.memory_nodes.in_words}"
     if intended.cpus is None:
         yield "CPUs: unknown"
     elif not intended.cpus:
@@ -79,8 +77,7 @@ def _by_source(one: PromiseOfSource) -> str:
     who = "the kubelet" if one.claim is None else f"claim {one.claim} ({one.driver or UNKNOWN})"
     if one.problem is not None:
         return f"by {who}: unknown: {one.problem}"
-    amounts = ", ".join(f"{name} {size(amount)}" for name, amount in (one.bytes or {}).items() if amount)
-    memory = f"{amounts or 'memory'} on {one.memory_nodes.in_words}" if one.memory_nodes else "no memory"
+    memory = f"{amounts(one.bytes) or 'memory'} on {one.memory_nodes.in_words}" if one.memory_nodes else "no memory"
     cpus = f"{one.cpus.in_words} on {(one.cpu_nodes or NodeSet()).in_words}" if one.cpus else "no CPUs"
     devices = f"; devices {', '.join(one.devices)}" if one.devices else ""
     return f"by {who}: {cpus}; {memory}{devices}"
@@ -229,8 +226,3 @@ def _cost(one: ContainerReport) -> Iterator[str]:
     yield f"It waited for remote memory for at most {stall.seconds_low:.2f} to {stall.seconds_high:.2f} CPU seconds."
     if stall.share_low is not None and stall.share_high is not None:
         yield f"That is {stall.share_low:.1%} to {stall.share_high:.1%} of its CPU time ({stall.latency} latency)."
-
-
-def in_utc(at: float) -> str:
-    """A time for people."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -10,7 +10,7 @@ from numaudit.api.document import TopologyHugePages, TopologyNode
 from numaudit.report.occupants import Occupant, Occupants
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import CpuSet
-from numaudit.topology.quantity import in_units, plural
+from numaudit.topology.quantity import in_units, plural, some_of
 from numaudit.topology.tiers import MemorySpeed
 from numaudit.views.machine.ink import CARD, EDGE, HELD, LINE, PAPER, bar, empty, words
 from numaudit.views.page.markup import Markup, element, join, short
@@ -131,8 +131,7 @@ def in_words(card: Card) -> str:
         ]
         parts += [f"holds {', '.join(held)}"] if held else []
     away = [f"{distance} to node {to}" for to, distance in node.distances.items() if to != node.numa_node]
-    more = f" and {len(away) - _DISTANCES} more" if len(away) > _DISTANCES else ""
-    parts += [f"distances {', '.join(away[:_DISTANCES])}{more}"] if away else []
+    parts += [f"distances {some_of(away, _DISTANCES)}"] if away else []
     return f"Node {node.numa_node}: {'; '.join(parts)}."
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from numaudit.containermanager.pod.names import full_name
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.report.words import UNKNOWN, size
+from numaudit.report.words import UNKNOWN, amounts, size
 from numaudit.topology.quantity import at_most
 from numaudit.views.page.markup import Markup, PageSection, element, short, table
 
@@ -96,7 +96,7 @@ def _holders(manager: MemoryManagerReport) -> Markup | str:
         (
             str(one.group),
             short(full_name(one.namespace, one.pod, one.pod_uid, None)),
-            ", ".join(f"{name} {size(amount)}" for name, amount in one.bytes.items()),
+            amounts(one.bytes),
             "yes" if one.stale else UNKNOWN if one.stale is None else "",
         )
         for one in manager.holders

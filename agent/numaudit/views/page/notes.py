@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 
-from numaudit.containermanager.pod.names import full_name
+from msgspec.structs import replace
+
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
+from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.kinds import count_kinds, kinds_in_words
 from numaudit.report.kubelet import CheckpointReport
-from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import display_name, size
+from numaudit.report.values import Report
+from numaudit.report.words import amounts, in_utc
+from numaudit.topology.quantity import some_of
+from numaudit.views.notes import (
+    Note,
+    NoteItem,
+    finding_notes,
+    not_known,
+    sources_in_trouble,
+    state_notes,
+    verdict_notes,
+)
 from numaudit.views.page.markup import Markup, PageSection, element, short, table
 from numaudit.views.page.own_page import Addresses
 
-_SHOWN = ("unknown", "split")
-"""Verdicts that are explained by their reason; of those that are misaligned each container is."""
-_NAMES = 10
-_ITEMS = 3
+_NAMES, _ITEMS = 10, 3
 """Of a longer list the rest is folded away."""
 
 
 def findings_part(report: Report, addresses: Addresses) -> PageSection:
     """Misaligned containers and findings, each group with its one remedy."""
-    parts = [*_verdicts(report.containers, addresses), *_findings(report)]
+    verdicts = verdict_notes(report.containers)
+    parts = [_group(note, addresses) for note in (*verdicts, *finding_notes(report.findings))]
     found = element("div", parts, class_="groups") if parts else element("p", _nothing(report))
     return PageSection("findings", "Findings, and what to do", (found,))
 
@@ -37,48 +45,26 @@ def _nothing(report: Report) -> str:
     return "No container is misaligned, and nothing else was found."
 
 
-def _verdicts(containers: Iterable[ContainerReport], addresses: Addresses) -> Iterator[Markup]:
-    groups: dict[tuple[str, str | None], list[tuple[ContainerReport, Verdict]]] = {}
-    for one in sorted(containers, key=lambda one: severity(one.verdict)):
-        if one.verdict is not None and (one.verdict.name in (*MISALIGNED, *_SHOWN) or one.verdict.causes):
-            groups.setdefault((one.verdict.name, one.verdict.remedy), []).append((one, one.verdict))
-    for (name, remedy), judged in groups.items():
-        number = kinds_in_words(count_kinds(one for one, _ in judged))
-        items = _by_reason(judged) if name in _SHOWN else _by_container(judged, addresses)
-        yield _group(f"{name}: {number}", items, remedy, "bad" if name in MISALIGNED else None)
+def _group(note: Note, addresses: Addresses) -> Markup:
+    number = f": {kinds_in_words(count_kinds(note.containers))}" if note.containers else ""
+    bad = note.title in MISALIGNED or note.title.startswith("critical: ")
+    todo = element("p", element("strong", "What to do: "), note.remedy, class_="remedy") if note.remedy else ""
+    title = element("h3", f"{note.title}{number}", class_="bad" if bad else None)
+    items = [element("li", _item(item, addresses)) for item in note.items]
+    return element("div", title, todo, _list(items), class_="group")
 
 
-def _by_container(judged: Sequence[tuple[ContainerReport, Verdict]], addresses: Addresses) -> Iterator[Markup]:
-    for one, verdict in judged:
-        causes = [element("li", f"{cause.cause}: {cause.evidence}") for cause in verdict.causes]
-        reason = f": {verdict.reason}" if verdict.reason else ""
-        below = element("ul", causes) if causes else ""
-        name = element("a", short(display_name(one)), href=addresses.nearest(one))
-        yield element("li", element("strong", name), reason, below)
-
-
-def _by_reason(judged: Sequence[tuple[ContainerReport, Verdict]]) -> Iterator[Markup]:
-    names: dict[str, list[str]] = {}
-    for one, verdict in judged:
-        names.setdefault(verdict.reason, []).append(display_name(one))
-    for reason, those in names.items():
-        yield element("li", f"{reason}: {_some_of(those)}")
-
-
-def _findings(report: Report) -> Iterator[Markup]:
-    groups: dict[tuple[str, str], list[Markup]] = {}
-    for one in report.findings:
-        subject = full_name(one.namespace, one.pod, one.pod_uid, one.container)
-        about = element("strong", short(subject)) if subject else ""
-        item = element("li", about, ": " if subject else "", one.message)
-        groups.setdefault((f"{one.severity}: {one.name}", one.remedy), []).append(item)
-    for (title, remedy), items in groups.items():
-        yield _group(title, items, remedy, "bad" if title.startswith("critical: ") else None)
-
-
-def _group(title: str, items: Iterable[Markup], remedy: str | None, tone: str | None = None) -> Markup:
-    todo = element("p", element("strong", "What to do: "), remedy, class_="remedy") if remedy else ""
-    return element("div", element("h3", title, class_=tone), todo, _list(tuple(items)), class_="group")
+def _item(item: NoteItem, addresses: Addresses) -> Iterator[Markup | str]:
+    if item.subject:
+        name = short(item.subject)
+        linked = name if item.container is None else element("a", name, href=addresses.nearest(item.container))
+        yield element("strong", linked)
+        yield ": " if item.text else ""
+    yield item.text
+    if item.names:
+        yield f": {some_of([short(name) for name in item.names], _NAMES)}"
+    if item.causes:
+        yield element("ul", (element("li", cause) for cause in item.causes))
 
 
 def _list(items: Sequence[Markup]) -> Iterator[Markup]:
@@ -92,7 +78,7 @@ def refused_part(report: Report) -> PageSection | None:
     if not report.rejections:
         return None
     rows = (
-        (_pod(one), one.outcome, one.message or "", _asked(one.asked), "" if one.at is None else when(one.at))
+        (_pod(one), one.outcome, one.message or "", amounts(one.asked), "" if one.at is None else in_utc(one.at))
         for one in report.rejections
     )
     titles = ("Pod", "Outcome", "The kubelet's words", "Asked for", "When")
@@ -101,10 +87,6 @@ def refused_part(report: Report) -> PageSection | None:
 
 def _pod(one: HintOutcome) -> str:
     return short(f"{one.namespace}/{one.pod}")
-
-
-def _asked(asked: Mapping[str, int] | None) -> str:
-    return ", ".join(f"{name} {size(amount)}" for name, amount in (asked or {}).items() if amount)
 
 
 def state_part(checkpoints: Sequence[CheckpointReport]) -> PageSection | None:
@@ -117,37 +99,19 @@ def state_part(checkpoints: Sequence[CheckpointReport]) -> PageSection | None:
         for one in checkpoints
     )
     titles = ("File", "Problem", "Valid", "Starts now", "Starts after a reboot")
-    found = [
-        _group(f"{found.severity}: {found.name}", (element("li", f"{one.file}: {found.message}"),), found.remedy)
+    found = (
+        _group(note, Addresses())
         for one in checkpoints
-        for found in one.findings
-    ]
+        for note in state_notes(replace(each, message=f"{one.file}: {each.message}") for each in one.findings)
+    )
     caption = "Would the kubelet start with them?"
     return PageSection("state", "The kubelet's state files", (table(caption, titles, rows), *found))
 
 
 def unknown_part(report: Report) -> PageSection | None:
     """Unknown figures with their reasons."""
-    reasons: dict[str, list[str]] = {}
-    for one in report.containers:
-        for unknown in one.unknown:
-            reasons.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
-    items = [
-        *(f"{one.what}: {one.reason}" for one in report.unknown),
-        *(f"{reason} ({_some_of(names)})" for reason, names in reasons.items()),
-        *(f"{one.source}: {one.state}: {one.reason or ''}" for one in report.sources if one.state != "ok"),
-    ]
+    in_trouble = (NoteItem(f"{sources}: {why}") for sources, why in sources_in_trouble(report))
+    items = [element("li", _item(one, Addresses())) for one in (*not_known(report, report.containers), *in_trouble)]
     if not items:
         return None
-    listed = _list([element("li", item) for item in items])
-    return PageSection("unknown", "What is not known, and why", tuple(listed))
-
-
-def when(seconds: float) -> str:
-    """A time in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _some_of(names: Sequence[str]) -> str:
-    shown = ", ".join(map(short, names[:_NAMES]))
-    return f"{shown} and {len(names) - _NAMES} more" if len(names) > _NAMES else shown
+    return PageSection("unknown", "What is not known, and why", tuple(_list(items)))

@@ -8,14 +8,14 @@ from functools import cache
 from numaudit.report.kinds import is_small_remainder, kinds_in_words
 from numaudit.report.kubelet import KubeletReport, RestartReport
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import UNKNOWN
+from numaudit.report.words import UNKNOWN, in_utc
 from numaudit.topology.quantity import plural
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.headroom import headroom_part
 from numaudit.views.page.lanes import sparkline
 from numaudit.views.page.markup import Frame, Markup, PageSection, element, frame, links, nested
 from numaudit.views.page.nodes import nodes_part
-from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part, when
+from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part
 from numaudit.views.page.own_page import MOST, Addresses, key, own_section, processes_part
 from numaudit.views.trends import KEPT, Trends
 
@@ -116,7 +116,7 @@ def _parts(report: Report, addresses: Addresses) -> Iterator[PageSection | None]
 
 def _time(seconds: float) -> Markup:
     """For people, and in the form that HTML asks for."""
-    return element("time", when(seconds), datetime=when(seconds).replace(" UTC", "Z"))
+    return element("time", in_utc(seconds), datetime=in_utc(seconds).replace(" UTC", "Z"))
 
 
 def _kubelet(kubelet: KubeletReport | None) -> str:

@@ -21,7 +21,7 @@ from numaudit.errors import printable
 from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.words import UNKNOWN, size
-from numaudit.topology.quantity import plural
+from numaudit.topology.quantity import plural, some_of
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 MOST_TOP = 200
@@ -206,14 +206,14 @@ def _doctor(document: Mapping[str, Any]) -> Cells:
     style = "red" if open_ else "yellow" if lacking else "green"
     answer = f"{len(checks) - len(lacking)} of {plural(len(checks), 'check')} ok"
     unanswered = [f"cannot answer: {', '.join(open_)}"] if open_ else []
-    return answer, style, "; ".join([*unanswered, *([_first_names(lacking)] if lacking else [])])
+    return answer, style, "; ".join([*unanswered, *([some_of(lacking, _NAMES)] if lacking else [])])
 
 
 def _verification(document: Mapping[str, Any]) -> Cells:
     files = _list(document, "items")
     bad = [one for one in files if one.get("valid") is False or one.get("startsNow") not in ("yes", "unknown", None)]
     if not bad:
-        return "valid", "green", _first_names([_base(one) for one in files])
+        return "valid", "green", some_of([_base(one) for one in files], _NAMES)
     said = [f"{_base(one)}: {_first_finding(one)}" for one in bad]
     return "not valid", "red", "; ".join(said)
 
@@ -254,11 +254,6 @@ def _list(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """An agent of another release may leave it out."""
     found = document.get(name)
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
-
-
-def _first_names(names: list[str]) -> str:
-    more = len(names) - _NAMES
-    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 _OF_VERB: Mapping[str, Callable[[Mapping[str, Any]], Cells]] = {

@@ -13,7 +13,7 @@ from numaudit.errors import printable
 from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.quantity import exact, plural
+from numaudit.topology.quantity import exact, plural, some_of
 from numaudit.views.terminal.simulation_tables import change_lines, place_line
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
@@ -243,5 +243,4 @@ def _print_steps(merge: Merge, out: Console) -> None:
 
 
 def _sets(sets: Sequence[Sequence[int]]) -> str:
-    shown = "; ".join(str(NodeSet.from_ids(one)) for one in sets[:_MOST_SETS])
-    return f"{shown} and {len(sets) - _MOST_SETS} more" if len(sets) > _MOST_SETS else shown
+    return some_of([str(NodeSet.from_ids(one)) for one in sets], _MOST_SETS, "; ")

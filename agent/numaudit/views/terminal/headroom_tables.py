@@ -11,7 +11,7 @@ from numaudit.containermanager.pod.names import full_name
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.errors import printable
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
-from numaudit.report.words import UNKNOWN, size
+from numaudit.report.words import UNKNOWN, amounts, size
 from numaudit.topology.quantity import at_most, plural
 from numaudit.views.terminal.fit import Filled, filled_table, fit, left_out
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
@@ -123,9 +123,8 @@ def _holders(manager: MemoryManagerReport, whole: bool) -> Iterator[str]:
 
 
 def _holder(one: HolderReport) -> str:
-    amounts = ", ".join(f"{name} {size(amount)}" for name, amount in one.bytes.items())
     stale = "; stale" if one.stale else ""
-    return printable(f"{full_name(one.namespace, one.pod, one.pod_uid, None)} ({amounts}{stale})")
+    return printable(f"{full_name(one.namespace, one.pod, one.pod_uid, None)} ({amounts(one.bytes)}{stale})")
 
 
 def _warnings(manager: MemoryManagerReport) -> Iterator[str]:

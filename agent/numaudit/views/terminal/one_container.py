@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +21,7 @@ from numaudit.report.processes.columns import (
 )
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
-from numaudit.report.words import UNKNOWN, display_name, size
+from numaudit.report.words import UNKNOWN, display_name, in_utc, size
 from numaudit.snapshot import ProcessMapping
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.account import device_lines
@@ -203,7 +202,7 @@ def _wanted(one: ContainerReport) -> NodeSet:
 def _time(row: ProcessMapping) -> str:
     if row.started_at is None:
         return UNKNOWN
-    return datetime.fromtimestamp(row.started_at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return in_utc(row.started_at).removesuffix(" UTC")
 
 
 def _now(one: ContainerReport, report: Report) -> Iterator[str]:

@@ -12,10 +12,11 @@ from numaudit.containermanager.pod.names import full_name
 from numaudit.errors import printable
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.values import ContainerReport, NodeReport
-from numaudit.report.words import UNKNOWN, display_name, size
+from numaudit.report.words import UNKNOWN, amounts, display_name, in_utc
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.account import in_utc, parts
+from numaudit.topology.quantity import some_of
+from numaudit.views.account import parts
 from numaudit.views.terminal.one_container import print_process_table
 from numaudit.views.terminal.terminal import print_note
 
@@ -59,7 +60,7 @@ def _title(one: Placement) -> str:
 def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
     refused = one.refused
     if refused is not None:
-        asked = ", ".join(f"{name} {size(amount)}" for name, amount in (refused.asked or {}).items() if amount)
+        asked = amounts(refused.asked)
         lines = [f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}", *_at(refused.at)]
         yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
     yield "what to do", ["Run `numaudit fit -f pod.yaml --make-room`. It shows what would let the pod in now."]
@@ -107,10 +108,8 @@ def _why(account: AdmissionAccount) -> Iterator[str]:
         yield from (f"  {one}" for one in account.differences)
         if account.differences:
             gone = [] if derived is None else derived.gone
-            more = f" and {len(gone) - _MOST_GONE} more" if len(gone) > _MOST_GONE else ""
             yield (
-                f"  Pods that were admitted or refused before it may have had memory then: "
-                f"{', '.join(gone[:_MOST_GONE])}{more}."
+                f"  Pods that were admitted or refused before it may have had memory then: {some_of(gone, _MOST_GONE)}."
                 if gone
                 else "  Pods that are gone, and that the log does not show, may have had memory then."
             )
@@ -133,8 +132,7 @@ def _rules(merge: ExplainedMerge) -> Iterator[str]:
         verdict = ("preferred" if one.preferred else "possible") if one.verdict == "kept" else one.verdict
         by_verdict.setdefault(verdict, []).append(str(NodeSet.from_ids(one.nodes)))
     for verdict, sets in by_verdict.items():
-        more = f" and {len(sets) - _MOST_SETS} more" if len(sets) > _MOST_SETS else ""
-        yield f"  memory {verdict}: {'; '.join(sets[:_MOST_SETS])}{more}"
+        yield f"  memory {verdict}: {some_of(sets, _MOST_SETS, '; ')}"
     yield f"  Other hints: {_answers(one for one in merge.providers if one.provider != 'memory')}"
     answer = "admits" if merge.merge.admitted else "refuses"
     yield f"  Merged hint: {words.hint(merge.merge.hint)}. The policy {merge.merge.policy} {answer} it."

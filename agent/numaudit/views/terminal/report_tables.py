@@ -15,10 +15,11 @@ from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.occupants import NodePair, given, moved, sampled
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name, size
-from numaudit.views.judgement_notes import print_reasons, print_what_to_do, some_of
+from numaudit.views.notes import not_known, sources_in_trouble
 from numaudit.views.terminal import fit as fitting
 from numaudit.views.terminal.fit import container_table, explained, fill, filled_table, fit
 from numaudit.views.terminal.headroom_tables import print_headroom
+from numaudit.views.terminal.notes import print_reasons, print_what_to_do, text_of
 from numaudit.views.terminal.one_container import print_one_container
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
@@ -154,12 +155,10 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
     ended = _ended(report)
     if ended:
         print_note(ended, out, "dim")
-    for unknown in report.unknown:
-        print_note(f"not known: {unknown.what}: {printable(unknown.reason)}", out, "yellow")
-    for reason, names in _unknown_by_reason(shown).items():
-        print_note(f"not known: {printable(reason)} ({some_of(names)})", out, "yellow")
-    for why, sources in sources_by_trouble(report).items():
-        print_note(f"{', '.join(sources)}: {printable(why)}", out, "yellow")
+    for item in not_known(report, shown):
+        print_note(f"not known: {text_of(item)}", out, "yellow")
+    for sources, why in sources_in_trouble(report):
+        print_note(printable(f"{sources}: {why}"), out, "yellow")
 
 
 def _lines(sentences: Iterable[str]) -> Iterator[str]:
@@ -180,20 +179,3 @@ def _ended(report: Report) -> str | None:
         return None
     amounts = f"{ended.cpu_seconds:.2f} s of CPU time, {size(ended.allocated_bytes)} allocated"
     return f"cgroups that ended meanwhile, and have no row: {amounts}"
-
-
-def sources_by_trouble(report: Report) -> dict[str, list[str]]:
-    """State and reason -> the sources it holds of; those without trouble are left out."""
-    found: dict[str, list[str]] = {}
-    for source in report.sources:
-        if source.state != "ok":
-            found.setdefault(f"{source.state}: {source.reason or ''}", []).append(source.source)
-    return found
-
-
-def _unknown_by_reason(containers: Iterable[ContainerReport]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for one in containers:
-        for unknown in one.unknown:
-            found.setdefault(f"{unknown.what}: {unknown.reason}", []).append(display_name(one))
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -15,15 +16,16 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
-from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.containermanager.memory.state import Block
 from numaudit.containermanager.pod.names import PodName, with_names
 from numaudit.errors import printable
 from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
-from numaudit.views.terminal.terminal import new_table, print_note, print_table
+from numaudit.views.notes import state_notes
+from numaudit.views.terminal.notes import print_notes
+from numaudit.views.terminal.terminal import new_table, print_table
 
-_STYLE = {"error": "red", "warning": "yellow", "info": "dim", "no": "red", "at risk": "yellow", "yes": "green"}
+_STYLE = {"no": "red", "at risk": "yellow", "yes": "green"}
 Pods = Mapping[str, PodName]
 """UID -> name."""
 _NO_NAMES: Pods = {}
@@ -37,7 +39,12 @@ def print_verification(verification: StateVerification, out: Console) -> None:
     _line(out, Text(printable(verification.file), "bold"))
     for name, value in _facts(verification):
         _print_fact(name, Text(printable(value), _STYLE.get(value, "")), out)
-    _print_findings(verification, out)
+    names = _names(verification.pods)
+    named = [
+        replace(one, message=with_names(one.message, names), where=with_names(one.where, names))
+        for one in verification.findings
+    ]
+    print_notes(state_notes(named), out, indent="  ")
 
 
 def _print_fact(name: str, value: Text, out: Console) -> None:
@@ -115,20 +122,6 @@ def _kubelet(verification: StateVerification) -> str:
         "podLevelResourceManagers": None if gate is None else f"PodLevelResourceManagers {'on' if gate else 'off'}",
     }
     return ", ".join(f"{text} ({kubelet.sources.get(name, '?')})" for name, text in values.items() if text is not None)
-
-
-def _print_findings(verification: StateVerification, out: Console) -> None:
-    """Each remedy once, after the last finding that it is for."""
-    names = _names(verification.pods)
-    by_remedy: dict[str, list[StateFinding]] = {}
-    for finding in verification.findings:
-        by_remedy.setdefault(finding.remedy, []).append(finding)
-    for remedy, findings in by_remedy.items():
-        for finding in findings:
-            where = f" ({finding.where})" if finding.where else ""
-            text = printable(with_names(f"{finding.message}{where}", names))
-            print_note(f"  {finding.severity}: {finding.name}: {text}", out, _STYLE[finding.severity])
-        print_note(f"    -> {remedy}", out, "dim")
 
 
 def _names(pods: Pods) -> dict[str, str]:

@@ -18,6 +18,7 @@ from rich.text import Text
 from numaudit import __version__
 from numaudit.encoding.value import Origin
 from numaudit.errors import printable
+from numaudit.report.words import in_utc
 from numaudit.topology.quantity import plural
 
 _WIDER_THAN_ANY_PATH = 1 << 16
@@ -144,7 +145,7 @@ def print_origin(origin: Origin, kernel: str | None, out: Console, *, is_capture
     What is not known is left out; of a capture it also says how old it is.
     """
     taken_at = origin.taken_at
-    at = None if taken_at is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(taken_at))
+    at = None if taken_at is None else in_utc(taken_at)
     if is_capture:
         at = "captured" if taken_at is None else f"captured {at}, {_age(time.time() - taken_at)}"
     parts = (origin.host, None if kernel is None else f"Linux {kernel}", at, f"numaudit {__version__}")
@@ -154,7 +155,7 @@ def print_origin(origin: Origin, kernel: str | None, out: Console, *, is_capture
 
 def _age(seconds: float) -> str:
     if seconds < -_UNITS[-1][0]:
-        return f"which is later than this host's clock ({time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())})"
+        return f"which is later than this host's clock ({in_utc(time.time())})"
     for size, name in _UNITS:
         if seconds >= size:
             return f"{plural(int(seconds // size), name)} ago"

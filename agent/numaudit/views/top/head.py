@@ -11,7 +11,8 @@ from rich.text import Text
 
 from numaudit.errors import printable
 from numaudit.report.values import Report
-from numaudit.views.terminal.report_tables import sources_by_trouble
+from numaudit.views.notes import not_known, sources_in_trouble
+from numaudit.views.terminal.notes import text_of
 from numaudit.views.top.table import RowChoice, Rows
 
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
@@ -94,16 +95,14 @@ def summary(report: Report, width: int, most: int) -> Text:
 def not_measured(report: Report) -> str:
     """Short text about unknown figures of this host; empty = nothing is missing."""
     what = [one.what for one in report.unknown]
-    what += [source for sources in sources_by_trouble(report).values() for source in sources]
+    what += [sources for sources, _ in sources_in_trouble(report)]
     return f"not measured: {', '.join(what)}; ? says why" if what else ""
 
 
 def why_not_measured(report: Report) -> Iterator[str]:
     """A line for each reason."""
-    for unknown in report.unknown:
-        yield f"{unknown.what}: {printable(unknown.reason)}"
-    for why, sources in sources_by_trouble(report).items():
-        yield f"{', '.join(sources)}: {printable(why)}"
+    yield from map(text_of, not_known(report))
+    yield from (printable(f"{sources}: {why}") for sources, why in sources_in_trouble(report))
 
 
 def place(chosen: int, rows: Rows | None, total: int) -> str:

@@ -14,7 +14,8 @@ from numaudit.report.cells import Tone, verdict_tone
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import display_name
 from numaudit.snapshot import ContainerId
-from numaudit.views.judgement_notes import print_findings
+from numaudit.views.notes import finding_notes
+from numaudit.views.terminal.notes import print_notes
 from numaudit.views.terminal.one_container import print_process_table, print_processes
 from numaudit.views.terminal.placement_page import print_container
 from numaudit.views.terminal.terminal import print_note
@@ -42,7 +43,7 @@ def container_lines(news: TickFigures, key: RowKey, trends: Trends, width: int) 
         alone = replace(news.report, containers=(one,))
         if one.id is not None and one.findings:
             out.print()
-            print_findings(only(news.report, ContainerId(one.id)), out)
+            print_notes(finding_notes(only(news.report, ContainerId(one.id)).findings), out)
         if opened is None:
             out.print()
             print_note("its admission and its processes are being read ...", out)
