@@ -139,7 +139,7 @@ int hint_faults_at_fentry(u64 *arguments)
 	return 0;
 }
 
-/* Run on purpose and never hooked, so that the cost of counting can be measured on any host. */
+/* Loaded by benchmarks alone, which run it on purpose: so the cost of counting is measured on any host. */
 int hint_faults_on_trial(void *ctx)
 {
 	hint_faults_take(0, 1, HINT_FAULTS_TRIAL);

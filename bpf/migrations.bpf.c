@@ -141,7 +141,7 @@ int migrations_on_mm_migrate_pages(void *args)
 	return 0;
 }
 
-/* Run on purpose and never hooked, so that the cost of counting can be measured on any host. */
+/* Loaded by benchmarks alone, which run it on purpose: so the cost of counting is measured on any host. */
 int migrations_on_trial(void *ctx)
 {
 	migrations_count_pages(MIGRATIONS_REASON_OF_TRIAL, 0, 1);

@@ -21,14 +21,17 @@ from pathlib import Path
 
 import numaudit
 from goals import at_most
-from numaudit.engine.overhead.limiter import assumed, calibrate
+from numaudit.engine.overhead.limiter import assumed
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
+from numaudit.kernel.tracing import bpf
+from numaudit.kernel.tracing.bpf import RunTime
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Reading
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
+from numaudit.snapshot.counted import Cost
 from short import pick, repetitions, run
 
 PAGES = pick(8192, short=512)
@@ -75,14 +78,16 @@ def _touching(runs: int) -> None:
 def _ordinary_load() -> None:
     """The events of each probe while a compiler and a test run are at work, x what each costs here."""
     with Session.open(Host(), KINDS, cgroups=1000, nodes=2) as session:
-        costs = calibrate(session)
         before, begin = _read(session), time.monotonic()
         with ExitStack() as stack:
+            stack.enter_context(os.fdopen(bpf.count_run_time()))
+            ran = _run_times(session)
             bytecode = stack.enter_context(tempfile.TemporaryDirectory())
             for command in ORDINARY:
                 stack.enter_context(_repeated(command, stack.enter_context(_group(command[2])), bytecode))
             while time.monotonic() < begin + SECONDS:
                 time.sleep(1)
+            ended = _run_times(session)
         newest, seconds = _read(session), time.monotonic() - begin
         total = 0.0
         for kind in KINDS:
@@ -91,7 +96,8 @@ def _ordinary_load() -> None:
                 print(f"{name:12} does not run here: {probe.text}")
                 continue
             events = newest[name].since(before[name]).events or 0
-            cost = costs.get(name) or assumed(kind)
+            spent = ended[name] - ran[name] if name in ran else RunTime()
+            cost = Cost(spent.nanoseconds / spent.runs, "measured") if spent.runs else assumed(kind)
             share = events * cost.ns / 1e9 / seconds
             total += share
             print(
@@ -104,6 +110,11 @@ def _ordinary_load() -> None:
 def _read(session: Session) -> dict[str, Reading]:
     """Of each probe that runs."""
     return {name: probe.read() for name, probe in session.running().items()}
+
+
+def _run_times(session: Session) -> dict[str, RunTime]:
+    found = {name: probe.run_time() for name, probe in session.running().items()}
+    return {name: spent for name, spent in found.items() if spent is not None}
 
 
 @contextmanager

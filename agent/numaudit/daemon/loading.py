@@ -11,12 +11,10 @@ from typing import Any, ClassVar
 
 from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
-from numaudit.engine.overhead.limiter import calibrate
 from numaudit.errors import NumauditError
 from numaudit.probes.probe import Probe, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
-from numaudit.snapshot.counted import Cost
 
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 1800.0
 """Seconds between two attempts: 1, 2, 4, 8, 16, then 30 minutes."""
@@ -34,8 +32,6 @@ class Loading:
     inbox: Inbox
     session: Session = field(init=False)
     """Grows as probes come."""
-    costs: dict[str, Cost] = field(default_factory=dict)
-    """Cost of an event on this host, by the name of each probe that let it be measured."""
     busy: bool = False
     """A thread loads at this moment."""
     _due: float | None = None
@@ -88,10 +84,6 @@ class Loading:
     def _take_over(self, loaded: Session) -> None:
         self.busy = False
         self.session.take_over(loaded)
-        try:
-            self.costs |= calibrate(loaded)
-        except (NumauditError, OSError) as error:
-            _log.warning("the cost of the probes is assumed, because it cannot be measured: %s", error)
         self._report(loaded.probes)
 
     def _report(self, loaded: Mapping[str, Probe[Reading] | ProbeRefusal]) -> None:

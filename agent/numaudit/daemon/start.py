@@ -50,7 +50,7 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     of_probes()
 
     limit = settings.overhead.max_cpu_percent / 100
-    limiter = Limiter(loading.session, limit, loading.costs, observer.inventory)
+    limiter = Limiter(loading.session, limit, observer.inventory)
     engine = Engine(observer, loading.session, limiter=limiter)
     memory.collect_garbage_rarely()
     sys.setswitchinterval(_SWITCH_SECONDS)

@@ -14,9 +14,6 @@ from numaudit.kernel.tracing.bpf_map import Map, sum_per_cpu
 from numaudit.probes import reasons
 from numaudit.probes.loading.loader import LoadedProbe
 
-LEAST_EVENTS = 1000
-"""With fewer runs no cost is made of them."""
-_TRIALS = 2000
 _CGROUP_ID = "=Q"
 FIRST = bytes(4)
 """The key of the only entry of an array."""
@@ -80,21 +77,6 @@ class BpfProbe:
     def run_time(self) -> RunTime:
         return bpf.read_run_time(self._loaded.programs.values())
 
-    def measure_cost(self) -> float | None:
-        try:
-            descriptor = bpf.count_run_time()
-        except OSError:  # only for CAP_SYS_ADMIN, and only since Linux 5.8
-            return None
-        try:
-            before = self.run_time()
-            self._try_out(_TRIALS)
-            spent = self.run_time() - before
-        except OSError:  # before Linux 5.10 a program cannot be tried out
-            return None
-        finally:
-            os.close(descriptor)
-        return spent.nanoseconds / spent.runs if spent.runs >= LEAST_EVENTS else None
-
     def close(self) -> None:
         self.pause()
         self._loaded.close()
@@ -104,10 +86,6 @@ class BpfProbe:
 
     def _attach(self) -> None:
         """Attach the programs and keep the descriptors in `_hooks`. Raises ProbeRefusal, OSError."""
-        raise NotImplementedError
-
-    def _try_out(self, times: int) -> None:
-        """Have the programs count events that leave no trace in the readings. Raises OSError."""
         raise NotImplementedError
 
     def _forget(self, table: str, cgroups: Collection[int]) -> int:

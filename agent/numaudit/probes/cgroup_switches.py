@@ -74,11 +74,6 @@ class CgroupSwitchProbe(BpfProbe):
         self._attach_raw_tracepoint("cgroup_notify_populated", self._name_of("charge"))
         self._attach_raw_tracepoint("cgroup_attach_task", self._name_of("on_attach_task"))
 
-    def _try_out(self, times: int) -> None:
-        """Close the open interval of this CPU again and again: the sums stay right."""
-        for _ in range(times):
-            bpf.run(self._loaded.programs[self._name_of("charge")])
-
     def _run(self, program: str, cpu: int) -> None:
         try:
             bpf.run_on_cpu(self._loaded.programs[self._name_of(program)], cpu)

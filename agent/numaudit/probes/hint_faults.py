@@ -28,7 +28,6 @@ from msgspec import Struct, field
 
 from numaudit.kernel import files
 from numaudit.kernel.host import Host
-from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.kernel.tracing.btf import Btf
@@ -46,11 +45,8 @@ _SKIP_TRACEPOINT = "sched_skip_cpuset_numa"
 _ON_SKIP = "hint_faults_on_skip"
 _LEFT_OUT_TRACEPOINT = "sched_skip_vma_numa"
 _ON_LEFT_OUT = "hint_faults_on_left_out"
-_ON_TRIAL = "hint_faults_on_trial"
 _KEY = "=QHHI"  # struct hint_faults_key
 _SCAN_KEY = "=QIIiHHI4x"  # struct hint_faults_pass
-_TRIAL = 1 << 31
-"""The flag of what the trial counts."""
 _LEFT_OUT = 1 << 30
 """The flag of the bytes that a pass left out."""
 _FLAGS_PER_PAIR = 4
@@ -129,7 +125,6 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
             *entry.wanted,
             BpfProgram(_ON_SKIP, ProgramType.RAW_TRACEPOINT),
             BpfProgram(_ON_LEFT_OUT, ProgramType.RAW_TRACEPOINT),
-            BpfProgram(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
         refused=entry.refused,
         maps=("hint_faults_count", "hint_faults_passes", "hint_faults_skipped", "probe_narrowed", "probe_watched"),
@@ -241,18 +236,6 @@ class HintFaultsProbe(BpfProbe):
                 raise
             return False
         return True
-
-    def _try_out(self, times: int) -> None:
-        """Count faults that never were, and forget them."""
-        try:
-            for _ in range(times):
-                bpf.run(self._loaded.programs[_ON_TRIAL])
-        finally:
-            for table, layout in (("count", _KEY), ("passes", _SCAN_KEY)):
-                counters = self._maps[table]
-                for key in counters.read_keys():
-                    if struct.unpack(layout, key)[-1] == _TRIAL:
-                        counters.delete(key)
 
 
 HINT_FAULTS = ProbeKind(_NAME, request, HintFaultsProbe, ns_per_event=400.0, pause_order=3, can_narrow=True)

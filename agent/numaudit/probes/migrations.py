@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory.node_cpus import online_nodes
-from numaudit.kernel.tracing import bpf, btf
+from numaudit.kernel.tracing import btf
 from numaudit.kernel.tracing.bpf import ProgramType
 from numaudit.kernel.tracing.bpf_map import MapEntries, sum_per_cpu
 from numaudit.kernel.tracing.btf import Btf, Function
@@ -46,12 +46,10 @@ _FIELDS = {
     "sched:sched_swap_numa": {"MIGRATIONS_SWAP_FROM": "src_nid", "MIGRATIONS_SWAP_TO": "dst_nid"},
 }
 """Tracepoint -> its fields that the program loads."""
-_ON_TRIAL = "migrations_on_trial"
 _FUNCTIONS = ("migrate_misplaced_folio", "migrate_misplaced_page")
 """The function by which NUMA balancing moves a page: on 6.12 and newer, and on 6.1."""
 _NODE_PARAMETER = "node"
 NUMA_MISPLACED = "numa_misplaced"
-_REASON_OF_TRIAL = 255
 _THREADS = 4096
 """That may be moving a page at the same moment; it takes a fraction of a millisecond."""
 _PAGES_KEY = "=QQ"  # struct migrations_pages_key
@@ -114,7 +112,6 @@ def request(host: Host, cgroups: int, nodes: int) -> ProbeRequest:
                 for tracepoint, function in _TRACEPOINTS.items()
             ),
             *entry.wanted,
-            BpfProgram(_ON_TRIAL, ProgramType.RAW_TRACEPOINT),
         ),
         maps=("migrations_pages", "migrations_between", "migrations_begun", "migrations_tasks"),
         entries={
@@ -188,17 +185,6 @@ class Migrations(BpfProbe):
             return None
         self._hooks.append(attached.descriptor)
         return f"{attached.way} on {function}"
-
-    def _try_out(self, times: int) -> None:
-        """Count migrations that never were, and forget them."""
-        pages = self._maps["pages"]
-        try:
-            for _ in range(times):
-                bpf.run(self._loaded.programs[_ON_TRIAL])
-        finally:
-            for key in pages.read_keys():
-                if struct.unpack(_PAGES_KEY, key)[1] == _REASON_OF_TRIAL:
-                    pages.delete(key)
 
 
 MIGRATIONS = ProbeKind(_NAME, request, Migrations, ns_per_event=400.0)

@@ -7,11 +7,8 @@ for the task that migrates. Pages of the huge page pool were given when the pool
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import struct
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -34,8 +31,6 @@ _UNKNOWN_NODE = 0xFFFF
 _AMBIGUOUS_NODE = 0xFFFE
 _ORDERS_PER_PAIR = 4
 """A container commonly uses the orders 0, 1, 2 and, with transparent huge pages, 9."""
-_TRIAL_BYTES = 8 << 20
-_TRIAL_ROUNDS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +96,12 @@ class PageAlloc(BpfProbe):
         self._table = table
         return max(0, blocks.count - len(table))
 
-    def measure_cost(self) -> float | None:
-        """By the kernel's account, else by how much longer a fresh page takes with the program on its hook."""
-        return super().measure_cost() or self.time_pages()
-
-    def time_pages(self) -> float | None:
-        """Nanoseconds that a fresh page takes longer with the program on its hook; None = too noisy to measure.
-
-        Raises ProbeRefusal when the probe cannot be put back.
-        """
-        loaded = _best_of_touching()
-        self.pause()
-        try:
-            bare = _best_of_touching()
-        finally:
-            self.resume()
-        return loaded - bare if loaded > bare else None
-
     def _prepare(self) -> None:
         self._table = []
         self.refresh_blocks()
 
     def _attach(self) -> None:
         self._attach_tracepoint(_TRACEPOINT, _PROGRAM)
-
-    def _try_out(self, times: int) -> None:
-        """A tracepoint's program cannot be run on purpose, so touch pages; they are counted as any other."""
-        _best_of_touching()
 
 
 PAGE_ALLOC = ProbeKind("page_alloc", request, PageAlloc, ns_per_event=200.0, in_agent=False, pause_order=1)
@@ -168,17 +142,3 @@ def _read_blocks(host: Host) -> MemoryBlocks:
         return physical.read(host)
     except Unavailable as error:
         raise ProbeRefusal(Reason.NO_MEMORY_BLOCKS, str(error)) from error
-
-
-def _best_of_touching() -> float:
-    """Nanoseconds of CPU time for a fresh page, the best of some rounds."""
-    best = float("inf")
-    for _ in range(_TRIAL_ROUNDS):
-        with mmap.mmap(-1, _TRIAL_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as pages:
-            pages.madvise(mmap.MADV_NOHUGEPAGE)
-            start = ctypes.c_char.from_buffer(pages)
-            begin = time.thread_time_ns()
-            ctypes.memset(ctypes.addressof(start), 1, len(pages))
-            best = min(best, (time.thread_time_ns() - begin) / (_TRIAL_BYTES // mmap.PAGESIZE))
-            del start  # it keeps the mapping open
-    return best

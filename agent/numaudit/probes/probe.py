@@ -111,9 +111,6 @@ class Probe(Protocol[R_co]):
     def run_time(self) -> RunTime | None:
         """The kernel's account of its programs, while somebody has it keep one; None = it has no programs."""
 
-    def measure_cost(self) -> float | None:
-        """Nanoseconds that an event takes here, by a trial; None = that cannot be measured. Raises ProbeRefusal."""
-
     def close(self) -> None: ...
 
 

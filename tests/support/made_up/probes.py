@@ -49,9 +49,6 @@ class Counters:
     def run_time(self) -> None:
         """It has no program."""
 
-    def measure_cost(self) -> None:
-        """It costs nothing."""
-
     def pause(self) -> None:
         self.is_paused = True
 

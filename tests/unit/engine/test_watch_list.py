@@ -60,7 +60,7 @@ def limiter_of(
     session = Session({"hint_faults": cast("Any", probe)})
     census = {ContainerId(id_): tuple(SimpleNamespace(id=one) for one in ids) for id_, ids in groups.items()}
     inventory = cast("Any", SimpleNamespace(take=lambda: SimpleNamespace(groups=census)))
-    return Limiter(session, 0.01, {}, inventory, budget or Budget())
+    return Limiter(session, 0.01, inventory, budget=budget or Budget())
 
 
 def snapshot_of(ids: Collection[int], promised: Collection[int] = ()) -> Snapshot:

@@ -61,7 +61,7 @@ def test_a_request_names_what_its_text_has(request_: ProbeRequest) -> None:
     assert ("probe_is_watched(" in text) == ("probe_watched" in request_.maps)
     assert ("cgroup_switch_this_cpu(" in text) == ("cgroup_switch_cpu" in request_.maps)
     named = {one.function for one in request_.programs} | set(request_.refused)
-    assert set(re.findall(r"^int (\w+)\(", text, re.MULTILINE)) == named
+    assert set(re.findall(r"^int (\w+)(?<!_on_trial)\(", text, re.MULTILINE)) == named  # that is for benchmarks
 
 
 def test_a_request_gives_every_number_that_its_text_lacks(request_: ProbeRequest) -> None:

@@ -570,7 +570,7 @@ def test_faults_that_find_the_map_full_are_counted_and_room_is_made_for_the_watc
 def test_over_budget_containers_are_watched_in_turn_and_then_hint_faults_are_paused(
     session: Session, observer: Observer
 ) -> None:
-    limiter = Limiter(session, 1e-12, {}, observer.inventory)
+    limiter = Limiter(session, 1e-12, observer.inventory)
     with cgroup("numaudit-lab/costly", cpus="0", mems="1") as group, worker(group, SIZE, threads=2) as running:
         running.order("touch")
         steps: list[tuple[str, ...]] = []

@@ -192,7 +192,7 @@ def test_over_the_budget_some_are_watched_and_all_again_when_there_is_room() -> 
         worker(group, 16 * MIB),
         observer.open_probes([kind]) as session,
     ):
-        limiter = Limiter(session, 0.01, {"pmu": Cost(1e6, "measured")}, observer.inventory, clock=lambda: seconds[0])
+        limiter = Limiter(session, 0.01, observer.inventory, {"pmu": Cost(1e6, "measured")}, clock=lambda: seconds[0])
 
         snapshot = observer.observe()
 

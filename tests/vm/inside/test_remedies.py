@@ -304,7 +304,7 @@ def measure_more_than_the_budget_allows(stage: Stage) -> None:
     """One step is taken: the budget of the two ticks is nothing, and something has happened between them."""
     stage.mems = ""
     stage.create()
-    stage.limiter = Limiter(stage.session, 1e-12, {}, stage.observer.inventory)
+    stage.limiter = Limiter(stage.session, 1e-12, stage.observer.inventory)
     stage.stack.callback(stage.limiter.close)
     running = stage.worker()
     stage.tick()
@@ -315,7 +315,7 @@ def raise_the_budget(stage: Stage) -> None:
     """As the agent does when it is started with another setting."""
     assert stage.limiter is not None
     stage.limiter.close()
-    stage.limiter = Limiter(stage.session, 0.5, {}, stage.observer.inventory)
+    stage.limiter = Limiter(stage.session, 0.5, stage.observer.inventory)
     stage.stack.callback(stage.limiter.close)
 
 

@@ -17,7 +17,6 @@ from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import RunTime
-from numaudit.probes.bpf_probe import LEAST_EVENTS
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.probe import Probe, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal
@@ -25,18 +24,14 @@ from numaudit.probes.session import ProbeReadings, Session
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.snapshot.counted import Cost, Overhead, OverheadOfProbe
 
+_LEAST_EVENTS = 1000
+"""With fewer no cost is made of them."""
 TICKS_BETWEEN = 20
 """In one tick of this many the kernel keeps account, which costs some 60 ns for each event."""
 
 
 def assumed(kind: ProbeKind[Any]) -> Cost:
     return Cost(kind.ns_per_event, "assumed")
-
-
-def calibrate(session: Session) -> dict[str, Cost]:
-    """By the probe's name, of those whose cost can be measured at once; takes some 60 ms. Raises ProbeRefusal."""
-    measured = {name: probe.measure_cost() for name, probe in session.running().items()}
-    return {name: Cost(ns, "measured") for name, ns in measured.items() if ns is not None}
 
 
 @dataclass(slots=True)
@@ -60,14 +55,14 @@ class RunTimeSampler:
             costs = {
                 load.probe: Cost(spent[load.probe].nanoseconds / load.events, "measured")
                 for load in loads
-                if load.probe in spent and load.events >= LEAST_EVENTS
+                if load.probe in spent and load.events >= _LEAST_EVENTS
             }
-        elif not self._until_next:
+        elif loads and not self._until_next:
             self._until_next = TICKS_BETWEEN
             with suppress(OSError):  # only for CAP_SYS_ADMIN, and only since Linux 5.8
                 self._descriptor = bpf.count_run_time()
                 self._before = self._read()
-        self._until_next -= 1
+        self._until_next = max(0, self._until_next - 1)
         return costs
 
     def close(self) -> None:
@@ -93,9 +88,9 @@ class Limiter:
     session: Session
     limit: float
     """Share of the CPU time of all online CPUs, 0.01 = 1 %."""
-    costs: dict[str, Cost]
-    """By the probe's name; what is not in it is assumed."""
     inventory: Inventory
+    costs: dict[str, Cost] = field(default_factory=dict)
+    """By the probe's name; what is not in it is assumed."""
     budget: Budget = field(default_factory=Budget)
     clock: Callable[[], float] = time.monotonic
     _before: Mapping[str, Reading] = field(default_factory=dict)

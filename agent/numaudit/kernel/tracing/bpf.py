@@ -115,11 +115,6 @@ def read_run_time(programs: Iterable[int]) -> RunTime:
     return RunTime(sum(info.run_time_ns for info in infos), sum(info.run_count for info in infos))
 
 
-def run(program: int) -> None:
-    """Run a raw tracepoint program once, here and now, without arguments. Raises OSError: EINVAL before Linux 5.10."""
-    command(Command.PROG_TEST_RUN, bytearray(struct.pack("=II 56x IIII", program, 0, 0, 0, 0, 0)))
-
-
 def run_on_cpu(program: int, cpu: int) -> None:
     """Run a raw tracepoint program once on a CPU, in the context of whatever task runs there.
 

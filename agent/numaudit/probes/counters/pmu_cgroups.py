@@ -69,9 +69,6 @@ class PmuOfCgroups:
     def run_time(self) -> None:
         """It has no program."""
 
-    def measure_cost(self) -> None:
-        """Nothing measures what the kernel's own switching of events costs."""
-
     def pause(self) -> None:
         with suppress(OSError):
             self._take()
