@@ -247,7 +247,7 @@ def _recorded() -> Iterator[Figure]:
     """What a host of 128 CPUs would give for the same map: 10 MB in chunks of 1 MB."""
     row = struct.pack("=128Q", *range(1 << 20, (1 << 20) + 128))
     keys = _keys(ENTRIES)
-    chunks = [MapEntries(b"".join(keys[at : at + 1000]), row * 1000, 1000) for at in range(0, ENTRIES, 1000)]
+    chunks = [MapEntries(b"".join(keys[at : at + 1000]), row * 1000) for at in range(0, ENTRIES, 1000)]
     seconds = _best(lambda: page_alloc.decode(chunks, [], 128))
     yield Figure(f"decode {ENTRIES:,} entries of 128 CPUs", seconds * 1e3, 100, "ms")
 

@@ -35,8 +35,8 @@ TWO_NODES = Machine((Node(0, CpuSet.parse("0")), Node(1, CpuSet.parse("1"))))
 
 def test_hint_faults_are_summed_over_cpus_by_nodes_and_flags() -> None:
     keys = struct.pack("=QHHI", WEB, 0, 1, 16) + struct.pack("=QHHI", WEB, 0, 0, 8)
-    skipped = MapEntries(struct.pack("=Q", DATABASE), struct.pack("=2Q", 2, 3), 1)
-    found = hint_faults.decode([MapEntries(keys, struct.pack("=8Q", 1, 512, 2, 2, 30, 30, 0, 0), 2)], [skipped], cpus=2)
+    skipped = MapEntries(struct.pack("=Q", DATABASE), struct.pack("=2Q", 2, 3))
+    found = hint_faults.decode([MapEntries(keys, struct.pack("=8Q", 1, 512, 2, 2, 30, 30, 0, 0))], [skipped], cpus=2)
     assert found.faults == {WEB: {HintFault(0, 1, 16): 3, HintFault(0, 0, 8): 30}}
     assert found.pages == {WEB: {HintFault(0, 1, 16): 514, HintFault(0, 0, 8): 30}}
     assert found.skipped == {DATABASE: 5}
@@ -54,7 +54,7 @@ def test_two_reads_of_hint_faults_give_what_came_between() -> None:
 def test_migrated_pages_are_counted_by_the_kernels_reason() -> None:
     keys = struct.pack("=6Q", WEB, 5, WEB, 3, WEB, 77)
     values = struct.pack("=12Q", 1, 2, 10, 20, 7, 0, 0, 0, 1, 0, 0, 0)
-    found = migrations.decode([MapEntries(keys, values, 3)], [], cpus=2)
+    found = migrations.decode([MapEntries(keys, values)], [], cpus=2)
     assert found.succeeded == {WEB: {"numa_misplaced": 11, "syscall_or_cpuset": 7, "reason_77": 1}}
     assert found.failed == {WEB: {"numa_misplaced": 22, "syscall_or_cpuset": 0, "reason_77": 0}}
 
@@ -62,7 +62,7 @@ def test_migrated_pages_are_counted_by_the_kernels_reason() -> None:
 def test_pages_that_numa_balancing_moved_are_counted_by_both_nodes() -> None:
     keys = struct.pack("=QIIQII", WEB, 1, 0, DATABASE, 0xFFFF, 2)
     values = struct.pack("=8Q", 1, 2, 10, 20, 3, 0, 0, 4)
-    succeeded, failed = migrations.decode_between([MapEntries(keys, values, 2)], 2, NodeSet.of(0, 1, 2))
+    succeeded, failed = migrations.decode_between([MapEntries(keys, values)], 2, NodeSet.of(0, 1, 2))
     assert succeeded == {WEB: {(1, 0): 11}, DATABASE: {(None, 2): 3}}
     assert failed == {WEB: {(1, 0): 22}, DATABASE: {(None, 2): 4}}
     earlier = MigrationCounts(succeeded_between=succeeded, failed_between=failed)
@@ -103,13 +103,13 @@ def test_moved_pages_whose_nodes_no_program_can_watch_say_why_and_are_complete()
 
 def test_a_node_that_is_not_online_is_no_node() -> None:
     keys = struct.pack("=QIIQII", WEB, 64, 0, WEB, 65, 0)
-    succeeded, _ = migrations.decode_between([MapEntries(keys, struct.pack("=4Q", 5, 0, 6, 0), 2)], 1, NodeSet.of(0, 1))
+    succeeded, _ = migrations.decode_between([MapEntries(keys, struct.pack("=4Q", 5, 0, 6, 0))], 1, NodeSet.of(0, 1))
     assert succeeded == {WEB: {(None, 0): 11}}
 
 
 def test_moved_tasks_are_counted_by_nodes_and_a_missing_target_is_none() -> None:
     keys = struct.pack("=QIHH", WEB, 0, 1, 0) + struct.pack("=QIHH", WEB, 1, 1, 0xFFFF)
-    found = migrations.decode([], [MapEntries(keys, struct.pack("=2Q", 4, 5), 2)], cpus=1)
+    found = migrations.decode([], [MapEntries(keys, struct.pack("=2Q", 4, 5))], cpus=1)
     assert found.tasks == {WEB: {TaskMove("moved", 1, 0): 4, TaskMove("stuck", 1, None): 5}}
 
 

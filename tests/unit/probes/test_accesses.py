@@ -91,7 +91,7 @@ def test_map_entries_are_those_of_each_cpu_and_one_without_events_adds_nothing()
     first, second, never = (100, 10, 10, 30, 10, 10), (50, 10, 5, 15, 10, 5), (0,) * 6
     values = struct.pack("=18Q", *first, *never, *second)
     sums = AccessSums(faults_and_time())
-    decode([MapEntries(struct.pack("=Q", WEB), values, 1)], [(0, 0), (0, 1), (NODE, 2)], sums)
+    decode([MapEntries(struct.pack("=Q", WEB), values)], [(0, 0), (0, 1), (NODE, 2)], sums)
     near = {(0, "local"): 100, (0, "remote"): 30}
     assert sums.accesses == {WEB: {**near, (NODE, "local"): 100, (NODE, "remote"): 30}}
 

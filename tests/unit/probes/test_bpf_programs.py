@@ -29,7 +29,7 @@ def _allocations(*rows: tuple[int, int, int, int, tuple[int, ...]]) -> MapEntrie
     """Rows of cgroup, CPU's node, page's node, order, bytes of each CPU."""
     keys = b"".join(struct.pack("=QHHI", *row[:4]) for row in rows)
     values = b"".join(struct.pack(f"={len(row[4])}Q", *row[4]) for row in rows)
-    return MapEntries(keys, values, len(rows))
+    return MapEntries(keys, values)
 
 
 def test_bytes_are_summed_over_orders_and_cpus_by_the_pair_of_nodes() -> None:
@@ -48,7 +48,7 @@ def test_a_page_of_no_or_of_two_nodes_is_of_unknown_node() -> None:
 
 
 def test_failed_allocations_are_counted_by_cgroup() -> None:
-    failed = MapEntries(struct.pack("=QQ", WEB, DATABASE), struct.pack("=4Q", 1, 2, 3, 4), 2)
+    failed = MapEntries(struct.pack("=QQ", WEB, DATABASE), struct.pack("=4Q", 1, 2, 3, 4))
     assert page_alloc.decode([], [failed], cpus=2).failed == {WEB: 3, DATABASE: 7}
 
 
@@ -71,7 +71,7 @@ def test_two_reads_of_allocations_give_what_came_between() -> None:
 def test_cpu_time_is_summed_over_cpus_by_node() -> None:
     keys = struct.pack("=6Q", WEB, 0, WEB, 1, DATABASE, 1)
     values = struct.pack("=6Q", 100, 23, 5, 0, 0, 9)
-    assert cpu_time.decode([MapEntries(keys, values, 3)], cpus=2).by_node == {WEB: {0: 123, 1: 5}, DATABASE: {1: 9}}
+    assert cpu_time.decode([MapEntries(keys, values)], cpus=2).by_node == {WEB: {0: 123, 1: 5}, DATABASE: {1: 9}}
 
 
 def test_two_reads_of_cpu_time_give_what_came_between() -> None:

@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from numaudit.kernel.tracing import syscall
 
-ENOTSUPP = 524
-"""The kernel's internal "not supported", which bpf(2) lets through; Python's errno does not know it."""
 _ON_CPU = 1  # BPF_F_TEST_RUN_ON_CPU
 
 
@@ -25,7 +23,6 @@ class Command(IntEnum):
     MAP_LOOKUP_ELEM = 1
     MAP_UPDATE_ELEM = 2
     MAP_DELETE_ELEM = 3
-    MAP_GET_NEXT_KEY = 4
     PROG_TEST_RUN = 10
     PROG_GET_FD_BY_ID = 13
     OBJ_GET_INFO_BY_FD = 15

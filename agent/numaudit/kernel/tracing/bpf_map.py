@@ -20,7 +20,6 @@ from numaudit.topology.nodeset import CpuSet
 _CHUNK = 1 << 20
 """Bytes of values to fetch at a time: a read-out of many CPUs must not cost as much memory as the map."""
 _SMALLEST_CHUNK = 64
-_NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, bpf.ENOTSUPP)
 
 
 class MapType(IntEnum):
@@ -54,11 +53,10 @@ class MapInfo(Struct, frozen=True):
 
 
 class MapEntries(Struct, frozen=True):
-    """Some entries of a map: `count` keys and, in the same order, their values, as the kernel packs them."""
+    """Some entries of a map: keys and, in the same order, their values, as the kernel packs them."""
 
     keys: bytes
     values: bytes
-    count: int
 
 
 class Map(Struct, frozen=True):
@@ -70,8 +68,6 @@ class Map(Struct, frozen=True):
     """Bytes of one value as read here, all CPUs included."""
     cpus: int = 1
     """Possible CPUs, for a per-CPU map; else 1."""
-    in_batches: bool = True
-    """False = read key by key, as on a kernel that has no batches for this type of map."""
 
     @classmethod
     def of(cls, descriptor: int, host: Host) -> Map:
@@ -85,13 +81,22 @@ class Map(Struct, frozen=True):
 
         An entry that exists throughout comes exactly once; one that is added or deleted during the read may be missing.
         """
-        if self.in_batches:
+        capacity = min(self.info.max_entries, max(_SMALLEST_CHUNK, _CHUNK // self.stride))
+        position: bytearray | None = None
+        is_last = False
+        while not is_last:
+            keys, values = bytearray(capacity * self.info.key_size), bytearray(capacity * self.stride)
+            # The position is the map's own business; the kernel writes 4 bytes, or a key for some types.
+            reached = bytearray(max(4, self.info.key_size))
             try:
-                yield from self._read_batches()
-                return
-            except _NoBatch:
-                pass
-        yield self._read_one_by_one()
+                count, is_last = self._batch(Command.MAP_LOOKUP_BATCH, (position, reached, keys, values), capacity)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                capacity *= 2  # one hash bucket holds more than fits
+                continue
+            yield MapEntries(bytes(keys[: count * self.info.key_size]), bytes(values[: count * self.stride]))
+            position = reached
 
     def lookup(self, key: bytes) -> bytes | None:
         """One value, or None when there is no such key. Raises OSError."""
@@ -111,17 +116,10 @@ class Map(Struct, frozen=True):
         self._element(Command.MAP_UPDATE_ELEM, key, bytearray(value))
 
     def update_all(self, entries: Mapping[bytes, bytes]) -> None:
-        """Set many values, in one system call where the kernel can. Raises OSError."""
-        if not entries:
-            return
-        keys, values = bytearray(b"".join(entries)), bytearray(b"".join(entries.values()))
-        try:
+        """Set many values in one system call. Raises OSError."""
+        if entries:
+            keys, values = bytearray(b"".join(entries)), bytearray(b"".join(entries.values()))
             self._batch(Command.MAP_UPDATE_BATCH, (None, None, keys, values), len(entries))
-        except OSError as error:
-            if error.errno not in _NO_BATCH:
-                raise
-            for key, value in entries.items():
-                self.update(key, value)
 
     def delete(self, key: bytes) -> bool:
         """Delete one entry; False when it was not there. Raises OSError."""
@@ -138,78 +136,30 @@ class Map(Struct, frozen=True):
         size = self.info.key_size
         return [one.keys[at : at + size] for one in self.read() for at in range(0, len(one.keys), size)]
 
-    def _walk(self) -> Iterator[bytes]:
-        """The keys one by one. A key that is deleted during the walk may make it start again."""
-        key: bytes | None = None
-        while True:
-            following = bytearray(self.info.key_size)
-            try:
-                self._element(Command.MAP_GET_NEXT_KEY, key, following)
-            except OSError as error:
-                if error.errno == errno.ENOENT:
-                    return
-                raise
-            key = bytes(following)
-            yield key
-
-    def _read_batches(self) -> Iterator[MapEntries]:
-        capacity = min(self.info.max_entries, max(_SMALLEST_CHUNK, _CHUNK // self.stride))
-        position: bytearray | None = None
-        while True:
-            keys, values = bytearray(capacity * self.info.key_size), bytearray(capacity * self.stride)
-            # The position is the map's own business; the kernel writes 4 bytes, or a key for some types.
-            reached = bytearray(max(4, self.info.key_size))
-            try:
-                count = self._batch(Command.MAP_LOOKUP_BATCH, (position, reached, keys, values), capacity)
-                finished = False
-            except _Ended as end:
-                count, finished = end.count, True
-            except OSError as error:
-                if error.errno in _NO_BATCH and position is None:
-                    raise _NoBatch from error
-                if error.errno != errno.ENOSPC:
-                    raise
-                capacity *= 2  # one hash bucket holds more than fits
-                continue
-            yield MapEntries(bytes(keys[: count * self.info.key_size]), bytes(values[: count * self.stride]), count)
-            if finished:
-                return
-            position = reached
-
-    def _read_one_by_one(self) -> MapEntries:
-        found: dict[bytes, bytes] = {}
-        for key in self._walk():
-            if key in found and len(found) >= self.info.max_entries:
-                break
-            value = self.lookup(key)
-            if value is not None:
-                found[key] = value
-        return MapEntries(b"".join(found), b"".join(found.values()), len(found))
-
-    def _element(self, command: Command, key: bytes | None, value: bytearray | None) -> None:
-        if key is not None and len(key) != self.info.key_size:
+    def _element(self, command: Command, key: bytes, value: bytearray | None) -> None:
+        if len(key) != self.info.key_size:
             raise ValueError(f"map {self.info.name}: a key has {self.info.key_size} bytes, not {len(key)}")
-        key_buffer = None if key is None else bytearray(key)
-        attributes = struct.pack("=IIQQQ", self.descriptor, 0, _address(key_buffer), _address(value), 0)
+        own_key = bytearray(key)
+        attributes = struct.pack("=IIQQQ", self.descriptor, 0, _address(own_key), _address(value), 0)
         bpf.command(command, bytearray(attributes))
 
     def _batch(
         self, command: Command, buffers: tuple[bytearray | None, bytearray | None, bytearray, bytearray], count: int
-    ) -> int:
-        """Entries done; buffers: position before and after, keys, values.
+    ) -> tuple[int, bool]:
+        """Entries done, and is this the end of the map? Buffers: position before and after, keys, values.
 
-        Raises _Ended (with the number of entries done) at the end of the map, else OSError.
+        For hashes since Linux 5.6, for arrays since 5.13. Raises OSError.
         """
-        addresses = map(_address, buffers)
-        attributes = bytearray(struct.pack("=QQQQIIQQ", *addresses, count, self.descriptor, 0, 0))
+        attributes = bytearray(struct.pack("=QQQQIIQQ", *map(_address, buffers), count, self.descriptor, 0, 0))
+        is_last = False
         try:
             bpf.command(command, attributes)
         except OSError as error:
-            if error.errno == errno.ENOENT:
-                raise _Ended(struct.unpack_from("=I", attributes, 32)[0]) from None
-            raise
-        done: int = struct.unpack_from("=I", attributes, 32)[0]
-        return done
+            if error.errno != errno.ENOENT:
+                raise
+            is_last = True
+        (done,) = struct.unpack_from("=I", attributes, 32)
+        return int(done), is_last
 
 
 def read_map_info(descriptor: int) -> MapInfo:
@@ -237,13 +187,3 @@ def sum_per_cpu(values: bytes, cpus: int, field: int = 0, fields: int = 1) -> li
 
 def _address(buffer: bytearray | None) -> int:
     return 0 if buffer is None else bpf.address_of(buffer)
-
-
-class _NoBatch(Exception):
-    """The kernel has no batch operation for this type of map."""
-
-
-class _Ended(Exception):
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.count = count
