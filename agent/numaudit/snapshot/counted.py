@@ -72,6 +72,8 @@ class SeenRemote(Struct, frozen=True):
     """Most scan passes of one of the processes that were through since then."""
     mapped: int | None = None
     """Bytes that its processes map; None = they cannot be read."""
+    pass_age: float = 0.0
+    """Seconds since the oldest of these passes was first seen to go on."""
 
     @property
     def at_least(self) -> int:

@@ -15,7 +15,7 @@ from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.probes.session import ProbeReadings
 from numaudit.snapshot import ContainerId
-from numaudit.snapshot.counted import HintFault
+from numaudit.snapshot.counted import HintFault, SeenRemote
 
 PID = 500_000
 SEEN = {HintFault(0, 1, 0): 100, HintFault(0, 0, 8): 300}
@@ -45,15 +45,29 @@ class Node:
         passes = {ScanPass(process, 1, one): PassUse(seen, 0) for one in (number - 1, number)}
         self._probes["hint_faults"].passes[self.id] = passes
 
+    def goes_on(self, number: int, seen: dict[HintFault, int]) -> None:
+        """Pass `number` has seen so much by now."""
+        self._probes["hint_faults"].passes[self.id] = {ScanPass(PID, 1, number): PassUse(seen, 0)}
+
     def end(self) -> None:
         (self.tree.root / f"proc/{PID}/status").unlink()
         (self.tree.root / f"sys/fs/cgroup{self.path}/cgroup.procs").write_text("")
 
-    def tick(self) -> int | None:
-        """What its processes map as of this tick; None = no pass is known."""
+    def used(self) -> SeenRemote | None:
+        """What is known after another tick; None = no pass is."""
         found = self._observer.observe(readings=ProbeReadings(self._session)).hint_faults
         assert found is not None
-        used = found[self.id].used if self.id in found else None
+        return found[self.id].used if self.id in found else None
+
+    def used_remotely(self) -> int:
+        """Bytes, at least."""
+        used = self.used()
+        assert used is not None
+        return used.at_least
+
+    def tick(self) -> int | None:
+        """What its processes map as of this tick; None = no pass is known."""
+        used = self.used()
         return None if used is None else used.mapped
 
     def close(self) -> None:
@@ -117,3 +131,36 @@ def test_passes_of_a_process_that_ended_are_forgotten_once_its_memory_is_gone(no
     node._probes["hint_faults"].passes.clear()
     node.tree.hold(node.path, (0, 0))
     assert node.tick() is None
+
+
+MUCH = {HintFault(0, 1, 0): 8 * MIB // 4096}  # 4 MiB at least, for a page may fault twice
+
+
+def test_what_left_its_node_between_two_ticks_may_be_what_was_seen_there_in_between(node: Node) -> None:
+    node.goes_on(1, {})
+    assert node.used_remotely() == 0
+    node.goes_on(2, MUCH)
+    node.tree.hold(node.path, (13 * MIB, 3 * MIB))
+    assert node.used_remotely() == 0, "5 MiB have moved, which may be the 4 that were used"
+
+
+def test_what_left_its_node_while_its_pass_went_on_may_be_what_the_pass_saw_there(node: Node) -> None:
+    node.goes_on(1, {})
+    node.used_remotely()
+    node.goes_on(2, MUCH)
+    assert node.used_remotely() == 4 * MIB
+    node.tree.hold(node.path, (12 * MIB, 4 * MIB))
+    node.goes_on(2, {HintFault(0, 1, 0): 8 * MIB // 4096 + 2})
+    assert node.used_remotely() == 4096, "all but one page may have moved"
+
+
+def test_what_a_later_pass_sees_is_not_taken_for_what_moved_before_it(node: Node) -> None:
+    node.goes_on(1, {})
+    node.used_remotely()
+    node.tree.hold(node.path, (12 * MIB, 4 * MIB))
+    node.goes_on(2, {})
+    assert node.used_remotely() == 0
+    node.goes_on(3, {})
+    node.used_remotely()
+    node.goes_on(3, MUCH)
+    assert node.used_remotely() == 4 * MIB

@@ -9,7 +9,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.engine.collectors.probes.pages_used import limited
+from numaudit.engine.collectors.probes.pages_used import OnNodes, limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.kernel.tasks import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
@@ -124,7 +124,7 @@ class Watcher:
         self.passes.keep_only(GROUP, {process.pid})
         found = self.passes.of({GROUP}, PAGE, self.now)
         resident = Resident(anon={node: process.on(node) for node in (0, 1)}, shmem={}, file={}, hugetlb={})
-        self.told = None if found is None else limited(found, resident, [mapped])
+        self.told = None if found is None else limited(found, resident, [mapped], OnNodes.of(resident, {}))
 
     def is_true(self) -> bool:
         """So many pages were used from another node in four passes of the newest program that faulted."""

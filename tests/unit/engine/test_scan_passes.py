@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec import structs
 
-from numaudit.engine.collectors.probes.pages_used import Then, limited
+from numaudit.engine.collectors.probes.pages_used import OnNodes, limited
 from numaudit.engine.collectors.probes.scan_passes import ScanPasses
 from numaudit.kernel.tasks import ProcessMemory
 from numaudit.probes.hint_faults import PassUse, ScanPass
@@ -175,56 +175,63 @@ def used_of(**remote: int) -> SeenRemote:
     return SeenRemote({(int(pair[1]), int(pair[3])): size for pair, size in remote.items()}, 0.0, 0)
 
 
+def limited_now(
+    used: SeenRemote, resident: Resident | None, mapped: list[ProcessMemory], shmem_on: Mapping[int, int] = {}
+) -> SeenRemote:
+    return limited(used, resident, mapped, OnNodes.of(resident, shmem_on))
+
+
 def test_no_more_bytes_are_used_on_a_node_than_are_there() -> None:
     resident = Resident(anon={0: 1000, 1: 300}, shmem={}, file={}, hugetlb={})
-    found = limited(used_of(c0m1=400, c2m1=200), resident, [ProcessMemory(1300, 50, 0)])
+    found = limited_now(used_of(c0m1=400, c2m1=200), resident, [ProcessMemory(1300, 50, 0)])
     assert found.by_pair == {(0, 1): 200, (2, 1): 100}
-    assert limited(used_of(c0m1=400), resident, []).by_pair == {(0, 1): 300}
+    assert limited_now(used_of(c0m1=400), resident, []).by_pair == {(0, 1): 300}
 
 
 def test_files_in_memory_that_no_process_maps_are_not_used() -> None:
     """What it used has moved from node 1 since the pass; what is in its tmpfs has not."""
     resident = Resident(anon={0: 1000}, shmem={1: 600}, file={1: 80}, hugetlb={1: 500}, mapped={0: 70, 1: 20})
-    assert limited(used_of(c0m1=400), resident, []).by_pair == {(0, 1): 20}
-    assert limited(used_of(c0m1=400), structs.replace(resident, mapped=None), []).by_pair == {(0, 1): 400}, (
+    assert limited_now(used_of(c0m1=400), resident, []).by_pair == {(0, 1): 20}
+    assert limited_now(used_of(c0m1=400), structs.replace(resident, mapped=None), []).by_pair == {(0, 1): 400}, (
         "that is not known"
     )
 
 
 def test_shared_memory_of_others_may_be_used_beside_its_own() -> None:
     resident = Resident(anon={0: 1000}, shmem={}, file={}, hugetlb={})
-    found = limited(used_of(c0m1=400), resident, [ProcessMemory(1000, 0, 400)])
+    found = limited_now(used_of(c0m1=400), resident, [ProcessMemory(1000, 0, 400)])
     assert (found.by_pair, found.mapped) == ({(0, 1): 400}, 1400)
 
 
 def test_shared_memory_of_others_is_used_only_on_nodes_that_have_any() -> None:
     """Its owner has moved most of it from node 1 since the pass that saw it there."""
     resident = Resident(anon={0: 1000}, shmem={1: 40}, file={}, hugetlb={})
-    found = limited(used_of(c0m1=400, c0m2=300), resident, [ProcessMemory(1000, 0, 740)], {0: 900, 1: 100})
+    found = limited_now(used_of(c0m1=400, c0m2=300), resident, [ProcessMemory(1000, 0, 740)], {0: 900, 1: 100})
     assert found.by_pair == {(0, 1): 100, (0, 2): 300}, "of node 2 it is not known"
 
 
 def test_what_processes_share_counts_once_as_far_as_their_container_holds_it() -> None:
     resident = Resident(anon={0: 1000}, shmem={0: 600}, file={0: 100}, hugetlb={0: 50})
-    assert limited(used_of(), resident, [ProcessMemory(600, 0, 700)] * 2).mapped == 1000 + 1300 + 50
-    assert limited(used_of(), resident, [ProcessMemory(600, 80, 700)] * 10).mapped == 1000 + 180 + 1300 + 50
-    assert limited(used_of(), resident, [ProcessMemory(900, 80, 0)]).mapped == 900 + 80 + 50
+    assert limited_now(used_of(), resident, [ProcessMemory(600, 0, 700)] * 2).mapped == 1000 + 1300 + 50
+    assert limited_now(used_of(), resident, [ProcessMemory(600, 80, 700)] * 10).mapped == 1000 + 180 + 1300 + 50
+    assert limited_now(used_of(), resident, [ProcessMemory(900, 80, 0)]).mapped == 900 + 80 + 50
 
 
 def test_where_residence_is_not_known_processes_say_what_they_map() -> None:
-    assert limited(used_of(c0m1=400), None, [ProcessMemory(1000, 5, 0), ProcessMemory(10, 6, 0)]).mapped == 1021
-    assert limited(used_of(c0m1=400), None, []) == used_of(c0m1=400)
+    assert limited_now(used_of(c0m1=400), None, [ProcessMemory(1000, 5, 0), ProcessMemory(10, 6, 0)]).mapped == 1021
+    assert limited_now(used_of(c0m1=400), None, []) == used_of(c0m1=400)
 
 
 def test_what_has_left_its_node_since_may_all_be_of_what_was_used_from_another() -> None:
     then = Resident(anon={0: 1000, 1: 900}, shmem={}, file={}, hugetlb={})
     now = structs.replace(then, anon={0: 1300, 1: 600})
-    assert limited(used_of(c0m1=400), now, [], then=Then(0.0, then)).by_pair == {(0, 1): 100}
-    assert limited(used_of(c0m1=400), then, [], then=Then(0.0, now)).by_pair == {(0, 1): 400}
+    was, on = OnNodes.of(then, {}), OnNodes.of(now, {})
+    assert limited(used_of(c0m1=400), now, [], on, was).by_pair == {(0, 1): 100}
+    assert limited(used_of(c0m1=400), then, [], was, on).by_pair == {(0, 1): 400}
 
 
 def test_shared_memory_of_others_that_has_left_its_node_is_taken_back_though_more_of_others_is_there() -> None:
     own, maps = Resident(anon={0: 1000}, shmem={}, file={}, hugetlb={}), [ProcessMemory(1000, 0, 400)]
-    then = Then(0.0, own, {1: 1200})
-    assert limited(used_of(c0m1=400), own, maps, {1: 1200}, then).by_pair == {(0, 1): 400}
-    assert limited(used_of(c0m1=400), own, maps, {1: 800}, then).by_pair == {(0, 1): 0}
+    then, on = OnNodes.of(own, {1: 1200}), OnNodes.of(own, {1: 800})
+    assert limited(used_of(c0m1=400), own, maps, then, then).by_pair == {(0, 1): 400}
+    assert limited(used_of(c0m1=400), own, maps, on, then).by_pair == {(0, 1): 0}

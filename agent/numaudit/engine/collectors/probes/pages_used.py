@@ -54,23 +54,50 @@ class _Mapped(NamedTuple):
         return abs(_mappable(resident) - self.size) <= _MUCH * self.size
 
 
+class OnNodes(NamedTuple):
+    """Bytes on each node that the kernel may sample."""
+
+    own: Mapping[int, int]
+    """The container's."""
+    others: Mapping[int, int]
+    """Shared memory that is not the container's own; a node is left out where nobody says."""
+
+    @classmethod
+    def of(cls, resident: Resident | None, shmem_on: Mapping[int, int]) -> OnNodes:
+        """`shmem_on`: shared memory on each node, of anybody."""
+        if resident is None or resident.anon is None:
+            return _NOWHERE
+        anon, file, shmem = resident.anon, resident.file or _NOTHING, resident.shmem or _NOTHING
+        own = {node: _sampled_at_most(resident, node) for node in {**anon, **file, **shmem}}
+        return cls(own, {node: max(0, size - shmem.get(node, 0)) for node, size in shmem_on.items()})
+
+    def most(self, other: OnNodes) -> OnNodes:
+        """Of each node the larger number of the two."""
+        return OnNodes(_larger(self.own, other.own), _larger(self.others, other.others))
+
+
+_NOWHERE = OnNodes(_NOTHING, _NOTHING)
+
+
 class Then(NamedTuple):
-    """Memory in the tick that saw some used remotely."""
+    """The most that was on each node while it was seen used remotely.
 
+    From the tick before the pass began, for a reading does not say when since the last one its faults were, until the
+    newest of them.
+    """
+
+    since: float
+    """Seconds since the epoch: the pass began."""
     seen_at: float
-    """Seconds since the epoch."""
-    resident: Resident | None
-    """The container's own."""
-    shmem_on: Mapping[int, int] = _NOTHING
-    """Shared memory on each node, of anybody."""
+    """Seconds since the epoch: the newest faults."""
+    on: OnNodes
 
-    def gone_from(self, node: int, resident: Resident, shmem_on: Mapping[int, int]) -> tuple[int, int]:
-        """Bytes that have left the node since: of the container's own memory, and of the shared memory of others."""
-        if self.resident is None or self.resident.anon is None:
-            return 0, 0
-        own = _sampled_at_most(self.resident, node) - _sampled_at_most(resident, node)
-        others = _others(self.resident, node, self.shmem_on) - _others(resident, node, shmem_on)
-        return max(0, own), max(0, others)
+    def holds(self, since: float, seen_at: float) -> bool:
+        """Whether the pass is still this one, and has seen no more."""
+        return self.is_of(since) and abs(self.seen_at - seen_at) <= _CLOCK
+
+    def is_of(self, since: float) -> bool:
+        return abs(self.since - since) <= _CLOCK
 
 
 class PagesUsedByContainer(Struct):
@@ -84,6 +111,8 @@ class PagesUsedByContainer(Struct):
     _passes: ScanPasses = field(default_factory=ScanPasses)
     _mapped: dict[ContainerId, _Mapped] = field(default_factory=dict)
     _then: dict[ContainerId, Then] = field(default_factory=dict)
+    _last: dict[ContainerId, OnNodes] = field(default_factory=dict)
+    """As of the last tick."""
 
     def take(self, tick: TickInputs, snapshot: Snapshot, passes: Passes | None) -> dict[ContainerId, SeenRemote]:
         """Pages that the newest scan passes saw used, by container, with `passes` from now on."""
@@ -94,10 +123,12 @@ class PagesUsedByContainer(Struct):
         scanned, page_size = known.cgroups(), tick.machine.page_size
         before, self._mapped = self._mapped, {}
         then_there, self._then = self._then, {}
+        last_there, self._last = self._last, {}
         found: dict[ContainerId, SeenRemote] = {}
         shmem_on = {one.node: size for one in snapshot.nodes for size in (one.resident.shmem or {}).values()}
         for owner, groups in groups_of.items():
-            ids = [group.id for group in groups]
+            ids, on = [group.id for group in groups], OnNodes.of(snapshot.residency.get(owner), shmem_on)
+            self._last[owner] = on
             if scanned.isdisjoint(ids):
                 continue
             resident, mapped = snapshot.residency.get(owner), before.get(owner)
@@ -107,11 +138,12 @@ class PagesUsedByContainer(Struct):
             used = known.of(ids, page_size, now)
             if used is None:
                 continue
-            seen_at, then = now - used.age, then_there.get(owner)
-            if then is None or abs(then.seen_at - seen_at) > _CLOCK:
-                then = Then(seen_at, resident, shmem_on)
+            since, seen_at, then = now - used.pass_age, now - used.age, then_there.get(owner)
+            if then is None or not then.holds(since, seen_at):
+                before_it = then.on if then is not None and then.is_of(since) else last_there.get(owner, on)
+                then = Then(since, seen_at, before_it.most(on))
             self._then[owner] = then
-            found[owner] = limited(used, resident, mapped.memory, shmem_on, then)
+            found[owner] = limited(used, resident, mapped.memory, on, then.on)
         return found
 
     def by_process(self, tick: TickInputs) -> dict[ContainerId, dict[int, SeenRemote]]:
@@ -144,15 +176,14 @@ def limited(
     used: SeenRemote,
     resident: Resident | None,
     mapped: Sequence[tasks.ProcessMemory],
-    shmem_on: Mapping[int, int] = _NOTHING,
-    then: Then | None = None,
+    on: OnNodes,
+    then: OnNodes = _NOWHERE,
 ) -> SeenRemote:
     """The same with what the processes map, and no more on a node than they can still have there.
 
     Memory may have moved since it was seen: the bytes on its node are a limit, and what has left the node since `then`
     may all be of it. Memory of other containers that is sampled is shared memory: the kernel samples no file that is
-    only read. `mapped`: of each process that can be read. `shmem_on`: shared memory on each node, of anybody. `then`:
-    the memory when it was seen.
+    only read. `mapped`: of each process that can be read. `on`, `then`: memory on each node now, and when it was seen.
     """
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
@@ -165,10 +196,11 @@ def limited(
         by_node[node] = by_node.get(node, 0) + size
     left: dict[int, int] = {}
     for node, size in by_node.items():
-        there = min(of_others, _others(resident, node, shmem_on)) if node in shmem_on else of_others
-        own_gone, others_gone = (0, 0) if then is None else then.gone_from(node, resident, shmem_on)
-        gone = own_gone + (others_gone if of_others else 0)
-        left[node] = min(max(0, size - gone), _sampled_at_most(resident, node) + there)
+        own, others = on.own.get(node, 0), on.others.get(node, of_others)
+        gone = max(0, then.own.get(node, 0) - own)
+        if of_others:
+            gone += max(0, then.others.get(node, 0) - others)
+        left[node] = min(max(0, size - gone), own + min(of_others, others))
     by_pair = {pair: size * left[pair[1]] // by_node[pair[1]] for pair, size in used.by_pair.items()}
     known = used.mapped
     if mapped:
@@ -182,9 +214,8 @@ def _total(by_node: BytesByNode | None) -> int:
     return sum(by_node.values()) if by_node else 0
 
 
-def _others(resident: Resident, node: int, shmem_on: Mapping[int, int]) -> int:
-    """Shared memory on the node that is not the container's own."""
-    return max(0, shmem_on.get(node, 0) - (resident.shmem or _NOTHING).get(node, 0))
+def _larger(one: Mapping[int, int], other: Mapping[int, int]) -> Mapping[int, int]:
+    return {node: max(one.get(node, 0), other.get(node, 0)) for node in {**one, **other}}
 
 
 def _sampled_at_most(resident: Resident, node: int) -> int:

@@ -44,13 +44,15 @@ class _Seen(Struct, frozen=True):
     """Seconds since the epoch: the newest reading that had more of them than the one before."""
     passes_since: int = 0
     """Later passes that were through."""
+    since: float = 0.0
+    """Seconds since the epoch: the pass was first seen to go on."""
 
     def after(self, use: PassUse, page_size: int) -> _Seen:
         """The part that is left when a later pass is through."""
         left = _less(self.remote, _brought_home(use.pages))
         if self.passes_since and use.left_out is not None:
             left = _less(left, _total(left) - -(-use.left_out // page_size))
-        return _Seen(left, self.at, self.passes_since + 1)
+        return _Seen(left, self.at, self.passes_since + 1, self.since)
 
 
 _NOTHING = _Seen(_NO_PAGES, 0.0)
@@ -90,7 +92,7 @@ class _Image(Struct):
             self.stands = older if _total(self.current.remote) < _total(older.remote) else self.current
             has_followed = number == self.number + 1
             self.earlier = (_total(_remote_of(self.use.pages)), *self.earlier)[:_MOST_EARLIER] if has_followed else ()
-        self.number, self.since, self.use, self.current = number, now, _NO_USE, _Seen(_NO_PAGES, now)
+        self.number, self.since, self.use, self.current = number, now, _NO_USE, _Seen(_NO_PAGES, now, since=now)
 
     def _go_on(self, use: PassUse, now: float) -> None:
         """Counts of a pass rise; where the probe had to make room in its map, they begin at 0 once more."""
@@ -100,7 +102,8 @@ class _Image(Struct):
             use = PassUse(_most_of_both(use.pages, self.use.pages), use.left_out)
         before, remote = _total(_remote_of(self.use.pages)), _remote_of(use.pages)
         self.use = use
-        self.current = _Seen(_different(remote, self.earlier), now if _total(remote) > before else self.current.at)
+        at = now if _total(remote) > before else self.current.at
+        self.current = _Seen(_different(remote, self.earlier), at, since=self.since)
 
     def seen(self, now: float) -> _Seen:
         """The pass that counts now."""
@@ -109,7 +112,7 @@ class _Image(Struct):
         stands = _less(self.stands.remote, _brought_home(self.use.pages))
         if _total(self.current.remote) >= _total(stands):
             return self.current
-        return _Seen(stands, self.stands.at, self.stands.passes_since)
+        return _Seen(stands, self.stands.at, self.stands.passes_since, self.stands.since)
 
 
 def _different(remote: Pages, earlier: Iterable[int]) -> Pages:
@@ -234,6 +237,7 @@ class ScanPasses(Struct):
             _bytes_by_pair(pages, page_size),
             max((now - one.at for one in counting), default=0.0),
             max((one.passes_since for one in counting), default=0),
+            pass_age=max((now - one.since for one in counting), default=0.0),
         )
 
     def by_process(self, cgroups: Iterable[int], page_size: int, now: float) -> dict[int, SeenRemote]:
