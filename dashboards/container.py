@@ -54,7 +54,7 @@ _VERDICT = Section(
         ),
         Table(
             title="Findings",
-            description="These are further problems and risks of the container. docs/verdicts.md explains each "
+            description="These are further problems and risks of the container. docs/findings.md explains each "
             "finding.",
             empty="No finding",
             queries=[Query(f"max by (finding) ({_of('finding')})", now=True)],

@@ -331,11 +331,11 @@ _FINDINGS = Section(
     (
         Bars(
             title="Containers by finding",
-            description="The bars count the containers of each finding. docs/verdicts.md explains the findings.",
+            description="The bars count the containers of each finding. docs/findings.md explains the findings.",
             queries=[Query(f"sum by (finding) ({_of('container_finding')})", "{{finding}}", now=True)],
             empty="No container that reports has a finding",
             width=8,
-            links=[docs("verdicts.md#findings", "Findings")],
+            links=[docs("findings.md#findings", "Findings")],
         ),
         Table(
             title="Containers with findings",
@@ -364,7 +364,7 @@ _REFUSED = Section(
         Lines(
             title="Refusals by outcome",
             description="The graph counts the pods that the kubelets refused for NUMA reasons in each of its "
-            "intervals. docs/verdicts.md explains the outcomes.",
+            "intervals. docs/findings.md explains the outcomes.",
             queries=[
                 Query(f"sum by (outcome) (increase({_REFUSALS}[$__rate_interval]))", "{{outcome}}"),
             ],
@@ -372,7 +372,7 @@ _REFUSED = Section(
             width=12,
             unit="none",
             minimum=0,
-            links=[docs("verdicts.md#hint-outcomes", "Outcomes")],
+            links=[docs("findings.md#hint-outcomes", "Outcomes")],
         ),
         Bars(
             title="Workloads refused most",

@@ -442,7 +442,7 @@ _ROOM = Section(
         Bars(
             title="Hint outcomes",
             description="The bars count the containers that run by the outcome of the Topology Manager's hints. "
-            "docs/verdicts.md explains each outcome.",
+            "docs/findings.md explains each outcome.",
             empty=_NO_KUBELET,
             queries=[Query(f"sum by (outcome) ({_of('container_hint_outcome')})", "{{outcome}}", now=True)],
             width=6,

@@ -181,7 +181,7 @@ def test_a_link_leads_to_a_dashboard_or_a_place_in_the_docs_that_exists(dashboar
 
 
 def test_a_place_that_the_docs_do_not_have_is_found() -> None:
-    assert _is_in_docs("verdicts.md#hint-outcomes")
+    assert _is_in_docs("findings.md#hint-outcomes")
     assert not _is_in_docs("verdicts.md#no-such-heading")
     assert not _is_in_docs("no-such-page.md")
 

@@ -86,9 +86,9 @@ def _unknown_conclusions(text: str) -> set[str]:
 
 @cache
 def _every_name() -> frozenset[str]:
-    """Those of conclusions, and whatever else docs/verdicts.md, docs/state.md and docs/simulate.md list in a table."""
+    """Those of conclusions, and whatever else docs/findings.md, docs/state.md and docs/simulate.md list in a table."""
     listed = set()
-    for page in ("verdicts", "state", "simulate"):
+    for page in ("findings", "state", "simulate"):
         text = (TOP / f"docs/{page}.md").read_text(encoding="utf-8")
         listed |= set(re.findall(r"^\| `([a-z]+(?:-[a-z]+)*)` \|", text, re.MULTILINE))
     return frozenset(listed.union(*NAMES.values()))

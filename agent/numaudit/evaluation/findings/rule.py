@@ -69,7 +69,7 @@ class RuleResult(NamedTuple):
 
 
 class Rule(Struct, frozen=True):
-    """All that holds for findings of one name. docs/verdicts.md explains each."""
+    """All that holds for findings of one name. docs/findings.md explains each."""
 
     name: str
     severity: Severity
