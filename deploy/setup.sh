@@ -62,7 +62,7 @@ packages=("${run_packages[@]}")
 [ "$what" != test ] || packages+=("${test_packages[@]}")
 if testing guest; then packages+=("${guest_packages[@]}"); fi
 if testing guest image; then packages+=("${image_packages[@]}"); fi
-if testing bench browser; then packages+=("${browser_packages[@]}"); fi
+if testing browser; then packages+=("${browser_packages[@]}"); fi
 if testing browser integration && ! { command -v node && command -v npm; } >/dev/null; then packages+=(nodejs npm); fi
 if [ "$what" != check ] || ! /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then
 	need apt-get "this set-up knows Debian and its relatives only; see README.md for what is needed elsewhere"

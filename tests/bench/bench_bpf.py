@@ -19,7 +19,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from goals import Per, at_most, cost
+from goals import Per, at_most, cost, least_ms, pick, repetitions, run
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf, perf_event
@@ -32,7 +32,6 @@ from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.page_alloc import PageAlloc
 from numaudit.probes.reasons import ProbeRefusal
 from ping_pong import JOIN, SWITCHES, copy, group, ping_pong, statistics
-from short import pick, repetitions, run
 
 HOST = Host()
 MIB = 1 << 20
@@ -239,8 +238,8 @@ def _read_out(probe: LoadedProbe) -> Iterator[Figure]:
     read = page_alloc.decode(bytes_map.read(), [], bytes_map.cpus)
     total = ENTRIES * sum(struct.unpack(f"={bytes_map.cpus}Q", value))
     assert sum(sum(row.values()) for row in read.by_node.values()) == total
-    seconds = _best(lambda: page_alloc.decode(bytes_map.read(), [], bytes_map.cpus))
-    yield Figure(f"read and decode {ENTRIES:,} entries of {bytes_map.cpus} CPUs", seconds * 1e3, 10, "ms", per="tick")
+    spent = least_ms(lambda: page_alloc.decode(bytes_map.read(), [], bytes_map.cpus), ROUNDS)
+    yield Figure(f"read and decode {ENTRIES:,} entries of {bytes_map.cpus} CPUs", spent, 10, "ms", per="tick")
 
 
 def _recorded() -> Iterator[Figure]:
@@ -248,8 +247,8 @@ def _recorded() -> Iterator[Figure]:
     row = struct.pack("=128Q", *range(1 << 20, (1 << 20) + 128))
     keys = _keys(ENTRIES)
     chunks = [MapEntries(b"".join(keys[at : at + 1000]), row * 1000) for at in range(0, ENTRIES, 1000)]
-    seconds = _best(lambda: page_alloc.decode(chunks, [], 128))
-    yield Figure(f"decode {ENTRIES:,} entries of 128 CPUs", seconds * 1e3, 100, "ms")
+    spent = least_ms(lambda: page_alloc.decode(chunks, [], 128), ROUNDS)
+    yield Figure(f"decode {ENTRIES:,} entries of 128 CPUs", spent, 100, "ms")
 
 
 def _start() -> Iterator[Figure]:
@@ -259,16 +258,6 @@ def _start() -> Iterator[Figure]:
     yield Figure("start to first value", seconds, 2, "s", per="start")
     yield Figure("resident memory of the process that holds the descriptors", resident / 1024, 40, "MiB")
     yield Figure("its peak", peak / 1024, 40, "MiB")
-
-
-def _best(work: Callable[[], object]) -> float:
-    """CPU seconds, the best of some."""
-    times = []
-    for _ in range(ROUNDS):
-        begin = time.process_time()
-        work()
-        times.append(time.process_time() - begin)
-    return min(times)
 
 
 def _keys(count: int) -> list[bytes]:

@@ -5,28 +5,23 @@ memory and cpuset hierarchies (the same folder with cgroup v2), and removes them
 more than the floor of CPU time.
 
 The floor in the same run opens, reads and closes the containers' files and does nothing else (a tick keeps them
-open, so it can be below); the peer is `numastat -p` over as many small processes, which reads their page tables.
+open, so it can be below).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import resource
-import shutil
-import signal
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from goals import at_most, least_ms
+from goals import at_most, least_ms, pick, run
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, find_hierarchies
 from numaudit.kernel.host import Host
-from short import pick, run
 
 CONTAINERS = pick(1000, short=200)
 MOST_OF_FLOOR, SHORT_OF_FLOOR = 1.0, 5.0
@@ -54,7 +49,6 @@ def main() -> None:
     print(f"first tick      {first * 1000:7.1f} ms")
     print(f"floor           {floor:7.1f} ms to open, read and close {len(files)} files")
     print(f"                one tick is {tick / floor:.2f} of the floor")
-    _print_peer(tick)
     assert read == CONTAINERS
     at_most("one look, of the floor by files", tick / floor, MOST_OF_FLOOR, short=SHORT_OF_FLOOR)
 
@@ -101,29 +95,6 @@ def _read_all(files: list[str]) -> None:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         os.read(descriptor, 16384)
         os.close(descriptor)
-
-
-def _print_peer(tick: float) -> None:
-    if shutil.which("numastat") is None:
-        print("peer            numastat is not installed (package numactl)")
-        return
-    processes = [os.posix_spawn("/bin/sleep", ["sleep", "600"], {}) for _ in range(CONTAINERS)]
-    try:
-        time.sleep(0.5)
-        peer = 1000 * _child_seconds(["numastat", "-p", *map(str, processes)])
-    finally:
-        for process in processes:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-    print(f"peer            {peer:7.1f} ms for numastat -p of {CONTAINERS} processes: {peer / tick:.1f} ticks")
-
-
-def _child_seconds(command: list[str]) -> float:
-    """CPU time of one command."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-from goals import at_most, cost
+from goals import at_most, cost, repetitions, run
 from made_up.plans import faults_and_time
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
@@ -29,7 +29,6 @@ from numaudit.probes.loading.loader import BpfProgram, LoadedProbe, ProbeRequest
 from numaudit.probes.pmu import PmuProbe
 from numaudit.probes.reasons import ProbeRefusal
 from ping_pong import SWITCHES, copy, group, ping_pong, statistics
-from short import repetitions, run
 
 HOST, PLAN = Host(), faults_and_time()
 NS_PER_SWITCH, PART_OF_CGROUP_EVENTS = 540, 0.5
@@ -48,8 +47,6 @@ def main() -> None:
         between = _added(probe, one, other)
         inside = _added(probe, one, one)
     ratio = between["pmu"] / between["cgroup events"]
-    print(f"pmu, two counters at a switch between cgroups {net:8.4g} ns   goal {NS_PER_SWITCH}")
-    print(f"what it adds, of what cgroup events add {ratio:8.3g}   goal {PART_OF_CGROUP_EVENTS}")
     print(f"what it adds inside a cgroup {inside['pmu']:8.4g} ns; cgroup events {inside['cgroup events']:.4g} ns")
     at_most("pmu at a switch between cgroups", net, NS_PER_SWITCH, "ns")
     cost("event", "pmu, two counters (of software) at a switch between cgroups", net, "ns")

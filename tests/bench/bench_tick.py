@@ -1,7 +1,7 @@
 """What a tick of the agent costs with 1,000 containers on two nodes, and how much memory the agent takes.
 
 Run: python tests/bench/bench_tick.py. It runs real agents on a made-up two-node host, one with a push to an OTLP
-receiver, and node_exporter (of tests/integration/tools.py) on this host beside them. Figures of the agent are its own:
+receiver. Figures of the agent are its own:
 the CPU time of its process, over ticks during which every container's figures changed.
 
 It fails when a goal is missed: of the CPU time of ticks with rendering and packing (the least of several, by the
@@ -27,12 +27,9 @@ from pathlib import Path
 
 import psutil
 
-for folder in ("support", "integration"):
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / folder))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
-import tools
-from databases import free_port, server
-from goals import at_most, at_most_ms, cost
+from goals import at_most, at_most_ms, cost, pick, run
 from hosts.node_tree import MIB, NodeTree
 from made_up.probes import Counters, made_up_session
 from monitoring.otlp_receiver import OtlpReceiver
@@ -42,13 +39,11 @@ from numaudit.daemon.logs import RateLimit
 from numaudit.daemon.memory import collect_garbage_rarely
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
-from numaudit.errors import Unavailable
 from numaudit.exporters.prometheus import negotiate
 from numaudit.kernel.host import Host
 from numaudit.probes.hint_faults import PassUse, ScanPass
 from numaudit.snapshot.counted import HintFault
 from processes.agent_process import Agent, running_agent
-from short import pick, run
 
 CONTAINERS, QUARTER, FEW = pick((1000, 250, 10), short=(100, 25, 10))
 ALL_MS, QUARTER_MS, PROBES_MS, PASSES_MS = 60.0, 16.0, 95.0, 120.0
@@ -110,21 +105,16 @@ def main() -> None:
     cost("agent", f"memory with {CONTAINERS:,} containers on 2 nodes", rss, "MiB")
     cost("agent", f"memory with {CONTAINERS:,} containers on {LARGE_NODES} nodes", rss_large, "MiB")
     cost("agent", f"memory with {CONTAINERS:,} containers on 2 nodes and OTLP", rss_otlp, "MiB")
-    print(f"{CONTAINERS} containers x 2 nodes, all of whose figures change, {series} series:")
-    tick = statistics.median(ticks)
-    print(f"  tick, render, gzip  {tick:7.1f} ms CPU; {min(ticks):.1f} to {max(ticks):.1f}")
-    print(f"                      {tick / 150:.2f} % of a core at 15 s")
-    for what, spent in (("without sleep", awake), ("none changes", still)):
-        print(f"  {what:18}  {statistics.median(spent):7.1f} ms CPU; {min(spent):.1f} to {max(spent):.1f}")
-    print(f"  and with probes     {statistics.median(probed):7.1f} ms CPU", end="; ")
-    print(f"{min(probed):.1f} to {max(probed):.1f}, {series_probed} series; every container is sampled")
-    print(f"  and with passes     {statistics.median(passed):7.1f} ms CPU; {min(passed):.1f} to {max(passed):.1f}")
-    print(f"  memory              {rss:7.1f} MiB")
-    print(f"  memory, {LARGE_NODES} nodes     {rss_large:7.1f} MiB")
-    print(f"  memory with OTLP    {rss_otlp:7.1f} MiB")
-    print(f"  OTLP push           {push:7.1f} ms CPU; with ticks {tick / 150 + push / 600:.2f} % of a core at 60 s")
-    print(f"  serving one scrape  {scrape:7.2f} ms CPU, {scrape / series * 1000:.3f} us for each series")
-    _print_peer()
+    print(f"{series} series, with probes {series_probed}; ms of CPU, median, least and most:")
+    found = {
+        "an agent's ticks": ticks,
+        "without sleep": awake,
+        "none changes": still,
+        "probes": probed,
+        "passes": passed,
+    }
+    for what, spent in found.items():
+        print(f"  {what:18}  {statistics.median(spent):7.1f} {min(spent):7.1f} {max(spent):7.1f}")
     at_most_ms("tick, render and gzip, all containers change", min(awake), ALL_MS, short=SHORT_ALL)
     at_most_ms("tick, render and gzip, none of them changes", min(still), ALL_MS, short=SHORT_ALL)
     at_most_ms(f"tick, render and gzip, {QUARTER} containers", of_quarter, QUARTER_MS, short=SHORT_QUARTER)
@@ -284,29 +274,6 @@ def _scrape_cost(pid: int, url: str, count: int = SCRAPES) -> float:
         after = psutil.Process(pid).cpu_times()
         costs.append((after.user + after.system - before.user - before.system) * 1000 / count)
     return min(costs)
-
-
-def _print_peer() -> None:
-    """node_exporter on this host in the same run."""
-    try:
-        binary = tools.find("node-exporter")
-    except Unavailable as reason:
-        print(f"peer: {reason}")
-        return
-    port = free_port()
-    with server([str(binary), f"--web.listen-address=127.0.0.1:{port}"], Path("/dev/null")) as process:
-        url = f"http://127.0.0.1:{port}/metrics"
-        for _ in range(50):
-            try:
-                series = _scrape(url)
-                break
-            except OSError:
-                time.sleep(0.1)
-        cost, rss = _scrape_cost(process.pid, url), _mib(process.pid)
-    print(
-        f"node_exporter         {cost:7.2f} ms CPU, {cost / series * 1000:.3f} us for each of {series} series; "
-        f"{rss:.1f} MiB"
-    )
 
 
 if __name__ == "__main__":

@@ -1,18 +1,24 @@
 """What a benchmark promises: each figure with its goal and a verdict, on a line that `run_all.py` makes a table of.
 
+A benchmark calls `run(main)`. It ends with 0, with 1 when a goal is missed, and with 3 when it cannot run here. With
+`--short` it does little work and has coarse goals, to see that it runs and is no slower.
+
 Absolute figures are those of a quiet machine. The short form does little work on a machine that may be busy, so it is
 judged by a coarse goal of its own: a ratio, or CPU time as a multiple of `yardstick()`, measured in the same process.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NoReturn, TypeVar
 
-from short import SHORT
+from numaudit.errors import Unavailable
 
+SHORT = "--short" in sys.argv[1:]
+EXIT_MISSED, CANNOT_RUN = 1, 3
 HELD, MISSED, NOT_JUDGED = "held", "MISSED", "not judged in the short form"
 MARK = "goal | "
 COST_MARK = "cost | "
@@ -20,7 +26,30 @@ COST_MARK = "cost | "
 Per = Literal["event", "container and tick", "tick", "scrape", "reader", "push", "start", "agent"]
 """What a cost is paid for once."""
 
+T = TypeVar("T")
+
 _missed: list[str] = []
+
+
+def pick(full: T, short: T) -> T:
+    """One of two sizes."""
+    return short if SHORT else full
+
+
+def repetitions(full: int) -> int:
+    """How often to measure: the first argument that is a number, or `full`; once in the short form."""
+    numbers = [int(word) for word in sys.argv[1:] if word.isdecimal()]
+    return pick(numbers[0] if numbers else full, 1)
+
+
+def run(main: Callable[[], object]) -> NoReturn:
+    """Run it and exit."""
+    try:
+        main()
+    except Unavailable as reason:
+        print(f"cannot run here: {reason}")
+        sys.exit(CANNOT_RUN)
+    sys.exit(EXIT_MISSED if _missed else 0)
 
 
 def at_most(what: str, measured: float, goal: float, unit: str = "", *, short: float | None = None) -> None:
@@ -39,11 +68,6 @@ def at_most_ms(what: str, measured: float, goal: float, *, short: float | None =
 def cost(per: Per, what: str, value: float, unit: str) -> None:
     """A figure for docs/cost.md, which adds such figures up. Its words stay when `make bench` measures it again."""
     print(f"{COST_MARK}{per} | {what} | {value:.4g} | {unit}", flush=True)
-
-
-def has_missed() -> bool:
-    """Was any goal missed?"""
-    return bool(_missed)
 
 
 def least_ms(call: Callable[[], object], rounds: int, before: Callable[[], object] = lambda: None) -> float:

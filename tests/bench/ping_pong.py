@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from goals import pick
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import bpf
 from numaudit.kernel.tracing.bpf import Command
 from numaudit.probes.loading.loader import LoadedProbe
-from short import pick
 
 SWITCHES = pick(50_000, short=500)
 JOIN = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"']

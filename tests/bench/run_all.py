@@ -7,18 +7,23 @@ go into costs.json beside this file, of which docs/cost.md is made; those of ben
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import recorded_costs
-from goals import COST_MARK, MARK, MISSED
-from recorded_costs import Cost
-from short import CANNOT_RUN
+from goals import CANNOT_RUN, COST_MARK, MARK, MISSED
+from numaudit import __version__
 
 HERE = Path(__file__).parent
+COSTS = HERE / "costs.json"
+"""The costs that were measured last, with the machine, the day and the version."""
 _PREFIX = "bench_"
 _CANNOT_RUN = "cannot run here: "
 
@@ -33,6 +38,15 @@ class Row(NamedTuple):
     verdict: str
 
 
+class Cost(NamedTuple):
+    """One figure."""
+
+    per: str
+    what: str
+    value: float
+    unit: str
+
+
 def main(names: Sequence[str]) -> int:
     found = sorted(path.stem.removeprefix(_PREFIX) for path in HERE.glob(f"{_PREFIX}*.py"))
     if unknown := set(names) - set(found):
@@ -41,7 +55,7 @@ def main(names: Sequence[str]) -> int:
     ran = {name: _run(name) for name in names or found}
     rows = [row for name, (lines, code) in ran.items() for row in rows_of(name, lines, code)]
     print(f"\n{table(rows)}")
-    recorded_costs.write({name: costs for name, (lines, _) in ran.items() if (costs := costs_of(lines))})
+    write_costs({name: costs for name, (lines, _) in ran.items() if (costs := costs_of(lines))})
     return 1 if any(row.verdict in (MISSED, "FAILED") for row in rows) else 0
 
 
@@ -75,6 +89,42 @@ def table(rows: Sequence[Row]) -> str:
     widths = [min(60, max(map(len, column))) for column in zip(*shown, strict=True)]
     return "\n".join(
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown
+    )
+
+
+def write_costs(costs: Mapping[str, Sequence[Cost]]) -> None:
+    """Those of some benchmarks; the others' stay, with the conditions under which they were measured."""
+    if not costs:
+        return
+    known = read_costs()
+    known |= {bench: {**_conditions(), "costs": [one._asdict() for one in found]} for bench, found in costs.items()}
+    COSTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
+
+
+def read_costs() -> dict[str, Any]:
+    """Benchmark -> its conditions and its costs."""
+    found: dict[str, Any] = json.loads(COSTS.read_text(encoding="utf-8"))
+    return found
+
+
+def _conditions() -> dict[str, Any]:
+    cpus = os.cpu_count() or 1
+    return {
+        "machine": f"{_cpu_model()}, {cpus} CPUs{_virtual()}, Linux {'.'.join(platform.release().split('.')[:2])}",
+        "day": time.strftime("%Y-%m-%d", time.gmtime()),
+        "version": __version__,
+        "loadPerCpu": round(os.getloadavg()[2] / cpus, 1),
+    }
+
+
+def _cpu_model() -> str:
+    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def _virtual() -> str:
+    return (
+        ", virtual" if re.search(r"^flags\s*:.* hypervisor\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE) else ""
     )
 
 

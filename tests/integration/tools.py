@@ -47,7 +47,6 @@ TOOLS = {
     for tool in (
         Tool("prometheus", "prometheus", None, "usr/bin/prometheus"),
         Tool("alertmanager", "prometheus-alertmanager", None, "usr/bin/prometheus-alertmanager"),
-        Tool("node-exporter", "prometheus-node-exporter", None, "usr/bin/prometheus-node-exporter"),
         Tool("prometheus-trixie", "prometheus", "trixie", "usr/bin/prometheus"),
         Tool("prometheus-forky", "prometheus", "forky", "usr/bin/prometheus"),
         Tool("victoria-metrics", "victoria-metrics", "forky", "usr/bin/victoria-metrics"),

@@ -27,12 +27,6 @@ _PATIENCE = 60_000
 Media = Literal["screen", "print"]
 
 
-_FIRST_PAINT = """new Promise(done => new PerformanceObserver(seen => {
-    const paint = seen.getEntriesByName("first-contentful-paint")[0];
-    if (paint) done(paint.startTime);
-}).observe({type: "paint", buffered: true}))"""
-
-
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A headless browser. Raises Unavailable."""
@@ -63,10 +57,6 @@ class Opened:
         """The same page in a window of another width, or on paper."""
         self.page.set_viewport_size({"width": width, "height": _HEIGHT})
         self.page.emulate_media(media=media)
-
-    def first_paint(self) -> float:
-        """Seconds from the start of the navigation to the first content on the screen."""
-        return float(self.page.evaluate(_FIRST_PAINT)) / 1000
 
     def violations(self) -> list[str]:
         """What axe-core finds that keeps somebody from reading or using the page: `impact: rule: where`."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import recorded_costs
 from documentation.marked_places import fill
-from recorded_costs import Cost
+from run_all import Cost, read_costs
 from screens.pages import TOP
 
 IN_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -101,7 +100,7 @@ def _example_table(found: Found) -> str:
 
 MatchesGolden = Callable[[str, str], None]
 PAGE = "docs/cost.md"
-FOUND = recorded_costs.read()
+FOUND = read_costs()
 
 
 def test_the_page_has_the_measured_costs(matches_golden: MatchesGolden) -> None:
