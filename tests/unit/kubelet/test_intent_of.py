@@ -18,8 +18,8 @@ from numaudit.intent.node import Intent
 from numaudit.intent.pods import Rejection
 from numaudit.kernel.host import Host
 from numaudit.kubelet.intent.intent_of import UNKNOWN, Steps, intent_of, refused_at_restart
+from numaudit.kubelet.parsers import pods
 from numaudit.kubelet.parsers.metrics import KubeletMetrics, parse
-from numaudit.kubelet.parsers.pod import parse_pod
 from numaudit.kubelet.sources.poller import KubeletPoller
 
 STARTED = 1795373090.45
@@ -39,7 +39,7 @@ def counters(**reasons: int) -> KubeletMetrics:
 
 
 def found(pod: dict[str, Any], metrics: KubeletMetrics | None, *known: Rejection) -> list[str]:
-    facts = parse_pod(pod)
+    (facts,) = pods.parse(json.dumps({"kind": "PodList", "items": [pod]}).encode()).pods.values()
     return [one.reason for one in refused_at_restart({facts.uid: facts}, known, metrics)]
 
 

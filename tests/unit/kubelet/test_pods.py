@@ -14,8 +14,8 @@ from kubelets.steps import STEPS, Step
 from numaudit.containermanager.predicates import amounts, node_requests
 from numaudit.errors import ParseError
 from numaudit.intent.pods import PodFacts
-from numaudit.kubelet.parsers.pod import parse_pod
-from numaudit.kubelet.parsers.pods import PodReader, without_secrets
+from numaudit.kubelet.parsers.pods import parse, without_secrets
+from processes.input_cost import MIB, costs
 
 ID = "b" * 64
 RUNNING = "standalone-single-numa-node/1-running"
@@ -41,8 +41,13 @@ def listed(*pods: object) -> bytes:
     return json.dumps({"kind": "PodList", "apiVersion": "v1", "items": pods}).encode()
 
 
+def facts_of(one: object) -> PodFacts:
+    (facts,) = parse(listed(one)).pods.values()
+    return facts
+
+
 def by_name(step: str) -> dict[str, PodFacts]:
-    found = PodReader().read(Step(step).read("pods.json"))
+    found = parse(Step(step).read("pods.json"))
     assert found.problems == ()
     return {one.name.removesuffix("-numanode"): one for one in found.pods.values()}
 
@@ -72,7 +77,7 @@ def test_of_a_resize_that_was_refused_the_pod_counts_as_it_was_allocated() -> No
         spec={"containers": [{"name": "db", "resources": {"requests": wish, "limits": wish}}]},
         status={"phase": "Running", "qosClass": "Guaranteed", "containerStatuses": statuses},
     )
-    (facts,) = PodReader().read(listed(resized)).pods.values()
+    facts = facts_of(resized)
     assert facts.spec is not None
     assert amounts(node_requests(facts.spec)) == {"cpu": 1000, "memory": 200 << 20}
     assert str(facts.spec.containers[0].resources.limits["memory"]) == "200Mi"
@@ -80,7 +85,7 @@ def test_of_a_resize_that_was_refused_the_pod_counts_as_it_was_allocated() -> No
         spec={"containers": [{"name": "db", "resources": {"requests": wish, "limits": {"memory": "2Gi"}}}]},
         status={"phase": "Running", "qosClass": "Burstable", "containerStatuses": statuses},
     )
-    (facts,) = PodReader().read(listed(larger_limit)).pods.values()
+    facts = facts_of(larger_limit)
     assert facts.spec is not None
     assert amounts(node_requests(facts.spec))["memory"] == 200 << 20
     assert str(facts.spec.containers[0].resources.limits["memory"]) == "2Gi"
@@ -105,7 +110,7 @@ def test_of_a_resized_sidecar_and_of_a_pod_as_a_whole_the_allocated_amounts_coun
             "containerStatuses": [{"name": "db", "allocatedResources": wish}],
         },
     )
-    (facts,) = PodReader().read(listed(resized)).pods.values()
+    facts = facts_of(resized)
     assert facts.spec is not None and facts.spec.resources is not None
     amounts_of = {one.name: str(one.resources.requests["memory"]) for one in facts.spec.all_containers}
     assert amounts_of == {"side": "200Mi", "init": "1200Mi", "db": "1200Mi"}
@@ -116,7 +121,7 @@ def test_of_a_resized_sidecar_and_of_a_pod_as_a_whole_the_allocated_amounts_coun
         "pending: Deferred; container side has 200Mi of memory and wishes 1200Mi; "
         "the pod has 200Mi of memory and wishes 1200Mi"
     )
-    (captured,) = PodReader().read(without_secrets(listed(resized))).pods.values()
+    (captured,) = parse(without_secrets(listed(resized))).pods.values()
     assert captured == facts
 
 
@@ -150,9 +155,9 @@ def test_a_resize_that_is_not_made_is_named_with_both_amounts(status: dict[str, 
         spec={"containers": [{"name": "db", "resources": {"requests": wish, "limits": wish}}]},
         status={**status, "containerStatuses": [{"name": "db", "allocatedResources": own}]},
     )
-    (facts,) = PodReader().read(listed(resized)).pods.values()
+    facts = facts_of(resized)
     assert facts.resize == says
-    (captured,) = PodReader().read(without_secrets(listed(resized))).pods.values()
+    (captured,) = parse(without_secrets(listed(resized))).pods.values()
     assert captured == facts
 
 
@@ -198,15 +203,15 @@ def test_a_pod_that_was_evicted_while_it_ran_was_not_rejected() -> None:
             "containerStatuses": [{"name": "db", "containerID": f"containerd://{ID}"}],
         }
     )
-    assert parse_pod(evicted).rejection is None
+    assert facts_of(evicted).rejection is None
     # A kubelet that lists the containers of a pod it refused, too, says so in the message.
     refused = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: too little"}
     statuses = [{"name": "db", "state": {"waiting": {"reason": "PodInitializing"}}}]
-    newer = parse_pod(pod(status={**refused, "containerStatuses": statuses})).rejection
+    newer = facts_of(pod(status={**refused, "containerStatuses": statuses})).rejection
     assert newer is not None
     assert newer.message == "too little"
     old = pod(status={"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod Resources cannot be x"})
-    rejection = parse_pod(old).rejection
+    rejection = facts_of(old).rejection
     assert rejection is not None
     assert rejection.message == "Resources cannot be x"
 
@@ -233,8 +238,8 @@ def test_a_pod_belongs_to_the_workload_that_made_it(
     metadata = made["metadata"]
     assert isinstance(metadata, dict)
     made["metadata"] = metadata | {"ownerReferences": [owner], "labels": labels}
-    assert parse_pod(made).workload == workload
-    kept = PodReader().read(without_secrets(json.dumps({"kind": "PodList", "items": [made]}).encode()))
+    assert facts_of(made).workload == workload
+    kept = parse(without_secrets(json.dumps({"kind": "PodList", "items": [made]}).encode()))
     assert [one.workload for one in kept.pods.values()] == [workload]
 
 
@@ -247,7 +252,7 @@ def test_a_mirror_pod_has_the_uid_of_the_static_pod_it_mirrors() -> None:
             "annotations": {"kubernetes.io/config.mirror": "0123456789abcdef0123456789abcdef"},
         }
     )
-    found = parse_pod(mirror)
+    found = facts_of(mirror)
     assert found.uid == "0123456789abcdef0123456789abcdef"
     assert found.is_static
 
@@ -260,20 +265,20 @@ def test_a_restarted_container_has_its_newest_id_and_the_one_before() -> None:
         "state": {"running": {}},
         "lastState": {"terminated": {"containerID": "cri-o://" + "a" * 64}},
     }
-    (container,) = parse_pod(pod(status={"phase": "Running", "containerStatuses": [status]})).containers
+    (container,) = facts_of(pod(status={"phase": "Running", "containerStatuses": [status]})).containers
     assert (container.container_id, container.previous_container_id, container.restarts) == (ID, "a" * 64, 3)
 
 
 def test_a_pod_that_is_not_understood_is_left_out_and_named_and_the_others_stay() -> None:
-    found = PodReader().read(listed(pod(), {"metadata": {}}, {"spec": "text"}))
+    found = parse(listed(pod(), {"metadata": {}}, {"spec": "text"}, "text"))
     assert [one.name for one in found.pods.values()] == ["db-0"]
-    assert len(found.problems) == 2
-    assert "items[1]: metadata.uid" in found.problems[0]
+    assert len(found.problems) == 3
+    assert found.problems[0].startswith("items[1]: ") and "`uid` - at `$.metadata`" in found.problems[0]
 
 
 def test_a_pod_with_resources_of_another_form_keeps_its_other_facts() -> None:
     odd = pod(spec={"containers": [{"name": "db", "resources": {"requests": {"memory": "lots"}}}]})
-    found = PodReader().read(listed(odd))
+    found = parse(listed(odd))
     (facts,) = found.pods.values()
     assert facts.spec is None
     assert facts.has_pod_level_resources is None
@@ -285,25 +290,23 @@ def test_unknown_fields_of_a_newer_kubelet_are_passed_over() -> None:
     newer = pod()
     newer["spec"] = {"containers": [{"name": "db", "newField": {"a": 1}}], "evenNewer": []}
     newer["status"] = {"phase": "Running", "qosClass": "SuperGuaranteed", "observedGeneration": 4}
-    (facts,) = PodReader().read(listed(newer)).pods.values()
+    facts = facts_of(newer)
     assert facts.qos is None
     assert facts.phase == "Running"
 
 
-def test_unchanged_pods_are_the_same_objects_at_the_next_read() -> None:
-    reader = PodReader()
-    first = reader.read(listed(pod()))
-    second = reader.read(listed(pod()))
-    changed = reader.read(listed(pod(status={"phase": "Failed"})))
-    (uid,) = first.pods
-    assert second.pods[uid] is first.pods[uid]
-    assert changed.pods[uid].phase == "Failed"
+def test_fields_that_are_not_read_take_no_memory() -> None:
+    other = {f"{number:07x}": 1 for number in range(100_000)}
+    body = listed(*[pod(status={"x": other})] * 4)
+    found = costs(parse, {"other fields": body})["other fields"]
+    assert not found.refusal
+    assert found.memory < 8 * MIB
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"kind":"Pod"}', b'{"kind":5}', b"\xff", b"[" * 100_000])
 def test_what_is_no_list_of_pods_is_refused(body: bytes) -> None:
     with pytest.raises(ParseError):
-        PodReader().read(body)
+        parse(body)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -312,14 +315,14 @@ def test_a_list_without_secrets_reads_the_same(step: str) -> None:
     assert b"memhog" in body
     kept = without_secrets(body)
     assert b"memhog" not in kept
-    assert PodReader().read(kept) == PodReader().read(body)
+    assert parse(kept) == parse(body)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     for data in (body, b'{"kind":"PodList","items":[' + body + b"]}"):
         with contextlib.suppress(ParseError):
-            PodReader().read(data)
+            parse(data)
 
 
 JSON = st.recursive(
@@ -340,5 +343,5 @@ def test_any_field_of_any_shape_is_read_or_refused(part: str, key: str, value: o
     whole = pod()
     inner = whole[part]
     assert isinstance(inner, dict)
-    found = PodReader().read(listed({**whole, part: {**inner, key: value}}))
+    found = parse(listed({**whole, part: {**inner, key: value}}))
     assert len(found.pods) + len(found.problems) >= 1

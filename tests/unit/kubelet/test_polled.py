@@ -57,24 +57,6 @@ def test_what_was_not_asked_for_lack_of_time_is_asked_in_the_next_tick(tmp_path:
         one.close()
 
 
-def test_pods_for_which_no_time_is_left_are_read_in_the_next_tick(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def late(kubelet: LiveKubelet) -> bytes:
-        kubelet.until = time.monotonic()
-        return PODS
-
-    with serving(replies(PODS)) as url:
-        one = _poller(url, tmp_path)
-        with monkeypatch.context() as patched:
-            patched.setattr(LiveKubelet, "pods", late)
-            readings = one.poll(())
-        reasons = {source.name: source.reason or "" for source in readings.sources}
-        assert reasons["pods"].startswith("read in part, ")
-        assert one.poll(()).pods
-        one.close()
-
-
 @pytest.mark.parametrize(("interval", "share"), [(1, 1 / 3), (15, 5.0), (3600, 5.0)])
 def test_the_share_follows_the_interval(interval: float, share: float, tmp_path: Path) -> None:
     one = _poller("http://127.0.0.1:1", tmp_path)

@@ -1,38 +1,35 @@
-"""The list of the kubelet's /pods, and the same without commands and environments, for captures. Pure: bytes in, values
-out.
+"""The kubelet's /pods: of each pod its containers, claims, and whether it was refused; and the same list without
+commands and environments, for captures. Pure: bytes in, values out.
+
+Sources: k8s.io/api/core/v1/types.go; pkg/kubelet/types/pod_update.go (annotations of static pods);
+pkg/kubelet/kubelet.go (rejectPod).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from hashlib import blake2b
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
-from numaudit.errors import ParseError
-from numaudit.intent.pods import PodFacts
-from numaudit.kubelet.parsers.pod import (
-    CONFIG_SEEN,
-    CONFIG_SOURCE,
-    CONTAINER_LISTS,
-    MIRROR,
-    RUN_STATES,
-    TEMPLATE_HASH,
-    parse_pod,
-)
+from numaudit.containermanager.pod.manifest import as_allocated, read_pod
+from numaudit.containermanager.pod.spec import QOS_CLASSES, Pod
+from numaudit.errors import InputError, ParseError
+from numaudit.intent.pods import ClaimReference, ContainerKind, PodContainer, PodFacts, Rejection, RunState
+from numaudit.kubelet.parsers.pod import Annotations, Container, ContainerStatus, Metadata, PodObject, Spec, Status
 
-MOST_CONTAINERS = 20_000
-"""In the whole answer; each takes about a kilobyte."""
-LARGEST_POD = 4 << 20
-"""Bytes of one pod, and more than the API server takes of any object."""
-MOST_VALUES_OF_ONE = 100_000
-"""In one pod, which is decoded at once; one that was changed often has some thousand."""
-_BEGINNINGS = (b",", b"[", b"{")
-"""Each value in JSON, or its key, comes after one of these."""
+_SCHEDULED = re.compile(r"-\d{8,10}\Z", re.ASCII)
+"""Suffix that a CronJob adds to its name: minutes (once seconds) since 1970."""
+_RESIZES = {"PodResizePending": "pending", "PodResizeInProgress": "in progress"}
+_REJECTED = "Pod was rejected: "
+RUN_STATES: tuple[RunState, ...] = ("waiting", "running", "terminated")
 
 Pods = Mapping[str, PodFacts]
 """By UID."""
+Kind = TypeVar("Kind")
 
 
 class PodList(Struct, frozen=True):
@@ -42,61 +39,85 @@ class PodList(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-class RawList(msgspec.Struct):
+class _RawList(Struct):
     kind: str
-    api_version: str = msgspec.field(name="apiVersion", default="v1")
+    api_version: str = field(name="apiVersion", default="v1")
     items: list[msgspec.Raw] | None = None
 
 
-def _go_on() -> None:
-    """There is time."""
+_POD = msgspec.json.Decoder(PodObject)
+_LIST = msgspec.json.Decoder(_RawList)
 
 
-class PodReader(Struct):
-    """Reads /pods again and again; a pod whose bytes did not change is not decoded again."""
-
-    _known: dict[bytes, PodFacts] = field(default_factory=dict)
-    """By the digest of their JSON."""
-
-    def read(self, body: bytes, go_on: Callable[[], None] = _go_on) -> PodList:
-        """The pods of a v1 PodList in JSON. A pod that is not understood is left out and named.
-
-        `go_on` is called before each pod that is to be decoded. What it raises ends the reading, and the next one goes
-        on from there. Raises ParseError when it is no such list, or has more than a node can have.
-        """
-        items = pod_list(body).items or []
-        digests = [blake2b(memoryview(one), digest_size=16).digest() for one in items]
-        self._known = {one: self._known[one] for one in digests if one in self._known}
-        pods: dict[str, PodFacts] = {}
-        problems: list[str] = []
-        containers = 0
-        for index, (digest, raw) in enumerate(zip(digests, items, strict=True)):
-            if digest not in self._known:
-                go_on()
-                try:
-                    self._known[digest] = parse_pod(decode_pod(raw))
-                except ParseError as error:
-                    problems.append(f"items[{index}]: {error}")
-                    continue
-            pod = self._known[digest]
-            containers += len(pod.containers)
-            if containers > MOST_CONTAINERS:
-                raise ParseError(f"more than {MOST_CONTAINERS} containers: this is not the list of one node")
-            if pod.spec is None:
-                problems.append(f"pod {pod.namespace}/{pod.name}: its resources are not understood")
-            pods[pod.uid] = _better(pods.get(pod.uid), pod)
-        return PodList(pods, tuple(problems))
+def parse(body: bytes) -> PodList:
+    """The pods of a v1 PodList in JSON. A pod that is not understood is left out and named. Raises ParseError."""
+    pods: dict[str, PodFacts] = {}
+    problems: list[str] = []
+    for index, raw in enumerate(_list(body).items or ()):
+        try:
+            pod = _facts(raw)
+        except ParseError as error:
+            problems.append(f"items[{index}]: {error}")
+            continue
+        if pod.spec is None:
+            problems.append(f"pod {pod.namespace}/{pod.name}: its resources are not understood")
+        pods[pod.uid] = _better(pods.get(pod.uid), pod)
+    return PodList(pods, tuple(problems))
 
 
-def pod_list(body: bytes) -> RawList:
+def without_secrets(body: bytes) -> bytes:
+    """The same list with only the fields that are read here: commands and environments hold secrets.
+
+    Raises ParseError when it is no list of pods, or one of them is not understood.
+    """
+    found = _list(body)
+    kept = {
+        "kind": found.kind,
+        "apiVersion": found.api_version,
+        "items": [_decode(_POD, one) for one in found.items or ()],
+    }
+    return msgspec.json.format(msgspec.json.encode(kept), indent=1)
+
+
+def _facts(raw: bytes | msgspec.Raw) -> PodFacts:
+    """One v1 Pod. Raises ParseError naming the field."""
+    pod = _decode(_POD, raw)
+    metadata, spec, status = pod.metadata, pod.spec, pod.status
+    annotations = metadata.annotations or Annotations()
+    uid = annotations.mirror or metadata.uid
+    wish = _wish(pod)
+    counted = None if wish is None else as_allocated(wish)
+    return PodFacts(
+        uid=uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        qos=next((one for one in QOS_CLASSES if one == status.qos_class), None),
+        phase=status.phase or None,
+        is_static=bool(annotations.mirror) or annotations.source in ("file", "http"),
+        created_at=_seconds(metadata.creation_timestamp or annotations.seen),
+        containers=tuple(_containers(spec, status)),
+        spec=counted,
+        rejection=_rejection(uid, metadata, status),
+        resize=_resize(status, wish, counted),
+        workload=_workload(metadata),
+        ended_without_reason=_ended_without_reason(metadata, spec, status),
+        ended_at=_ended_at(status),
+    )
+
+
+def _list(body: bytes) -> _RawList:
     """The list, its pods not decoded. Raises ParseError."""
-    try:
-        found = msgspec.json.decode(body, type=RawList)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ParseError(f"not a list of pods: {error}") from None
+    found = _decode(_LIST, body)
     if found.kind not in ("PodList", "List"):
         raise ParseError(f"not a list of pods: its kind is {found.kind[:60]!r}")
     return found
+
+
+def _decode(decoder: msgspec.json.Decoder[Kind], data: bytes | msgspec.Raw) -> Kind:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"not a {'pod' if decoder is _POD else 'list of pods'}: {error}") from None
 
 
 def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:
@@ -106,80 +127,137 @@ def _better(one: PodFacts | None, other: PodFacts) -> PodFacts:
     return one
 
 
-def decode_pod(raw: msgspec.Raw) -> object:
-    """The values of one pod. Raises ParseError."""
-    text = bytes(raw)
-    if len(text) > LARGEST_POD:
-        raise ParseError(f"larger than {LARGEST_POD >> 20} MiB, which no pod can be")
-    if sum(map(text.count, _BEGINNINGS)) > MOST_VALUES_OF_ONE:
-        raise ParseError(f"more than {MOST_VALUES_OF_ONE} values, which no pod has")
+def _ended_without_reason(metadata: Metadata, spec: Spec, status: Status) -> bool:
+    if status.phase not in ("Succeeded", "Failed") or status.reason or status.message:
+        return False
+    return spec.restart_policy == "Always" and metadata.deletion_timestamp is None
+
+
+def _ended_at(status: Status) -> float | None:
+    """That of the app containers."""
+    ends = [one.state.terminated for one in status.container_statuses or ()]
+    known = [at for one in ends if one is not None and (at := _seconds(one.finished_at)) is not None]
+    return max(known) if known and len(known) == len(ends) else None
+
+
+def _workload(metadata: Metadata) -> str | None:
+    """The controller's name: of a ReplicaSet that of its Deployment, of a scheduled Job that of its CronJob."""
+    owner = next((one for one in metadata.owner_references or () if one.controller), None)
+    if owner is None:
+        return None
+    if owner.kind == "Job":
+        return _SCHEDULED.sub("", owner.name)
+    hash_ = metadata.labels.template_hash if metadata.labels is not None else None
+    return owner.name.removesuffix(f"-{hash_}") if owner.kind == "ReplicaSet" else owner.name
+
+
+def _wish(pod: PodObject) -> Pod | None:
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ParseError(f"not a pod: {error}") from None
+        return read_pod(msgspec.to_builtins(pod), defaults=False)
+    except InputError:
+        return None
 
 
-def without_secrets(body: bytes) -> bytes:
-    """The same list with only the fields that are read here: commands and environments hold secrets.
+def _resize(status: Status, wish: Pod | None, counted: Pod | None) -> str | None:
+    """By the conditions of kubelets since 1.33, or by `status.resize` of older ones."""
+    states = [status.resize]
+    for one in status.conditions or ():
+        if one.type in _RESIZES and one.status == "True":
+            states.append(": ".join(filter(None, [_RESIZES[one.type], one.reason, one.message])))
+    state = "; ".join(filter(None, states))
+    if not state or wish is None or counted is None:
+        return state or None
+    pairs = [
+        (f"container {wished.name}", wished.resources, own.resources)
+        for wished, own in zip(wish.all_containers, counted.all_containers, strict=True)
+    ]
+    if wish.resources is not None and counted.resources is not None:
+        pairs.append(("the pod", wish.resources, counted.resources))
+    changed = [
+        f"{who} has {own.requests.get(name, 'no')} of {name} and wishes {amount}"
+        for who, wished, own in pairs
+        for name, amount in wished.requests.items()
+        if own.requests.get(name) != amount
+    ]
+    return "; ".join([state, *changed])
 
-    Raises ParseError when it is no list of pods.
-    """
-    found = pod_list(body)
-    head = msgspec.json.encode({"kind": found.kind, "apiVersion": found.api_version}).removesuffix(b"}")
-    items = b",".join([msgspec.json.encode(_kept(decode_pod(one), _READ)) for one in found.items or ()])
-    return msgspec.json.format(b'%b,"items":[%b]}' % (head, items), indent=1)
+
+def _containers(spec: Spec, status: Status) -> Iterator[PodContainer]:
+    claims = _claims(spec, status)
+    extended = _extended_claims(status)
+    lists: tuple[tuple[Sequence[Container] | None, Sequence[ContainerStatus] | None, ContainerKind], ...] = (
+        (spec.init_containers, status.init_container_statuses, "init"),
+        (spec.containers, status.container_statuses, "app"),
+        (spec.ephemeral_containers, status.ephemeral_container_statuses, "ephemeral"),
+    )
+    for listed, listed_statuses, kind in lists:
+        statuses = {one.name: one for one in listed_statuses or ()}
+        for one in listed or ():
+            own = (*_references(one, claims), *extended.get(one.name, ()))
+            is_sidecar = kind == "init" and one.restart_policy == "Always"
+            yield _container(
+                statuses.get(one.name) or ContainerStatus(one.name), "sidecar" if is_sidecar else kind, own
+            )
 
 
-def _kept(value: object, fields: object) -> object:
-    """The parts of a document that a tree of fields names; None in the tree = all below."""
-    if not isinstance(fields, dict):
-        return value
-    if isinstance(value, list):
-        return [_kept(one, fields) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _kept(item, fields[key]) for key, item in value.items() if key in fields}
+def _claims(spec: Spec, status: Status) -> dict[str, str]:
+    """Name in the pod -> the claim. One that is made of a template has its name in the status."""
+    made = {one.name: one.resource_claim_name for one in status.resource_claim_statuses or ()}
+    named = {one.name: one.resource_claim_name or made.get(one.name) for one in spec.resource_claims or ()}
+    return {name: claim for name, claim in named.items() if claim}  # else it is not made yet, or none is needed
 
 
-_RESOURCES = {"requests": None, "limits": None, "claims": {"name": None, "request": None}}
-_CLAIM = dict.fromkeys(("name", "resourceClaimName", "resourceClaimTemplateName"))
-_CONTAINER = {"name": None, "restartPolicy": None, "resources": _RESOURCES}
-_STATE: dict[str, object] = {
-    one: dict.fromkeys(("startedAt", "finishedAt", "containerID", "exitCode")) for one in RUN_STATES
-}
-_STATUS = {
-    "name": None,
-    "containerID": None,
-    "restartCount": None,
-    "allocatedResources": None,
-    "state": _STATE,
-    "lastState": _STATE,
-}
-_READ: dict[str, object] = {
-    "metadata": {
-        "name": None,
-        "namespace": None,
-        "uid": None,
-        "creationTimestamp": None,
-        "deletionTimestamp": None,
-        "annotations": {CONFIG_SOURCE: None, CONFIG_SEEN: None, MIRROR: None},
-        "labels": {TEMPLATE_HASH: None},
-        "ownerReferences": {"kind": None, "name": None, "controller": None},
-    },
-    "spec": {
-        **dict.fromkeys(("overhead", "priority", "priorityClassName", "restartPolicy")),
-        "resources": _RESOURCES,
-        "resourceClaims": _CLAIM,
-        **{in_spec: _CONTAINER for in_spec, _, _ in CONTAINER_LISTS},
-    },
-    "status": {
-        **dict.fromkeys(("phase", "reason", "message", "qosClass", "startTime", "resize", "allocatedResources")),
-        "conditions": dict.fromkeys(("type", "status", "reason", "message")),
-        "resourceClaimStatuses": _CLAIM,
-        "extendedResourceClaimStatus": {
-            "resourceClaimName": None,
-            "requestMappings": dict.fromkeys(("containerName", "resourceName", "requestName")),
-        },
-        **{in_status: _STATUS for _, in_status, _ in CONTAINER_LISTS},
-    },
-}
+def _extended_claims(status: Status) -> dict[str, tuple[ClaimReference, ...]]:
+    """Container -> its parts of the claim that stands for extended resources."""
+    extended = status.extended_resource_claim_status
+    found: dict[str, tuple[ClaimReference, ...]] = {}
+    if extended is None:
+        return found
+    for one in extended.request_mappings or ():
+        reference = ClaimReference(extended.resource_claim_name, one.request_name or None)
+        found[one.container_name] = (*found.get(one.container_name, ()), reference)
+    return found
+
+
+def _references(container: Container, claims: Mapping[str, str]) -> Iterator[ClaimReference]:
+    used = () if container.resources is None else container.resources.claims or ()
+    yield from (ClaimReference(claims[one.name], one.request or None) for one in used if one.name in claims)
+
+
+def _container(status: ContainerStatus, kind: ContainerKind, claims: tuple[ClaimReference, ...]) -> PodContainer:
+    state, previous = status.state, status.last_state.terminated
+    return PodContainer(
+        name=status.name,
+        kind=kind,
+        state=next((one for one in RUN_STATES if getattr(state, one) is not None), None),
+        container_id=_id(status.container_id),
+        previous_container_id=None if previous is None else _id(previous.container_id),
+        restarts=status.restart_count,
+        started_at=None if state.running is None else _seconds(state.running.started_at),
+        claims=claims,
+    )
+
+
+def _id(value: str | None) -> str | None:
+    """`containerd://<id>` -> id."""
+    return (value or "").rpartition("://")[2] or None
+
+
+def _rejection(uid: str, metadata: Metadata, status: Status) -> Rejection | None:
+    """A refused pod failed without ever having a container; one that was evicted while it ran had some."""
+    message = status.message or ""
+    had_containers = status.init_container_statuses or status.container_statuses or status.ephemeral_container_statuses
+    if status.phase != "Failed" or not status.reason or (had_containers and not message.startswith(_REJECTED)):
+        return None
+    # Kubelets before 1.27 or so wrote "Pod " before the message.
+    text = message.removeprefix(_REJECTED) if message.startswith(_REJECTED) else message.removeprefix("Pod ")
+    at = _seconds(status.start_time)
+    return Rejection(uid, metadata.namespace, metadata.name, status.reason, text, at)
+
+
+def _seconds(value: str | None) -> float | None:
+    try:
+        when = datetime.fromisoformat(value or "")
+    except ValueError:
+        return None
+    return None if when.tzinfo is None else when.timestamp()

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from time import monotonic, time
 
 from msgspec import structs
@@ -25,10 +24,11 @@ from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import klog
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.parsers import metrics as kubelet_metrics
+from numaudit.kubelet.parsers import pods as kubelet_pods
 from numaudit.kubelet.parsers.admissions import MOST_RECORDS, Admissions
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.parsers.metrics import KubeletMetrics
-from numaudit.kubelet.parsers.pods import PodList, PodReader
+from numaudit.kubelet.parsers.pods import PodList
 from numaudit.kubelet.sources import checkpoints, podresources, presence
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.cdi_files import CdiFiles, CdiSpecs
@@ -37,7 +37,7 @@ from numaudit.kubelet.sources.client import KubeletAnswers, LiveKubelet, Recorde
 from numaudit.kubelet.sources.log_follow import FileLog, LogSource, live_log
 from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.podresources import NodesOfDevices, PodResources
-from numaudit.kubelet.sources.polled import Inputs, Polled, check_time
+from numaudit.kubelet.sources.polled import Inputs, Polled
 from numaudit.kubelet.sources.process import StartSettings
 from numaudit.kubelet.sources.readings import KubeletReadings, Question
 from numaudit.snapshot import Container
@@ -86,7 +86,6 @@ class KubeletPoller:
     _allocatable: Polled[NodesOfDevices] = field(default_factory=lambda: Polled("allocatable devices", every=SELDOM))
     _cdi: Polled[CdiSpecs] = field(default_factory=lambda: Polled("cdi"))
     _admissions: Admissions = field(default_factory=Admissions)
-    _pod_reader: PodReader = field(default_factory=PodReader)
     _resources_version: str | None = None
     _configz_error: Exception | None = None
     _located: StartSettings | Unavailable | None = None
@@ -337,9 +336,7 @@ class KubeletPoller:
         return podresources.decode_allocatable(answer), None
 
     def _read_pods(self) -> tuple[PodList, str | None]:
-        body = self.answers.pods()
-        until = self.answers.until if isinstance(self.answers, LiveKubelet) else math.inf
-        found = self._pod_reader.read(body, partial(check_time, until))
+        found = kubelet_pods.parse(self.answers.pods())
         return found, "; ".join(found.problems[:3]) or None
 
     def _read_log(self) -> tuple[Admissions, str | None]:
