@@ -7,7 +7,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 
 from msgspec import Struct, field
 
@@ -23,9 +22,6 @@ USUAL_FILES = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.yaml", "
 """kubeadm, hand-made set-ups, and a cloud's images."""
 _OF_THE_KERNEL = ("/proc", "/sys", "/dev")
 """No file of a kubelet's is below these, and /proc/PID/root leads into any container."""
-MOST_ENTRIES, MOST_DROP_INS, MOST_BYTES = 10_000, 1000, 4 << 20
-"""Entries of a `--config-dir` and below, files of it to read, and the bytes of all files of a configuration."""
-_WALK_SECONDS = 2.0
 
 
 class StartSettings(Struct, frozen=True):
@@ -62,7 +58,7 @@ def read_settings(host: Host, process: KubeletProcess) -> StartSettings:
         if not paths:
             raise Unavailable(f"{unseen}, and there is no configuration file in a usual place")
         unseen = f"flags are not known: {unseen}; only {host.name_of(paths[0])} was read"
-    bodies = _contents(host, paths)
+    bodies = {path: _read(host, path) for path in paths}
     merged = kubelet_config.merge([_parse(host, path, body) for path, body in bodies.items()], flags.fields)
     return StartSettings(kubelet_config.settle(merged, flags.fields, "file"), flags.root_dir, unseen, bodies)
 
@@ -134,20 +130,10 @@ def _config_files(host: Host, flags: KubeletFlags, unseen: str | None) -> list[P
 def _drop_ins(host: Host, folder: str) -> list[Path]:
     """Source: cmd/kubelet/app/server.go (mergeKubeletConfigurations): every *.conf below it, in the order of paths.
 
-    Raises Unavailable where one may be and may not be seen, and for more than a kubelet's folder has: without one
-    the settings are others.
+    Raises Unavailable where one may be and may not be seen: without it the settings are others.
     """
-    found: list[Path] = []
-    until = monotonic() + _WALK_SECONDS
-    for number, (path, is_folder) in enumerate(_walk(host, host.at(folder)), 1):
-        if not is_folder and path.suffix == ".conf" and may_exist(path):
-            found.append(path)
-        if number > MOST_ENTRIES or len(found) > MOST_DROP_INS or monotonic() > until:
-            raise Unavailable(
-                f"{folder} is not read as the kubelet's --config-dir: it holds more than {MOST_ENTRIES} files and "
-                f"folders or {MOST_DROP_INS} *.conf, or takes longer than {_WALK_SECONDS:g} s"
-            )
-    return sorted(found)
+    found = _walk(host, host.at(folder))
+    return sorted(path for path, is_folder in found if not is_folder and path.suffix == ".conf" and may_exist(path))
 
 
 def _walk(host: Host, top: Path) -> Iterator[tuple[Path, bool]]:
@@ -156,7 +142,7 @@ def _walk(host: Host, top: Path) -> Iterator[tuple[Path, bool]]:
     while folders:
         folder = folders.pop()
         try:
-            for name in files.names(folder, MOST_ENTRIES + 1):
+            for name in files.names(folder):
                 is_folder = stat.S_ISDIR(files.status(folder / name, follows=False).st_mode)
                 if is_folder:
                     folders.append(folder / name)
@@ -165,16 +151,6 @@ def _walk(host: Host, top: Path) -> Iterator[tuple[Path, bool]]:
             continue
         except OSError as error:
             raise Unavailable(explain(error, host.name_of(folder))) from None
-
-
-def _contents(host: Host, paths: list[Path]) -> dict[Path, bytes]:
-    """Raises Unavailable, also for more than a kubelet has."""
-    contents: dict[Path, bytes] = {}
-    for path in paths:
-        contents[path] = _read(host, path)
-        if sum(map(len, contents.values())) > MOST_BYTES:
-            raise Unavailable(f"the kubelet's configuration files have more than {MOST_BYTES} bytes together")
-    return contents
 
 
 def _read(host: Host, path: Path) -> bytes:
