@@ -41,19 +41,9 @@ class Output(io.FileIO):
 
 def drop_the_rest(stream: TextIO) -> None:
     """Python would write it when it ends, fail again, and complain."""
-    if (output := _output_of(stream)) is not None:
-        output.drops = True
-
-
-def reader_has_gone() -> bool:
-    """Does nobody read standard output any more? What prints without end may end."""
-    output = _output_of(sys.stdout)
-    return output is not None and output.drops
-
-
-def _output_of(stream: TextIO) -> Output | None:
     raw = getattr(getattr(stream, "buffer", None), "raw", None)
-    return raw if isinstance(raw, Output) else None
+    if isinstance(raw, Output):
+        raw.drops = True
 
 
 class Messages:

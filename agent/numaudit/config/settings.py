@@ -161,8 +161,8 @@ class NrtSettings:
     kubeconfig: Path | None = _setting(
         None,
         file(),
-        "Kubeconfig for the API server, read again for each request; by default the pod's service account, and outside "
-        "of pods $KUBECONFIG or ~/.kube/config.",
+        "Kubeconfig for the API server, read again for each request; by default $KUBECONFIG, the pod's service "
+        "account, or ~/.kube/config.",
     )
 
 

@@ -298,23 +298,6 @@ def test_a_full_standard_error_does_not_end_a_verb_that_says_something_first() -
     assert (done.returncode, done.stdout) == (5, "result\n")
 
 
-def test_watching_ends_when_its_reader_has_gone() -> None:
-    program = (
-        "from numaudit.cli import main\n"
-        "import itertools\n"
-        "from numaudit.cli.observe import nrt_work\n"
-        "generation = itertools.count()\n"
-        "nrt_work.node_resource_topology = lambda *_: {'generation': next(generation)}\n"
-        "main.main.main = lambda **_: nrt_work.print_changes(lambda: None, 'json', 0.1)\n"
-        "main.run()"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(PATIENCE) == 0
-
-
 @pytest.mark.parametrize("arguments", [SMALL, LARGE, ("report",), ("doctor", "-o", "json")])
 def test_a_closed_standard_output_is_no_error(root: tuple[str, str], arguments: tuple[str, ...]) -> None:
     extra = () if arguments[0].startswith("-") else root

@@ -14,7 +14,7 @@ TIMES = [
     pytest.param(option, id=f"{' '.join(path)} {option.opts[0]}")
     for path, command in commands()
     for option in command.params
-    if isinstance(option, click.Option) and re.search(r"time|duration|age$|interval|watch", option.name or "")
+    if isinstance(option, click.Option) and re.search(r"time|duration|age$|interval", option.name or "")
 ]
 OF_THE_SETTINGS = "interval"
 """An option of the agent, whose text the settings read: 15s, 1m."""
@@ -22,7 +22,7 @@ OF_THE_SETTINGS = "interval"
 
 def test_there_are_some() -> None:
     names = {one.values[0].opts[0] for one in TIMES}  # type: ignore[union-attr]
-    assert {"--duration", "--interval", "--watch"} <= names
+    assert {"--duration", "--interval"} <= names
 
 
 @pytest.mark.parametrize("option", TIMES)

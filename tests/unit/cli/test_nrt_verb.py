@@ -15,20 +15,13 @@ from fixture_trees import FIXTURES
 from hosts.tree_copies import lent
 from numaudit.checkpoints.formats import device as device_checkpoint
 from numaudit.checkpoints.formats.device import DeviceCheckpoint, PodDevices
-from numaudit.cli import EXIT_INTERRUPTED
 from numaudit.cli.main import call
-from numaudit.cli.observe import nrt_work
-from numaudit.engine.engine import Engine
-from numaudit.engine.observer import Observer
-from numaudit.errors import Unavailable
-from numaudit.kernel.host import Host
 from numaudit.kubelet.proto.podresources_pb2 import (
     AllocatableResourcesResponse,
     ContainerDevices,
     NUMANode,
     TopologyInfo,
 )
-from numaudit.nrt.topology import NodeTopology
 
 Capture = pytest.CaptureFixture[str]
 NODE = FIXTURES / "misaligned-node"
@@ -170,56 +163,6 @@ def test_a_missing_checkpoint_is_no_node_without_promises(capsys: Capture, tree:
     (tree / "var/lib/kubelet/memory_manager_state").unlink()
     assert call(["nrt", "--root", str(tree)]) == 3
     assert "its memory_manager_state under" in capsys.readouterr().err
-
-
-def test_a_time_that_is_none_is_refused_without_a_word_of_the_name_that_only_other_verbs_have(capsys: Capture) -> None:
-    assert call(["nrt", "--watch", "0s"]) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        "Error: Invalid value for '--watch': '0s' is not more than 0 and at most 24 hours"
-    )
-
-
-def test_watch_and_a_capture_do_not_fit(capsys: Capture) -> None:
-    assert call(["nrt", "--root", str(NODE), "--watch"]) == 2
-    assert "a capture has none" in capsys.readouterr().err
-
-
-def test_it_prints_again_only_what_has_changed(capsys: Capture, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two equal ticks, one in which a pod has gone, one without a checkpoint, and one with it again."""
-    pods, state = tree / "numaudit/pods.json", tree / "var/lib/kubelet/memory_manager_state"
-    kept = state.read_bytes()
-    steps: list[Callable[[], object]] = [
-        lambda: None,
-        lambda: pods.write_text(_without(pods.read_text(), HELD)),
-        state.unlink,
-        lambda: None,
-        lambda: state.write_bytes(kept),
-    ]
-
-    def pause(_: float) -> None:
-        if not steps:
-            raise KeyboardInterrupt
-        steps.pop(0)()
-
-    monkeypatch.setattr("numaudit.cli.observe.nrt_work.time.sleep", pause)
-    assert nrt_work.print_changes(lambda: _read(tree), "json", 0.01) == EXIT_INTERRUPTED
-    out, err = capsys.readouterr()
-    first, second = (json.loads(line) for line in out.splitlines())
-    assert HELD in first["metadata"]["annotations"]["numaudit.io/groups"]
-    assert HELD not in second["metadata"]["annotations"]["numaudit.io/groups"]
-    assert err.count("is missing or damaged") == 1
-
-
-def test_the_first_tick_says_why_there_is_nothing_to_watch(tree: Path) -> None:
-    (tree / "var/lib/kubelet/memory_manager_state").unlink()
-    with pytest.raises(Unavailable, match="memory_manager_state"):
-        nrt_work.print_changes(lambda: _read(tree), "yaml", 0.01)
-
-
-def _read(tree: Path) -> NodeTopology:
-    """As it is now: the poller of a capture reads nothing twice."""
-    host = Host.under(tree)
-    return nrt_work.topology_of_host(Engine(Observer.of(host)), host, "worker-1")
 
 
 def _without(pods: str, name: str) -> str:

@@ -5,34 +5,25 @@ from __future__ import annotations
 import click
 
 from numaudit.cli import options
-from numaudit.cli.parameters import Duration
 
 
 @click.command(
     epilog="""\b
 Examples:
   numaudit nrt
-  numaudit nrt -o json --watch 30s
+  numaudit nrt -o json
   numaudit nrt --root ./captured
-  numaudit nrt --apply --kubeconfig /etc/kubernetes/admin.conf
+  KUBECONFIG=/etc/kubernetes/admin.conf numaudit nrt --apply
 
-Exit codes: 0 fine, 2 usage, 3 too little is known of the kubelet, or nothing could be written, 130 interrupted.
+Exit codes: 0 fine, 2 usage, 3 too little is known of the kubelet, or nothing could be written.
 """
 )
 @options.output("yaml", "json")
 @click.option(
-    "--watch",
-    type=Duration(),
-    is_flag=False,
-    flag_value="15s",
-    metavar="[TIME]",
-    help="Look again every TIME (default 15s) until Ctrl-C, and print the object again when it has changed: YAML after "
-    "a line of ---, JSON on one line.",
-)
-@click.option(
     "--apply",
     is_flag=True,
     help="Write the annotations to this node's object in the cluster, where they differ, and print what was written. "
+    "Credentials are those of $KUBECONFIG, a pod's service account, or ~/.kube/config. "
     "The agent does so all the time with the setting nrt.publish.",
 )
 @click.option(
@@ -41,16 +32,8 @@ Exit codes: 0 fine, 2 usage, 3 too little is known of the kubelet, or nothing co
     help="Write zones and attributes, too, with --apply, and make the object where there is none. It is refused where "
     "another writer owns them.",
 )
-@click.option(
-    "--kubeconfig",
-    type=options.FilePath(),
-    metavar="FILE",
-    help="With --apply: file with the cluster and the credentials; by default a pod's service account, $KUBECONFIG or "
-    "~/.kube/config.",
-)
-@click.option("--context", metavar="NAME", help="With --apply: context of the kubeconfig; by default its current one.")
 @options.root
-def command(**given: options.Given) -> int:
+def command(**given: options.Given) -> None:
     """Print what a NUMA-aware scheduler should know of this node, as a NodeResourceTopology.
 
     Zones and attributes are those of feature discovery's topology updater. Its annotations have what is in no zone: the
@@ -60,4 +43,4 @@ def command(**given: options.Given) -> int:
     """
     from numaudit.cli.observe.nrt_work import run
 
-    return run(**given)
+    run(**given)

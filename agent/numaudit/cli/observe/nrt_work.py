@@ -1,25 +1,21 @@
-"""The work of `numaudit nrt`: one tick, or one after another, and the object of each that differs."""
+"""The work of `numaudit nrt`: one tick, and the object of it."""
 
 from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import yaml
 
-from numaudit.cli import EXIT_INTERRUPTED, options
-from numaudit.cli.messages import reader_has_gone
-from numaudit.daemon.ticks.schedule import Schedule
+from numaudit.cli import options
 from numaudit.engine.collectors.probes.calibration import latencies_here
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
-from numaudit.errors import InputError, NumauditError, Unavailable
+from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.for_schedulers import topology_here
-from numaudit.kernel.host import Host, explain
+from numaudit.kernel.host import Host
 from numaudit.kernel.origin import name_of_mounted, origin_of
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.node_here import state_of
@@ -34,46 +30,30 @@ _SECONDS = 20.0
 """For each answer of the API server."""
 
 
-def run(
-    *,
-    output: str,
-    watch: float | None,
-    root: Path | None,
-    apply: bool,
-    own: bool,
-    kubeconfig: Path | None,
-    context: str | None,
-) -> int:
+def run(*, output: str, root: Path | None, apply: bool, own: bool) -> None:
     """Print or write what the options ask for. Raises InputError for options that do not fit, and Unavailable."""
     host = options.host(root)
     if apply:
-        return _apply(host, watch, kubeconfig, context, own=own)
-    of_apply = {"--own": own, "--kubeconfig": kubeconfig is not None, "--context": context is not None}
-    if given := [name for name, is_given in of_apply.items() if is_given]:
-        raise InputError(f"{given[0]} is about what --apply writes, and nothing is written without it: add --apply")
-    if watch is not None and not host.is_live:
-        raise InputError("--watch looks for changes, and a capture has none: leave out --watch or --root")
-    name, engine = node_name_of(host), Engine(Observer.of(host))
-    if watch is not None:
-        return print_changes(lambda: topology_of_host(engine, host, name or NAMELESS), output, watch)
-    found = node_resource_topology(topology_of_host(engine, host, name or NAMELESS))
+        _apply(host, own=own)
+        return
+    if own:
+        raise InputError("--own is about what --apply writes, and nothing is written without it: add --apply")
+    name = node_name_of(host)
+    found = node_resource_topology(topology_of_host(Engine(Observer.of(host)), host, name or NAMELESS))
     if name is None:
         click.echo(f"numaudit: the host's name is not known, so metadata.name is {NAMELESS!r}", err=True)
-    sys.stdout.write(_json(found, indent=2) if output == "json" else _yaml(found))
-    return 0
+    sys.stdout.write(f"{json.dumps(found, indent=2)}\n" if output == "json" else _yaml(found))
 
 
-def _apply(host: Host, watch: float | None, kubeconfig: Path | None, context: str | None, *, own: bool) -> int:
+def _apply(host: Host, *, own: bool) -> None:
     """Write what differs, and print what was written. Raises Unavailable, also where the whole object is another's."""
     if not host.is_live:
         raise InputError("--apply writes what this node is, and a capture is no node: leave out --apply or --root")
-    if watch is not None:
-        raise InputError("--apply writes once: leave out --watch, or have the agent write what changes (nrt.publish)")
     check_installed("--apply")
     from numaudit.nrt.apiserver import client, credentials, publishing
 
     name = publishing.node_of(node_name_of(host))
-    server = client.ApiServer(credentials.find_config(kubeconfig, context), _SECONDS)
+    server = client.ApiServer(credentials.find_config(None), _SECONDS)
     try:
         topology = topology_of_host(Engine(Observer.of(host)), host, name)
         found = publishing.publish(server, name, lambda published: publishing.wanted_of(topology, published, own=own))
@@ -83,7 +63,6 @@ def _apply(host: Host, watch: float | None, kubeconfig: Path | None, context: st
     click.echo(f"noderesourcetopology/{name}: {done}")
     if found.refusal is not None:
         raise found.refusal
-    return 0
 
 
 def node_name_of(host: Host) -> str | None:
@@ -119,39 +98,5 @@ def _why_not(host: Host) -> str:
     )
 
 
-def print_changes(look: Callable[[], NodeTopology], output: str, seconds: float) -> int:
-    """Print each object that differs from the one before, until Ctrl-C.
-
-    Raises what the first look raises; what a later one raises is said once.
-    """
-    schedule = Schedule(seconds, time.monotonic())
-    shown: Plain | None = None
-    problem = ""
-    try:
-        while True:
-            try:
-                found = node_resource_topology(look(), shown)
-                problem = ""
-                if found != shown:
-                    sys.stdout.write(_json(found) if output == "json" else f"---\n{_yaml(found)}")
-                    sys.stdout.flush()
-                    shown = found
-                    if reader_has_gone():
-                        return 0
-            except (NumauditError, OSError) as error:
-                if shown is None:
-                    raise
-                if explain(error) != problem:
-                    problem = explain(error)
-                    click.echo(f"numaudit: {problem}; still looking", err=True)
-            time.sleep(max(0.0, schedule.next_due(time.monotonic()) - time.monotonic()))
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-
-
 def _yaml(found: Plain) -> str:
     return yaml.safe_dump(found, sort_keys=False, width=2**31, allow_unicode=False)
-
-
-def _json(found: Plain, indent: int | None = None) -> str:
-    return json.dumps(found, indent=indent) + "\n"

@@ -71,7 +71,7 @@ def _build(
     counts.failures.update(dict.fromkeys(failures.Reason, 0))
 
     def connect() -> client.ApiServer:
-        return client.ApiServer(credentials.find_config(settings.kubeconfig, None), settings.timeout)
+        return client.ApiServer(credentials.find_config(settings.kubeconfig), settings.timeout)
 
     def node() -> str:
         return publishing.node_of(origin_of(host).host or name_of_mounted(host))

@@ -18,32 +18,35 @@ from numaudit.errors import InputError, brief, nearest, printable
 from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 
 
-def find_config(kubeconfig: Path | None, context: str | None, account: str = SERVICE_ACCOUNT) -> SingleConfig:
-    """By this kubeconfig; else in a pod by its service account, else by $KUBECONFIG or ~/.kube/config.
+def find_config(kubeconfig: Path | None, account: str = SERVICE_ACCOUNT) -> SingleConfig:
+    """By this kubeconfig; else by $KUBECONFIG, else in a pod by its service account, else by ~/.kube/config.
 
     Raises InputError for what is wrong in a kubeconfig, and ApiFailure when there are no credentials.
     """
-    if kubeconfig is None and context is None and (Path(account) / "token").exists():
+    named = os.environ.get("KUBECONFIG")
+    if kubeconfig is None and not named and (Path(account) / "token").exists():
         return _of_account(account)
-    path = kubeconfig or Path(os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG).expanduser()
+    path = kubeconfig or Path(named or DEFAULT_KUBECONFIG).expanduser()
     if kubeconfig is None and not path.exists():
         raise ApiFailure(
             Reason.CREDENTIALS,
-            f"there are no credentials for the API server: no service account's token, and no file {path}; give a "
-            "kubeconfig by --kubeconfig",
+            f"there are no credentials for the API server: no service account's token, and no file {path}; name a "
+            "kubeconfig by $KUBECONFIG",
         )
-    return _chosen(_of_file(path), context, f"kubeconfig {path}")
+    return _chosen(_of_file(path), f"kubeconfig {path}")
 
 
 def _of_account(account: str) -> SingleConfig:
     """As lightkube's `from_service_account`, without the namespace, which deploy/components/nrt does not mount."""
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
-        message = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as they are in every pod"
-        raise ApiFailure(Reason.CREDENTIALS, f"{account}/token is there, but {message}; give a file by --kubeconfig")
+        message = "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set, as in every pod"
+        raise ApiFailure(
+            Reason.CREDENTIALS, f"{account}/token is there, but {message}; name a kubeconfig by $KUBECONFIG"
+        )
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     cluster, user = Cluster(server, certificate_auth=f"{account}/ca.crt"), User(token_file=f"{account}/token")
-    return _chosen(KubeConfig.from_one(cluster=cluster, user=user), None, account)
+    return _chosen(KubeConfig.from_one(cluster=cluster, user=user), account)
 
 
 def _of_file(path: Path) -> KubeConfig:
@@ -51,20 +54,20 @@ def _of_file(path: Path) -> KubeConfig:
     try:
         return KubeConfig.from_file(path)
     except OSError as error:
-        raise InputError(f"{name}: cannot read it: {error.strerror or error}; --kubeconfig names another") from None
+        raise InputError(f"{name}: cannot read it: {error.strerror or error}; $KUBECONFIG names another") from None
     except ConfigError:
         reason = "it is no regular file" if path.exists() else "there is no such file"
-        raise InputError(f"{name}: {reason}; --kubeconfig names another") from None
+        raise InputError(f"{name}: {reason}; $KUBECONFIG names another") from None
     except KeyError as missing:
-        raise InputError(f"{name}: it is no kubeconfig: it has no {missing}; --kubeconfig names another") from None
+        raise InputError(f"{name}: it is no kubeconfig: it has no {missing}; $KUBECONFIG names another") from None
     except (yaml.YAMLError, msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{name}: it is no kubeconfig: {type(error).__name__}: {printable(str(error))}") from None
 
 
-def _chosen(whole: KubeConfig, context: str | None, name: str) -> SingleConfig:
-    asked = context or whole.current_context
+def _chosen(whole: KubeConfig, name: str) -> SingleConfig:
+    asked = whole.current_context
     if not asked:
-        raise InputError(f"{name}: it has no current-context; choose one by --context")
+        raise InputError(f"{name}: it has no current-context; `kubectl config use-context` sets it")
     if asked not in whole.contexts:
         near = nearest(asked, whole.contexts, "; `kubectl config get-contexts` lists them")
         raise InputError(f"{name}: it has no context {brief(asked)!r}{near}")

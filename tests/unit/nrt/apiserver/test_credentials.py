@@ -24,9 +24,9 @@ from processes.certificates import Authority
 RIGHTS = (Right("get", RESOURCE), Right("patch", RESOURCE))
 
 
-def ask(kubeconfig: Path | None = None, context: str | None = None, account: str = "/nowhere") -> None:
+def ask(kubeconfig: Path | None = None, account: str = "/nowhere") -> None:
     """Read an object. Raises what that raises."""
-    client = ApiServer(find_config(kubeconfig, context, account), 20.0)
+    client = ApiServer(find_config(kubeconfig, account), 20.0)
     try:
         client.get("node1")
     finally:
@@ -113,11 +113,10 @@ def test_a_kubeconfig_is_found_as_kubectl_finds_it(
     (tmp_path / ".kube").mkdir()
     shutil.copy(kubeconfig, tmp_path / ".kube/config")
     ask()
-    ask(None, "other")
 
 
 def test_without_credentials_it_says_where_it_looked(tmp_path: Path) -> None:
-    with pytest.raises(ApiFailure, match=f"no service account's token, and no file {tmp_path}/.kube/config; give a"):
+    with pytest.raises(ApiFailure, match=f"no service account's token, and no file {tmp_path}/.kube/config; name a"):
         ask()
 
 
@@ -139,7 +138,7 @@ def test_relative_paths_are_those_of_the_kubeconfigs_folder(server: Server, kube
         ("clusters: 5", "it is no kubeconfig"),
         ("clusters: [5]", "it is no kubeconfig"),
         ("apiVersion: v1", "it is no kubeconfig: it has no 'clusters'"),
-        ("{clusters: [], contexts: []}", "it has no current-context; choose one by --context"),
+        ("{clusters: [], contexts: []}", "it has no current-context; `kubectl config use-context` sets it"),
         ("current-context: [1]", "it is no kubeconfig"),
         ("{current-context: lab, clusters: [], contexts: []}", "it has no context 'lab'"),
         (
@@ -173,7 +172,7 @@ def test_a_kubeconfig_that_is_not_there_is_a_wrong_input(tmp_path: Path) -> None
 
 def test_a_context_that_is_not_there_names_the_nearest(kubeconfig: Path) -> None:
     with pytest.raises(InputError, match="it has no context 'labb'; did you mean lab"):
-        ask(kubeconfig, "labb")
+        ask(changed(kubeconfig, lambda config: config.update({"current-context": "labb"})))
 
 
 def with_plugin(kubeconfig: Path, script: str, version: str = "v1beta1", **more: object) -> Path:

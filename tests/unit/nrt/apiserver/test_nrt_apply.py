@@ -37,10 +37,10 @@ def apply(tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, kubeconf
     monkeypatch.setattr(nrt_work, "topology_of_host", lambda _engine, _host, name: look(engine, captured, name))
     monkeypatch.setenv("K8S_NODE_NAME", "node1")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
 
-    def run(*options: str, given: bool = True) -> tuple[int, str, str]:
-        code = call(["nrt", "--apply", *(("--kubeconfig", str(kubeconfig)) if given else ()), *options])
+    def run(*options: str) -> tuple[int, str, str]:
+        code = call(["nrt", "--apply", *options])
         return code, *capsys.readouterr()
 
     return run
@@ -97,16 +97,17 @@ def test_a_refusal_is_one_sentence(server: Server, apply: Apply, fault: Fault, w
     assert err.count("\n") == 1
 
 
-def test_no_kubeconfig_and_a_wrong_one_are_told_apart(server: Server, apply: Apply, tmp_path: Path) -> None:
-    code, _, err = apply(given=False)
+def test_no_kubeconfig_and_a_wrong_one_are_told_apart(
+    server: Server, apply: Apply, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig.write_text("{clusters: [], contexts: []}")
+    code, _, err = apply()
+    assert (code, err.count("\n")) == (2, 1)
+    assert "it has no current-context" in err
+    monkeypatch.delenv("KUBECONFIG")
+    code, _, err = apply()
     assert code == 3
     assert "there are no credentials for the API server" in err
-    code, _, err = apply("--kubeconfig", str(tmp_path / "missing"), given=False)
-    assert (code, err.count("\n")) == (2, 1)
-    assert "there is no such file; --kubeconfig names another" in err
-    code, _, err = apply("--context", "othr")
-    assert code == 2
-    assert "did you mean other?" in err
 
 
 def test_a_server_that_is_not_there_is_named(apply: Apply, kubeconfig: Path, server: Server) -> None:
@@ -130,9 +131,7 @@ def test_a_node_cannot_have_a_name_with_a_path(apply: Apply, monkeypatch: pytest
     ("options", "words"),
     [
         (["--apply", "--root", str(FIXTURES / NODE)], "a capture is no node"),
-        (["--apply", "--watch"], "leave out --watch"),
         (["--own"], "--own is about what --apply writes"),
-        (["--context", "lab"], "add --apply"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: list[str], words: str, apply: Apply, capsys: Capture) -> None:

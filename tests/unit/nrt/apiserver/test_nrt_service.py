@@ -34,7 +34,7 @@ def test_a_tick_of_a_node_becomes_annotations_of_its_object(server: Server, fixt
     host = Host.under(fixtures / "kubernetes-four-nodes")
     newest = Newest(cast("Any", SimpleNamespace(ticked=Engine(Observer.of(host)).tick())))
     discover(server.cluster.topologies)
-    client = ApiServer(find_config(server.kubeconfig(tmp_path, token="agent"), None), 20.0)
+    client = ApiServer(find_config(server.kubeconfig(tmp_path, token="agent")), 20.0)
     describe = partial(described, newest, lambda: True, host, own=False)
     assert publish(client, "node1", describe).written == ("annotations",)
     assert publish(client, "node1", describe).written == ()

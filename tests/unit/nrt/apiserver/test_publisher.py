@@ -56,7 +56,7 @@ class Node:
         self.publisher = NrtPublisher(self._connect, lambda: "node1", self._describe, counts, pace, self.clock)
 
     def _connect(self) -> ApiServer:
-        return ApiServer(find_config(self.kubeconfig, None), self.timeout)
+        return ApiServer(find_config(self.kubeconfig), self.timeout)
 
     def _describe(self, _: Mapping[str, str]) -> Wanted:
         if not self.is_known:

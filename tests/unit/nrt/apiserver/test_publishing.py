@@ -25,7 +25,7 @@ OURS = {"numaudit.io/groups": '{"version":1}', "numaudit.io/kubelet": '{"version
 
 @contextmanager
 def asking(kubeconfig: Path, seconds: float = 20.0) -> Iterator[ApiServer]:
-    client = ApiServer(find_config(kubeconfig, None), seconds)
+    client = ApiServer(find_config(kubeconfig), seconds)
     try:
         yield client
     finally:
