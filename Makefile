@@ -12,7 +12,7 @@ MAKE_AGAIN := $(MAKE)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report capture test test-beside-guests test-apart test-here test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock capabilities
+.PHONY: help report capture test test-beside-guests test-apart test-here test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -110,10 +110,6 @@ fuzz: ## every parser against many generated inputs
 e2e: ## numaudit on the cluster of KUBECONFIG: forecasts beside what its kubelet does (IMAGE=... or LOAD=kind, NODE=..., OPTIONS=...)
 	@deploy/setup.sh run
 	@$(PYTHON) tests/e2e/e2e.py $(if $(IMAGE),--image $(IMAGE)) $(if $(LOAD),--load "$(LOAD)") $(if $(NODE),--node $(NODE)) $(OPTIONS)
-
-capabilities: ## measure what each capability brings, on this kernel and the guests', for docs/security.md: 12 minutes
-	@deploy/setup.sh test guest
-	$(PYTHON) tests/image/capabilities.py
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
 	@deploy/setup.sh test browser

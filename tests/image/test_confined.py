@@ -11,7 +11,6 @@ from confinement.tests import (  # noqa: F401 (collected here)
     neighbour,
     test_a_kill_leaves_nothing_either,
     test_cgroups_are_read_only_where_they_are_of_version_2,
-    test_each_capability_brings_what_the_page_says,
     test_the_restricted_profile_may_not,
     test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing,
     test_what_the_restricted_profile_may_is_admitted,

@@ -16,7 +16,6 @@ from confinement.tests import (  # noqa: F401 (collected here)
     neighbour,
     test_a_kill_leaves_nothing_either,
     test_cgroups_are_read_only_where_they_are_of_version_2,
-    test_each_capability_brings_what_the_page_says,
     test_the_restricted_profile_may_not,
     test_what_is_known_of_a_neighbour_is_served_and_the_end_leaves_nothing,
     test_what_the_restricted_profile_may_is_admitted,
@@ -60,5 +59,5 @@ def test_doctor_finds_nothing_to_mend_in_the_restricted_pod(node: NodeHere) -> N
 
 @pytest.fixture
 def profile() -> str:
-    """The others differ in rights alone, which the table of capabilities has."""
+    """The others differ in rights alone, which this host shows."""
     return "restricted"
