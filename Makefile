@@ -80,7 +80,7 @@ lab: ## boot a four-node guest and report on an aligned, a misaligned and a spli
 truth: ## boot the guests and compare figures with the truth (ROUNDS=..., KERNEL=6.1); then docs/truth.md is made of it: half an hour a round
 	@deploy/setup.sh test guest
 	$(PYTHON) tests/vm/truth.py --rounds $(or $(ROUNDS),3) $(if $(KERNEL),--kernel $(KERNEL)); status=$$?; \
-	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_truth.py --update-golden && exit $$status
+	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_measured.py --update-golden && exit $$status
 
 image: ## build the agent's image without a registry; its size, start time and memory
 	@deploy/setup.sh test image
@@ -93,7 +93,7 @@ lock: ## renew the lock files of the image: the newest Python packages that pypr
 bench: ## the benchmarks, as ratios against a floor or a peer in the same run; then docs/cost.md is made of their results
 	@deploy/setup.sh test bench
 	$(PYTHON) tests/bench/run_all.py $(BENCH); status=$$?; \
-	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_cost.py --update-golden && exit $$status
+	$(PYTHON) -m pytest -q tests/unit/docs/test_docs_measured.py --update-golden && exit $$status
 
 soak: ## the agent under churn for 20 minutes (SECONDS=...): memory, files, threads and maps stay as they are
 	@deploy/setup.sh test soak

@@ -8,14 +8,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 TOP = Path(__file__).parents[3]
 PAGES = sorted(
     page for where in ("*.md", ".github/**/*.md", "docs/**/*.md", "tests/**/README.md") for page in TOP.glob(where)
 )
-
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
 
 
 def code_of(page: Path) -> Iterator[str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from functools import cache
-from pathlib import Path
 from typing import get_args
 
-import pytest
 import yaml
 
 from monitoring.documented_queries import documented_queries
@@ -19,9 +17,8 @@ from numaudit.evaluation.verdicts import VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 from numaudit.exporters.metric import PREFIX
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from screens.pages import TOP, code_of, each_page
+from screens.pages import PAGES, TOP, code_of
 
-QUERIES = documented_queries()
 FOREIGN_LABELS = {"cluster", "instance", "job", "node"}
 """Of the scrape, not of the agent."""
 NAMES = {
@@ -42,9 +39,8 @@ LABEL_VALUES = {
 }
 
 
-@each_page
-def test_every_metric_that_a_page_names_is_exported(page: Path) -> None:
-    named = {name for span in code_of(page) for name in re.findall(rf"\b{PREFIX}[a-z_]+\b", span)}
+def test_every_metric_that_a_page_names_is_exported() -> None:
+    named = {name for page in PAGES for span in code_of(page) for name in re.findall(rf"\b{PREFIX}[a-z_]+\b", span)}
     families = {metric.full_name for metric in METRICS}
     assert {name for name in named if name not in families and name.removesuffix("_total") not in families} == set()
 
@@ -67,9 +63,9 @@ def _wrong_selectors(query: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("place", QUERIES)
-def test_every_label_of_a_documented_query_is_one_of_the_metrics(place: str) -> None:
-    assert _wrong_selectors(QUERIES[place]) == []
+def test_every_label_of_a_documented_query_is_one_of_the_metrics() -> None:
+    queries = documented_queries().items()
+    assert {place: wrong for place, query in queries if (wrong := _wrong_selectors(query))} == {}
 
 
 def _unknown_conclusions(text: str) -> set[str]:
@@ -94,15 +90,13 @@ def _every_name() -> frozenset[str]:
     return frozenset(listed.union(*NAMES.values()))
 
 
-@each_page
-def test_every_conclusion_that_a_page_names_is_one(page: Path) -> None:
-    assert _unknown_conclusions(page.read_text(encoding="utf-8")) == set()
+def test_every_conclusion_that_a_page_names_is_one() -> None:
+    assert {page: wrong for page in PAGES if (wrong := _unknown_conclusions(page.read_text(encoding="utf-8")))} == {}
 
 
-@each_page
-def test_every_setting_that_a_page_names_is_one(page: Path) -> None:
+def test_every_setting_that_a_page_names_is_one() -> None:
     sections = {path.partition(".")[0] for path in KEYS if "." in path}
-    dotted = {span for span in code_of(page) if re.fullmatch(r"[a-z]+\.[a-z_]+", span)}
+    dotted = {span for page in PAGES for span in code_of(page) if re.fullmatch(r"[a-z]+\.[a-z_]+", span)}
     named = {span for span in dotted if span.partition(".")[0] in sections and not (TOP / span).exists()}
     assert named - set(KEYS) == set()
 

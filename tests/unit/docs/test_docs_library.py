@@ -1,8 +1,9 @@
-"""The example in docs/memorymanager.md runs and prints what the page says; its table has their meanings."""
+"""The Python examples of the documents print what the pages say, and their tables have each function and annotation."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from numaudit.memorymanager import api
+from numaudit.nrt.annotations import KEYS, MOST_BYTES, PREFIX
+from screens.pages import TOP
 
 PAGE = (Path(__file__).parents[3] / "docs" / "memorymanager.md").read_text(encoding="utf-8")
 CALLS = PAGE[PAGE.index("## What to call") : PAGE.index("## Versions")]
@@ -33,3 +36,23 @@ def test_each_function_of_the_table_has_its_meaning() -> None:
     lines = [line for line in CALLS.splitlines() if line.startswith("| `")]
     assert len(lines) > 5
     assert lines == [row(name, getattr(api, name)) for line in lines for name in [line.split("`")[1]]]
+
+
+SCHEDULERS = (TOP / "docs/integrations/schedulers.md").read_text(encoding="utf-8")
+
+
+def test_the_cases_of_kai_scheduler_come_out_as_the_page_says() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", SCHEDULERS, re.DOTALL)
+    (output,) = re.findall(r"```text\n(.*?)```", SCHEDULERS, re.DOTALL)
+    with_the_filter = {**os.environ, "PYTHONPATH": str(TOP / "tests/support")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=with_the_filter
+    )
+    assert done.stderr == ""
+    assert done.stdout == output
+
+
+def test_the_table_has_every_annotation() -> None:
+    listed = re.findall(rf"^\| `({re.escape(PREFIX)}[\w-]+)` \|", SCHEDULERS, re.MULTILINE)
+    assert sorted(listed) == sorted(KEYS)
+    assert f"at most {MOST_BYTES >> 10} KiB" in SCHEDULERS
