@@ -31,15 +31,6 @@ def with_init(init: int, later: int, *, restartable: bool = False) -> CPUPod:
     return CPUPod("uid", (first, CPUContainer("app", later)))
 
 
-def test_recorded_three_pods_one_after_the_other() -> None:
-    state = allocate(POLICY, FRESH, app(1, "small"), "app", NodeSet.of(0))
-    state = allocate(POLICY, state, app(3, "wide"), "app", NodeSet.of(1, 2))
-    state = allocate(POLICY, state, app(1, "third"), "app", NodeSet.of(1, 2))
-    held = {uid: str(containers["app"]) for uid, containers in state.entries.items()}
-    assert held == {"small": "1", "wide": "2-4", "third": "5"}
-    assert str(state.default_cpus) == "0,6-7"
-
-
 def test_without_a_hint_the_fullest_node_is_filled_up() -> None:
     assert allocate(POLICY, FRESH, app(2), "app", None).entries["uid"]["app"] == CpuSet.of(2, 3)
     state = CPUState(CpuSet.parse("0-2,4-7"))
@@ -165,20 +156,6 @@ def test_cpus_are_distributed_in_whole_cores_with_both_options() -> None:
 
 
 # Pod-level resources
-
-
-def test_recorded_a_pods_cpus_are_divided_among_its_containers() -> None:
-    pod = CPUPod("uid", (CPUContainer("pinned", 1), CPUContainer("shared", 0)), pod_level=2)
-    state = allocate_pod(POLICY, CPUState(CpuSet.parse("0,2-7")), pod, NodeSet.of(1))
-    assert state.pod_entries == {"uid": CpuSet.of(2, 3)}
-    assert state.entries["uid"] == {"pinned": CpuSet.of(2), "shared": CpuSet.of(3)}
-    assert str(state.default_cpus) == "0,4-7"
-
-
-def test_recorded_containers_without_their_own_cpus_share_the_pods() -> None:
-    pod = CPUPod("uid", (CPUContainer("a", 0), CPUContainer("b", 0)), pod_level=2)
-    state = allocate_pod(POLICY, FRESH, pod, NodeSet.of(2))
-    assert state.entries["uid"] == {"a": CpuSet.of(4, 5), "b": CpuSet.of(4, 5)}
 
 
 def test_init_containers_use_what_sidecars_leave() -> None:

@@ -50,22 +50,6 @@ def state(default: str, **held: str) -> CPUState:
     return CPUState(CpuSet.parse(default), {"uid": {name: CpuSet.parse(cpus) for name, cpus in held.items()}})
 
 
-def test_recorded_one_cpu_on_an_empty_machine() -> None:
-    answer = hints_for_container(POLICY, FRESH, one_container(1), "app")
-    assert cpu_hints(answer) == "0+ 1+ 2+ 3+ 01- 02- 03- 12- 13- 23- 012- 013- 023- 123- 0123-"
-
-
-def test_recorded_three_cpus_beside_a_small_pod() -> None:
-    beside = CPUState(CpuSet.parse("0,2-7"))
-    answer = hints_for_container(POLICY, beside, one_container(3), "app")
-    assert cpu_hints(answer) == "12+ 13+ 23+ 012- 013- 023- 123- 0123-"
-
-
-def test_recorded_one_cpu_where_two_nodes_are_full() -> None:
-    answer = hints_for_container(POLICY, CPUState(CpuSet.parse("0,5-7")), one_container(1), "app")
-    assert cpu_hints(answer) == "2+ 3+ 02- 03- 12- 13- 23- 012- 013- 023- 123- 0123-"
-
-
 def test_preferred_is_by_capacity_reserved_cpus_included() -> None:
     answer = hints_for_container(POLICY, CPUState(CpuSet.parse("0-2")), one_container(2), "app")
     assert cpu_hints(answer) == "01- 012- 013- 0123-"
@@ -84,11 +68,6 @@ def test_pod_level_resources_that_are_not_managed_are_no_preference() -> None:
     pod = CPUPod("uid", (CPUContainer("app", 1),), managed=False)
     assert hints_for_container(POLICY, FRESH, pod, "app") is None
     assert hints_for_pod(POLICY, FRESH, pod) is None
-
-
-def test_recorded_cpus_already_held_give_the_sets_around_them() -> None:
-    answer = hints_for_container(POLICY, state("0-3,5-7", app="4"), one_container(1), "app")
-    assert cpu_hints(answer) == "2+ 02- 12- 23- 012- 023- 123- 0123-"
 
 
 def test_cpus_held_over_two_nodes_where_one_would_do_are_not_preferred() -> None:
@@ -137,16 +116,6 @@ def test_a_pod_needs_its_sidecars_beside_each_init_container_and_the_apps() -> N
         ),
     )
     assert pod.exclusive == 8
-
-
-def test_recorded_two_containers_ask_together_in_pod_scope() -> None:
-    pod = CPUPod("uid", (CPUContainer("a", 1), CPUContainer("b", 1)))
-    assert cpu_hints(hints_for_pod(POLICY, FRESH, pod)).startswith("1+ 2+ 3+ 01- ")
-
-
-def test_recorded_an_init_container_and_an_app_ask_for_the_larger_one() -> None:
-    pod = CPUPod("uid", (CPUContainer("init", 1, init=True), CPUContainer("app", 1)))
-    assert cpu_hints(hints_for_pod(POLICY, FRESH, pod)).startswith("0+ 1+ 2+ 3+ 01- ")
 
 
 def test_a_pod_that_holds_all_its_cpus_gets_the_sets_around_them() -> None:

@@ -117,23 +117,6 @@ def test_the_policy_that_would_admit_is_named() -> None:
     assert "Setting topologyManagerPolicy to restricted" in changes(found)
 
 
-def test_disagreeing_providers_are_named_with_what_they_prefer() -> None:
-    cpus = {"topologyManagerPolicy": "restricted", "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
-    found = explained(THREE, [], pod("wide", "15Gi", cpu="1"), **cpus)
-    assert "Not all prefer the same nodes: cpu prefers 0 or 1 or 2, memory prefers 0-1" in found.sentence
-    assert any("of cpu instead of 1" in one for one in changes(found))
-
-
-def test_a_way_in_by_a_newer_kubelet_is_found() -> None:
-    described = {**THREE, "devices": {"vendor.example/sgx": {"sgx0": []}}}
-    given_scenario = scenario(described, [], kubelet={"topologyManagerPolicy": "single-numa-node"})
-    played = play({**given_scenario, "kubernetesVersion": "1.23"})
-    wanted = read_pod(pod("a", **{"vendor.example/sgx": "1"}))
-    found = explain(played.scenario.setup, played.state, wanted)
-    assert "No NUMA node can provide vendor.example/sgx (its hints are empty)." in found.sentence
-    assert "Upgrading to Kubernetes 1.28" in changes(found)
-
-
 def test_policy_none_has_no_merge_and_still_a_sentence() -> None:
     found = explained(THREE, [], pod("wide", "15Gi"), topologyManagerPolicy="none")
     assert found.decisions == ()

@@ -13,7 +13,6 @@ from numaudit.containermanager.topologymanager.hints import (
     MergeResult,
     ProviderHints,
     TopologyHint,
-    candidate_masks,
     merge,
 )
 from numaudit.containermanager.topologymanager.policy import POLICIES, Distances, TopologyOptions
@@ -23,8 +22,6 @@ from numaudit.topology.nodeset import NodeSet
 CLOSEST = TopologyOptions(prefer_closest_numa_nodes=True)
 TWO = NodeSet.of(0, 1)
 FOUR = NodeSet.of(0, 1, 2, 3)
-LINE: Distances = {a: {b: 10 + 5 * abs(a - b) for b in range(4)} for a in range(4)}
-"""Four nodes in a row."""
 
 
 def hint(*ids: int, preferred: bool = True) -> TopologyHint:
@@ -39,46 +36,6 @@ def four(*bad: str, good: str = "") -> list[TopologyHint]:
     """Hints in shorthand: "12" is nodes 1 and 2."""
     wanted = [hint(*map(int, one)) for one in good.split()]
     return wanted + [hint(*map(int, one), preferred=False) for one in " ".join(bad).split()]
-
-
-def test_policy_none_asks_no_provider() -> None:
-    assert merge([{"cpu": []}], policy="none", nodes=TWO) == MergeResult(any_node(preferred=False), admit=True)
-
-
-@pytest.mark.parametrize("silent", [None, {}, {"cpu": None}])
-def test_a_silent_provider_accepts_any_node(silent: ProviderHints) -> None:
-    other: ProviderHints = {"memory": [hint(1), hint(0, 1, preferred=False)]}
-    assert merge([silent, other], policy="restricted", nodes=TWO) == MergeResult(hint(1), admit=True)
-
-
-def test_no_preference_at_all_means_all_nodes() -> None:
-    assert merge([None, {}], policy="best-effort", nodes=TWO) == MergeResult(hint(0, 1), admit=True)
-    assert merge([None, {}], policy="restricted", nodes=TWO) == MergeResult(hint(0, 1), admit=True)
-    assert merge([], policy="restricted", nodes=TWO) == MergeResult(hint(0, 1), admit=True)
-
-
-def test_all_nodes_become_any_node_under_single_numa_node() -> None:
-    assert merge([None], policy="single-numa-node", nodes=TWO) == MergeResult(any_node(), admit=True)
-    only = {"memory": [hint(0)]}
-    assert merge([only], policy="single-numa-node", nodes=NodeSet.of(0)) == MergeResult(any_node(), admit=True)
-
-
-def test_an_empty_list_means_impossible_and_an_empty_answer_does_not() -> None:
-    fits: ProviderHints = {"memory": [hint(0)]}
-    assert not merge([{"cpu": []}, fits], policy="single-numa-node", nodes=TWO).admit
-    assert merge([{}, fits], policy="single-numa-node", nodes=TWO).admit
-    assert merge([{"cpu": []}, fits], policy="best-effort", nodes=TWO).hint == hint(0, preferred=False)
-
-
-def test_single_numa_node_refuses_what_needs_two_nodes() -> None:
-    answer = merge([{"memory": [hint(0, 1)]}], policy="single-numa-node", nodes=TWO)
-    assert answer == MergeResult(any_node(preferred=False), admit=False)
-
-
-def test_providers_that_never_meet_get_all_nodes() -> None:
-    providers: list[ProviderHints] = [{"cpu": [hint(0)]}, {"memory": [hint(1)]}]
-    assert merge(providers, policy="best-effort", nodes=TWO) == MergeResult(hint(0, 1, preferred=False), admit=True)
-    assert not merge(providers, policy="restricted", nodes=TWO).admit
 
 
 def test_different_masks_are_preferred_together_only_before_1_24() -> None:
@@ -107,41 +64,6 @@ def test_less_than_the_goal_is_better_than_more() -> None:
     assert enumerate_all(providers, "best-effort", six, None, old=False).hint == hint(0, preferred=False)
 
 
-def test_a_wide_preferred_memory_hint_widens_the_cpu_hint() -> None:
-    """Recorded: 1 CPU on nodes 2 or 3, 1400 MiB on nodes 1 and 2."""
-    cpu = four("02 03 12 13 23 012 013 023 123 0123", good="2 3")
-    providers: list[ProviderHints] = [{}, {"cpu": cpu}, {"memory": four(good="12")}]
-    assert merge(providers, policy="best-effort", nodes=FOUR).hint == hint(1, 2, preferred=False)
-    assert not merge(providers, policy="restricted", nodes=FOUR).admit
-
-
-def test_the_group_both_prefer_is_admitted_under_restricted() -> None:
-    both = four("012 013 023 123 0123", good="01 02 03 12 13 23")
-    answer = merge([{}, {"cpu": both}, {"memory": both}], policy="restricted", nodes=FOUR)
-    assert answer == MergeResult(hint(0, 1), admit=True)
-
-
-def test_near_nodes_win_over_a_smaller_bitmask_when_asked_for() -> None:
-    offer: list[ProviderHints] = [{"memory": four(good="02 23")}]
-    assert merge(offer, policy="restricted", nodes=FOUR).hint == hint(0, 2)
-    near = merge(offer, policy="restricted", nodes=FOUR, options=CLOSEST, distances=LINE)
-    assert near.hint == hint(2, 3)
-
-
-def test_distance_does_not_make_a_wider_set_win() -> None:
-    offer: list[ProviderHints] = [{"memory": four(good="03 012")}]
-    far: Distances = {a: {b: 255 if {a, b} == {0, 3} else 10 for b in range(4)} for a in range(4)}
-    assert merge(offer, policy="restricted", nodes=FOUR, options=CLOSEST, distances=far).hint == hint(0, 3)
-
-
-def test_single_numa_node_ignores_distances() -> None:
-    slow_node_0: Distances = {0: {0: 11, 1: 20}, 1: {0: 20, 1: 10}}
-    offer: list[ProviderHints] = [{"memory": [hint(0), hint(1)]}]
-    for policy, best in (("single-numa-node", 0), ("restricted", 1)):
-        answer = merge(offer, policy=policy, nodes=TWO, options=CLOSEST, distances=slow_node_0)
-        assert answer.hint == hint(best)
-
-
 def test_a_missing_distance_is_named() -> None:
     alike = {"cpu": [hint(0), hint(1)]}
     with pytest.raises(InputError, match="no distance from NUMA node 1 to node 1"):
@@ -157,12 +79,6 @@ def test_distances_are_asked_for_only_where_sizes_tie() -> None:
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(InputError, match='unknown policy: "Restricted"'):
         merge([], policy="Restricted", nodes=TWO)
-
-
-def test_more_nodes_than_anyone_can_try_are_refused() -> None:
-    assert len(candidate_masks(NodeSet.parse("0-7"))) == 255
-    with pytest.raises(InputError, match="17 NUMA nodes"):
-        candidate_masks(NodeSet.parse("0-16"))
 
 
 # The kubelet's own way, step by step, for the comparison.

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from kubelets.pods import bare, container, pod
 from kubelets.recorded import read_machine
 from numaudit.containermanager.device.hints import Device, DeviceState
-from numaudit.containermanager.memory.group_rules import BrokenRule
 from numaudit.containermanager.memory.static_policy import (
     GROUP_VIOLATION,
     NO_DEFAULT,
@@ -145,29 +144,6 @@ class TestRefusals:
         assert why(done)[0] == "UnexpectedAdmissionError"
         assert outcomes([done]) == [AdmissionOutcome.REJECTED_CAPACITY]
 
-    def test_the_text_tells_whether_there_was_a_hint_to_extend(self) -> None:
-        big = pod("a", container("app", "99Gi"))
-        (single,) = run(kubelet(policy="single-numa-node"), big)
-        assert why(single)[1] == f"Allocate failed due to {NO_DEFAULT}, which is unexpected"
-        (best,) = run(kubelet(), big)
-        assert why(best)[1] == f"Allocate failed due to {NO_EXTENSION}, which is unexpected"
-
-    def test_a_group_that_the_merged_hint_overlaps_is_refused(self) -> None:
-        """The memory has no hint at all, so that of the devices wins."""
-        nics = {"n1": Device("n1", NodeSet.of(1)), "n2": Device("n2", NodeSet.of(2))}
-        node = kubelet(machine(11, 10, 10))
-        state = fresh_state(node, DeviceState({"vendor.example/nic": nics}))
-        state = admit(node, state, pod("a", container("app", "15Gi"))).state
-        asking = pod("b", container("app", "11Gi", more={"vendor.example/nic": "2"}))
-        done = admit(node, state, asking)
-        assert done.decisions[0].answers[2].hints == {}
-        assert done.decisions[0].merged == TopologyHint(NodeSet.of(1, 2), preferred=True)
-        assert outcomes([done]) == [AdmissionOutcome.REJECTED_GROUP_RULE]
-        assert why(done)[1] == (
-            "Allocate failed due to [memorymanager] preferred hint violates NUMA node allocation, which is unexpected"
-        )
-        assert admit(kubelet(machine(11, 10, 10), version="1.28"), state, asking).admitted
-
     def test_memory_that_only_the_rule_of_groups_forbids_has_the_kubelets_name_and_the_rule_beside_it(self) -> None:
         """KAI-Scheduler#2013: a small pod sits alone on node 0, and a wide pod finds no nodes."""
         node = kubelet(machine(11, 10))
@@ -265,19 +241,6 @@ class TestRefusals:
         )
         assert outcomes([done]) == [AdmissionOutcome.REJECTED_OTHER]
 
-    def test_the_candidates_tell_why(self) -> None:
-        admissions = run(kubelet(), pod("a", container("app", "15Gi")), pod("b", container("app", "12Gi")))
-        judged = admissions[1].decisions[0].judge_memory("b")
-        assert {str(one.mask): one.verdict for one in judged if len(one.mask) == 2} == {
-            "0-1": BrokenRule.NOT_FREE,
-            "0,2": BrokenRule.BREAKS_A_GROUP,
-            "0,3": BrokenRule.BREAKS_A_GROUP,
-            "1-2": BrokenRule.BREAKS_A_GROUP,
-            "1,3": BrokenRule.BREAKS_A_GROUP,
-            "2-3": BrokenRule.KEPT,
-        }
-        assert run(kubelet(), pod("c", bare("app")))[0].decisions[0].judge_memory("c") == ()
-
 
 class TestScopes:
     def test_pod_scope_gives_all_containers_the_nodes_of_their_sum(self) -> None:
@@ -299,16 +262,6 @@ class TestScopes:
         (in_container_scope,) = run(kubelet(policy="single-numa-node", featureGates=gates), own)
         assert why(in_container_scope)[1] == (
             "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
-        )
-
-    def test_an_empty_shared_pool_is_refused(self) -> None:
-        own = pod("a", container("app", "5Gi"), bare("x"), resources={"cpu": "2", "memory": "5Gi"})
-        gates = {"PodLevelResourceManagers": True}
-        (refused,) = run(kubelet(scope="pod", policy="best-effort", featureGates=gates), own)
-        assert why(refused) == (
-            "EmptyPodSharedPoolError",
-            "pod rejected, sum of exclusive container memory requests equals pod budget, "
-            "leaving no memory for shared containers",
         )
 
     def test_best_effort_as_recorded_on_four_nodes(self) -> None:
@@ -357,13 +310,6 @@ class TestLife:
         assert (after.cpu.default_cpus, after.cpu.entries) == (CpuSet.parse("0-3"), {})
         assert free(after) == [5, 10]
         assert free(admit(node, after, pod("b", bare("app"))).state) == [10, 10]
-
-    def test_a_removed_pods_memory_is_released_by_the_next_admission(self) -> None:
-        node = kubelet()
-        (done,) = run(node, pod("a", container("app", "5Gi")))
-        gone = remove(done.state, "a")
-        assert free(gone)[0] == 5
-        assert free(admit(node, gone, pod("b", bare("app"))).state)[0] == 10
 
     def test_a_started_container_is_pinned_and_ends_the_init_containers_before_it(self) -> None:
         node = kubelet(cpus=True)
@@ -570,14 +516,6 @@ class TestConfiguration:
         with pytest.raises(InputError, match='unknown Topology Manager Policy option: "max-allowable-numa-nodes"'):
             kubelet(version="1.30", topologyManagerPolicyOptions=nine)
 
-    def test_the_version_decides_how_hints_are_merged(self) -> None:
-        """Before 1.24 a merged hint could be preferred although the masks differ: then restricted admits."""
-        asking = pod("a", container("app", "5Gi", more={NIC: "2"}))
-        nics = DeviceState({NIC: {"n0": Device("n0", NodeSet.of(0)), "n1": Device("n1", NodeSet.of(1))}})
-        for version, admitted in (("1.23", True), ("1.24", False), ("1.27", False), ("1.28", False)):
-            node = kubelet(machine(11, 10), policy="restricted", version=version)
-            assert admit(node, fresh_state(node, nics), asking).admitted is admitted
-
     def test_cpus_of_a_version_that_is_taken_for_a_later_one_are_given_as_in_that_one(self) -> None:
         whole, socket = {"full-pcpus-only": "true"}, {"align-by-socket": "true"}
         given = kubelet(cpus=True, version="1.25", cpuManagerPolicyOptions=whole).cpu
@@ -597,18 +535,6 @@ class TestConfiguration:
                 kubeReserved={"memory": "1948Mi"},
                 reservedMemory=[{"numaNode": 0, "limits": {"memory": "2Gi"}}],
             )
-
-    def test_defaults_are_the_kubelets(self) -> None:
-        node, notices = read_kubelet({}, machine(1), kubernetes_version="1.30")
-        assert (node.memory_policy, node.cpu, node.topology.policy, node.topology.scope) == (
-            "None",
-            None,
-            "none",
-            "none",
-        )
-        assert notices == ("Kubernetes 1.30 is taken for 1.28, whose kubelet is known exactly",)
-        with pytest.raises(InputError, match="must be a mapping, not list"):
-            read_kubelet([], machine(1))
 
     def test_distances_are_known_only_when_every_node_has_them(self) -> None:
         near = Machine((Node(0, memory=GI, distances={0: 10}),))

@@ -9,7 +9,6 @@ from kubelets.pods import bare, container, pod, quantities
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos
-from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import (
     LATEST_FEATURES,
     KubeletFeatures,
@@ -146,30 +145,6 @@ class TestRequests:
     def test_only_memory_and_huge_pages_count(self) -> None:
         one = pod("a", container("x", "1Gi", more={"hugepages-2Mi": "4Mi", "vendor.example/nic": "1"}))
         assert container_requests(one, one.containers[0], LATEST_FEATURES) == {"memory": GI, "hugepages-2Mi": 4 << 20}
-
-    def test_a_pod_asks_for_the_most_it_needs_at_one_time(self) -> None:
-        one = pod(
-            "a",
-            container("app", "1Gi"),
-            init=(
-                container("i1", "5Gi"),
-                container("s1", "1Gi", sidecar=True),
-                container("s2", "2Gi", sidecar=True),
-                container("i2", "5Gi"),
-                container("s3", "3Gi", sidecar=True),
-            ),
-        )
-        assert pod_requests(one, LATEST_FEATURES) == {"memory": 8 * GI}
-        assert pod_requests(one, OLD) == {"memory": 5 * GI}
-
-    def test_what_only_an_init_container_asks_for_does_not_count_for_the_pod(self) -> None:
-        one = pod("a", container("app"), init=(container("i", more={"hugepages-1Gi": "1Gi"}),))
-        assert pod_requests(one, LATEST_FEATURES) == {"memory": GI}
-
-    def test_an_amount_the_kubelet_cannot_read_is_refused(self) -> None:
-        one = pod("a", container("x", "100Ti"))
-        with pytest.raises(AdmissionError, match=r"^\[memorymanager\] failed to represent quantity as int64$"):
-            pod_requests(one, LATEST_FEATURES)
 
     def test_containers_of_a_pod_managed_as_one_need_to_be_guaranteed_themselves(self) -> None:
         one = pod("a", container("own"), container("more", "1Gi", limit="2Gi"), resources={"cpu": "4", "memory": "4Gi"})

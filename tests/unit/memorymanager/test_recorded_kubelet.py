@@ -28,7 +28,6 @@ from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.memorymanager.admission import NodeState, admit, reconcile, remove
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart, start
-from numaudit.memorymanager.outcome import AdmissionOutcome
 
 SINGLE = "standalone-single-numa-node"
 STEPS: dict[str, dict[str, str]] = {
@@ -177,24 +176,3 @@ def test_the_computed_qos_is_the_recorded_one() -> None:
         for pod in read_pods(run).values():
             assert pod.status_qos is not None
             assert qos(replace(pod, status_qos=None), features) == pod.status_qos
-
-
-def test_the_recorded_runs_have_these_outcomes() -> None:
-    kubelet = set_up("standalone-restricted")
-    pods = read_pods("standalone-restricted")
-    state = fresh_state(kubelet)
-    outcomes: list[AdmissionOutcome] = []
-    for name in ("gu-cross3", "gu-cross2", "gu-cross"):
-        admission = admit(kubelet, state, pods[f"default/{name}-numanode"])
-        state = admission.state
-        outcomes += [one.outcome for one in admission.placements]
-        outcomes += [admission.rejection.outcome] if admission.rejection else []
-    assert outcomes == [
-        AdmissionOutcome.ALIGNED_MULTI,
-        AdmissionOutcome.ALIGNED_SINGLE,
-        AdmissionOutcome.REJECTED_CAPACITY,
-    ]
-    assert admission.rejection is not None
-    assert admission.rejection.detail == (
-        "nodes 2-3 have the memory, but containers use node 2 alone or in another group"
-    )

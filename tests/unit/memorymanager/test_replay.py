@@ -74,19 +74,6 @@ def test_a_pod_entry_without_blocks_still_stands_for_its_containers() -> None:
     assert replay(default, MemoryState(default, entries, {"uid": ()}), pod_level=False) != default
 
 
-def test_changed_huge_pages_are_what_a_real_kubelet_stumbled_over() -> None:
-    """Recorded: TotalMemSize1=33554432 TotalMemSize2=25165824, when 16 pages of one node became 12."""
-    state = read(FIXTURES / "kubelet-1.36/standalone-restart-errors/1/memory_manager_state")
-    live = {id_: dict(node.memory_map) for id_, node in without_assignments(state.machine).items()}
-    live[2]["hugepages-2Mi"] = MemoryTable(25165824, 0, 25165824, 0, 25165824)
-    default = {id_: replace(node, memory_map=live[id_]) for id_, node in without_assignments(state.machine).items()}
-    refusal = check_start(state, default)
-    assert refusal is not None
-    assert refusal.message == DIFFERENT
-    assert refusal.difference == Difference("total", 2, "hugepages-2Mi", 33554432, 25165824)
-    assert str(refusal.difference) == "node 2: hugepages-2Mi total is 33554432 in the file, 25165824 by replay"
-
-
 def test_since_1_32_a_group_needs_to_add_up_only_as_a_whole() -> None:
     state = read(FIXTURES / "memory-manager-state/cross-node-release/memory_manager_state")
     default = without_assignments(state.machine)

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from kubelets.recorded import (
-    RUNS,
-    LoggedAdmission,
-    LoggedRelease,
-    LoggedStart,
-    read_configuration,
-    read_events,
-    read_machine,
-    read_pods,
-)
 from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.api.simulation_document import simulation
 from numaudit.checkpoints.formats import memory as memory_checkpoint
@@ -27,99 +16,7 @@ from numaudit.scenario.explanation import accounts_of
 from numaudit.scenario.fate import Fate
 from numaudit.scenario.simulation import ScenarioRun
 
-RECORDED = {
-    "standalone-single-numa-node": {"default/gu-toobig-numanode": "1-running", "": "3-removed-gu-two"},
-    "standalone-restricted": {"default/gu-cross2-numanode": "1-cross", "": "2-more"},
-    "standalone-pod-level-resources": {"": "1"},
-    "standalone-log-verbosity-0": {"": "1"},
-    "standalone-restart-errors": {"": "1"},
-}
-"""Run -> the pod before whose admission the state files were copied ("" = the end) -> folder of the copy."""
 GIB = 1 << 30
-
-
-def manifests(run: str) -> dict[str, Any]:
-    found = {}
-    for file in sorted((RUNS / run).glob("*/pods.json")):
-        for item in json.loads(file.read_text())["items"]:
-            found[f"{item['metadata']['namespace']}/{item['metadata']['name']}"] = item
-    return found
-
-
-def recorded_steps(run: str, until: str) -> Iterator[dict[str, Any]]:
-    """What the log tells, as steps of a scenario, up to the admission of one pod."""
-    pods, by_uid = manifests(run), {one.uid: name for name, one in read_pods(run).items()}
-    removed = set()
-    for event in read_events(run, "kubelet.k1.log"):
-        if isinstance(event, LoggedAdmission):
-            if event.pod == until:
-                return
-            yield {"admit": pods[event.pod]}
-            if event.denied is not None:
-                removed.add(event.pod)
-        elif isinstance(event, LoggedStart):
-            yield {"start": {"pod": event.pod, "container": event.container}}
-        elif isinstance(event, LoggedRelease) and by_uid[event.pod_uid] not in removed:
-            removed.add(by_uid[event.pod_uid])
-            yield {"remove": {"pod": by_uid[event.pod_uid]}}
-
-
-def recorded_scenario(run: str, until: str) -> dict[str, Any]:
-    described = read_machine(run)
-    nodes = [
-        {
-            "id": node.id,
-            "cpus": str(node.cpus),
-            "memory": node.memory,
-            "hugepages": {f"{pages.page_size >> 20}Mi": pages.total for pages in node.huge_pages},
-        }
-        for node in described.nodes
-    ]
-    return {
-        "apiVersion": "numaudit/v1",
-        "kind": "Scenario",
-        "kubernetesVersion": "1.36",
-        "machine": {"nodes": nodes, "sockets": [[cpu.id for cpu in described.cpus]]},
-        "kubelet": read_configuration(run, "kubelet-config.k1.yaml"),
-        "steps": list(recorded_steps(run, until)),
-    }
-
-
-def sorted_blocks(entries: dict[str, Any]) -> dict[str, Any]:
-    return {
-        uid: {name: sorted(blocks, key=lambda one: str(one["type"])) for name, blocks in held.items()}
-        for uid, held in entries.items()
-    }
-
-
-@pytest.mark.parametrize(("run", "until"), [(run, until) for run, steps in RECORDED.items() for until in steps])
-def test_the_pods_of_a_recorded_kubelet_lead_to_its_state_files(run: str, until: str) -> None:
-    folder = RUNS / run / RECORDED[run][until]
-    played = play(recorded_scenario(run, until))
-    ours = files.plain(played.kubelet, played.state)
-    for name in ("memory", "cpu"):
-        theirs = json.loads((folder / f"{name}_manager_state").read_text())
-        mine = ours[name]
-        assert isinstance(mine, dict)
-        if name == "memory":  # the order of blocks inside a container is random, and the checksum is of that order
-            for one in (mine, theirs):
-                one["entries"] = sorted_blocks(one["entries"])
-                one.pop("checksum")
-        assert mine == theirs
-
-
-def test_the_recorded_pods_are_all_played() -> None:
-    steps = [step for run in RECORDED for step in recorded_steps(run, "")]
-    assert sum("admit" in step for step in steps) == 23
-    played = [play(recorded_scenario(run, "")) for run in RECORDED]
-    refused = [one for simulation in played for one in simulation.steps if one.admission and not one.admitted]
-    assert len(refused) == 6
-
-
-def nodes_of(played: ScenarioRun, index: int) -> str:
-    admission = played.steps[index].admission
-    assert admission is not None
-    return str(admission.placements[0].memory_nodes)
 
 
 def free(played: ScenarioRun, index: int) -> list[int]:
@@ -137,6 +34,15 @@ def test_memory_of_a_pod_that_ended_stays_in_the_map_until_the_next_admission() 
 def test_memory_of_a_container_that_is_removed_is_free_at_once() -> None:
     steps = [{"admit": pod("a", "5Gi")}, {"remove": {"pod": "default/a", "container": "app"}}]
     assert free(play(scenario(machine("11Gi", "11Gi"), steps)), 1) == [10, 11]
+
+
+def test_a_pod_of_any_namespace_is_known_by_its_name_while_one_alone_has_it() -> None:
+    other, own = pod("a", "5Gi"), pod("a", "5Gi")
+    other["metadata"]["namespace"], own["metadata"]["namespace"] = "x", "y"
+    end = {"remove": {"pod": "a", "container": "app"}}
+    assert free(play(scenario(machine("11Gi"), [{"admit": other}, end])), 1) == [10]
+    with pytest.raises(InputError, match="several namespaces have such a pod"):
+        play(scenario(machine("21Gi"), [{"admit": other}, {"admit": own}, end]))
 
 
 def test_a_refused_pod_neither_starts_nor_ends() -> None:
