@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from hosts.cores import NO_SUCH_PMU, cpuinfo, host_of
-from numaudit.doctor.pmu import check_pmu, count_a_load
+from numaudit.doctor.sources import check_pmu, count_a_load
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
@@ -86,7 +86,7 @@ def test_a_pmu_that_the_kernel_does_not_drive_is_absent(tmp_path: Path) -> None:
 
 def test_a_user_without_rights_is_told_which_he_lacks() -> None:
     program = (
-        "import sys; from pathlib import Path; from numaudit.doctor.pmu import check_pmu; "
+        "import sys; from pathlib import Path; from numaudit.doctor.sources import check_pmu; "
         "from numaudit.kernel.host import Host; check_pmu(Host(Path(sys.argv[1])), under_load=True)"
     )
     with tempfile.TemporaryDirectory() as name:

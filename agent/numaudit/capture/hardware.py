@@ -15,7 +15,6 @@ PATTERNS = (
     *(f"sys/bus/event_source/devices/*/{name}" for name in ("type", "cpumask", "format/*", "events/*", "caps/*")),
     "sys/devices/system/cpu/cpu[0-9]*/regs/identification/midr_el1",
     *(f"sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name")),  # others are serial numbers, or root's
-    "sys/fs/resctrl/info/L3_MON/*",
 )
 """Files of any host, below its root. CPUINFO is to be copied by `without_serial`."""
 _SERIAL = b"Serial"

@@ -10,10 +10,9 @@ from typing import Any
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.containermanager.topologymanager.hints import LARGEST_ID, MOST_NODES
 from numaudit.containermanager.topologymanager.policy import DEFAULT_MAX_NODES, MAX_ALLOWABLE
-from numaudit.doctor.failed import failed
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
 from numaudit.doctor.kubelet_answers import answer_checks, checkpoint_checks
-from numaudit.doctor.outcome import NO_KUBERNETES
+from numaudit.doctor.outcome import NO_KUBERNETES, failed
 from numaudit.doctor.sources import SOURCE_CHECKS, Trial, check_sources
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, NumauditError, Unavailable

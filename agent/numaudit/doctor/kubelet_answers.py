@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT, KEEPS_FROM_STARTING
-from numaudit.doctor.failed import failed
+from numaudit.doctor.outcome import failed
 from numaudit.intent.kubelet import StartOutlook
 from numaudit.kernel.host import Host, may_exist
 from numaudit.kubelet.questions.examination import examine, examine_absent

@@ -1,4 +1,5 @@
-"""Which questions the checks answer: the links of the chain of evidence; and whether all sources work, some, or none.
+"""The outcome of a check that failed, and of all: which questions they answer, the links of the chain of evidence, and
+whether all sources work, some, or none.
 
 Pure.
 """
@@ -10,8 +11,10 @@ from typing import Literal
 
 from numaudit.api.doctor_document import Doctor, DoctorQuestion
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
-from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
-from numaudit.errors import InputError, nearest
+from numaudit.errors import InputError, Unavailable, nearest
+from numaudit.kernel.host import explain
+from numaudit.pmu.choose import CannotCount
+from numaudit.probes.reasons import ProbeRefusal
 from numaudit.snapshot import Check
 
 HOST = "host"
@@ -26,19 +29,20 @@ _QUESTIONS = {
 _DECIDING = {"promised": MEMORY, "allowed": "cpuset", "resident": "residency"}
 """The check without which a question has no answer; accesses have several sources, of which one is enough."""
 _LINKS = {
-    **dict.fromkeys(("kubelet", MEMORY, CPU, DEVICES, CLAIMS, *ANSWERS), "promised"),
+    **dict.fromkeys(("kubelet", "podresources", MEMORY, CPU, DEVICES, CLAIMS), "promised"),
     "cpuset": "allowed",
     **dict.fromkeys(("residency", "huge pages", "numa_maps", "memory tiers"), "resident"),
     **dict.fromkeys(("numa balancing", "calibration"), "accessed"),
 }
 _NOT_MEASURED = "access expected"
 """Says from where memory would be used, whatever happens."""
-_PREFIXES = ("bpf ", "access ")
+_PREFIXES = {"bpf ": "accessed", "access ": "accessed", "kubelet /": "promised"}
 
 
 def link_of(check: str) -> str:
     """The link of the chain that a check is about; HOST = it is about all of them."""
-    return "accessed" if check.startswith(_PREFIXES) else _LINKS.get(check, HOST)
+    found = (link for prefix, link in _PREFIXES.items() if check.startswith(prefix))
+    return next(found, _LINKS.get(check, HOST))
 
 
 def doctor(checks: Sequence[Check]) -> Doctor:
@@ -64,9 +68,8 @@ def questions(checks: Sequence[Check]) -> tuple[DoctorQuestion, ...]:
 NO_KUBERNETES = "normal on a host without Kubernetes"
 """The hint of a check that misses nothing."""
 
-NOT_HERE = ("one-node", "no-pmu", "cpu-unknown", "mixed-cpus", "no-events", "no-hardware", "not-read")
-"""Reasons of a source that the machine's hardware does not have, or that numaudit does not read: nothing is to be
-mended on this host."""
+NOT_HERE = ("one-node", "no-pmu", "cpu-unknown", "mixed-cpus", "no-events")
+"""Reasons of a source that the machine's hardware does not have: nothing is to be mended on this host."""
 
 Outcome = Literal["all", "some", "none"]
 
@@ -106,3 +109,27 @@ def lacking(checks: Sequence[Check], names: Sequence[str]) -> tuple[str, ...]:
 
 def _is_failing(check: Check) -> bool:
     return check.state == "missing" and check.hint != NO_KUBERNETES and check.reason not in NOT_HERE
+
+
+def failed(name: str, error: Exception) -> Check:
+    """The check of a measurement that raised this error."""
+    if isinstance(error, ProbeRefusal):
+        return Check(name, "missing", error.text, error.hint, error.reason.value)
+    if isinstance(error, CannotCount):
+        return Check(name, "missing", error.text, error.hint, error.word)
+    return Check(name, "missing", explain(error), reason=_word(error))
+
+
+def _word(error: Exception) -> str:
+    """One of a few, since metrics carry it."""
+    match error:
+        case Unavailable():
+            return "unavailable"
+        case PermissionError():
+            return "no-permission"
+        case FileNotFoundError() | NotADirectoryError():
+            return "not-found"
+        case OSError():
+            return "not-readable"
+        case _:
+            return "not-understood"

@@ -6,27 +6,27 @@ To add one, write its check and add it to SOURCE_CHECKS; its values carry its na
 
 from __future__ import annotations
 
-import re
+import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 from msgspec import Struct
 
-from numaudit.doctor.failed import failed
-from numaudit.doctor.pmu import check_pmu
+from numaudit.doctor.outcome import failed
 from numaudit.engine.collectors.base import require_v2
 from numaudit.engine.collectors.probes.hint_faults import require_sampling
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.evaluation.access import Source
-from numaudit.kernel import files
 from numaudit.kernel.cgroup import find_hierarchies
-from numaudit.kernel.cores import core_pmus, event_sources
+from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory.numa_balancing import read_vmstat
 from numaudit.kernel.node import read_machine
-from numaudit.pmu.identity import flags, parse_cpuinfo
+from numaudit.pmu.choose import Cores, Plan, counts_nothing, first_that_opens, never_ran, plans, why_not_open
+from numaudit.probes.counters.accesses import accesses_of
+from numaudit.probes.counters.plan_events import PlanEvents, use_memory
 from numaudit.probes.counters.reference_workload import reference_workload
 from numaudit.probes.cpu_time import CPU_TIME
 from numaudit.probes.hint_faults import HINT_FAULTS
@@ -34,78 +34,15 @@ from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
-_SAMPLERS = re.compile(r"ibs_op|arm_spe_\d{1,4}", re.ASCII)
-_FABRIC = re.compile(
-    r"(uncore_upi|uncore_qpi|uncore_cha|uncore_ha|amd_df|amd_umc|nvidia_scf_pmu|nvidia_cnvlink_pmu)(_\d{1,4})?"
-    r"|(hisi)_sccl\d{1,4}_hha\d{1,4}",
-    re.ASCII,
-)
-_RESCTRL = "fs/resctrl/info"
-_EVENTS_OF_TOTAL = re.compile(r"\b\d{1,9}=(0x[0-9a-fA-F]{1,8})\b", re.ASCII)
-"""Of one L3 domain in mbm_total_bytes_config (`0=0x7f;1=0x7f`)."""
-_VICTIMS = 1 << 6
-"""Dirty lines that leave the cache, for memory of any node."""
-
-
-class Unread(NamedTuple):
-    """Hardware of one kind. There are no figures of it, whether it is here or not."""
-
-    found: str | None
-    """None = it is not here."""
-    missing: str = ""
-    """In words, when it is not here."""
-
-    def check(self, name: str) -> Check:
-        """The check of that name."""
-        if self.found is None:
-            return Check(name, "missing", self.missing, reason="no-hardware")
-        return Check(name, "missing", f"found: {self.found}; numaudit does not read it", reason="not-read")
-
-
-def data_sources(host: Host) -> Unread:
-    """Precise samples of loads with the source of their data."""
-    found = [f"{pmu.name}/mem-loads" for pmu in core_pmus(host) if "mem-loads" in pmu.events]
-    found += [folder.name for folder in event_sources(host) if _SAMPLERS.fullmatch(folder.name)]
-    return Unread(", ".join(found) or None, "no precise samples of loads (PEBS mem-loads, ibs_op, arm_spe)")
-
-
-def memory_bandwidth(host: Host) -> Unread:
-    """Memory bandwidth monitoring, and whether total - local would give the remote part. Raises OSError."""
-    cpuinfo = read_text(host.proc / "cpuinfo", limit=64 << 20)
-    if not {"cqm_mbm_local", "cqm_mbm_total"} <= flags(cpuinfo):
-        return Unread(None, "the CPU does not monitor memory bandwidth (no cqm_mbm_local and cqm_mbm_total)")
-    if not files.is_folder(host.sys / _RESCTRL):
-        return Unread("cqm_mbm_local and cqm_mbm_total, but resctrl is not mounted")
-    vendor = next((cpu.vendor for cpu in parse_cpuinfo(cpuinfo)), None)
-    total = ""
-    with suppress(OSError):  # not every CPU can be told what to count
-        total = read_text(host.sys / _RESCTRL / "L3_MON/mbm_total_bytes_config")
-    gives = "is" if _remote_is_total_less_local(vendor, total) else "is not"
-    return Unread(f"resctrl is mounted, with cqm_mbm_local and cqm_mbm_total; total - local {gives} the remote part")
-
-
-def _remote_is_total_less_local(vendor: str | None, config: str) -> bool:
-    """On Intel always. On AMD only where no domain counts victims as total, which has to be configured."""
-    events = [int(bits, 16) for bits in _EVENTS_OF_TOTAL.findall(config)]
-    return vendor == "GenuineIntel" or (
-        vendor == "AuthenticAMD" and bool(events) and not any(one & _VICTIMS for one in events)
-    )
-
-
-def fabric(host: Host) -> Unread:
-    """Counters of links between sockets and of home agents: of sockets, never of containers."""
-    matches = (_FABRIC.fullmatch(folder.name) for folder in event_sources(host))
-    kinds = dict.fromkeys(match[1] or "hisi_hha" for match in matches if match is not None)
-    return Unread(", ".join(kinds) or None, "no counters of links between sockets or of home agents")
-
-
-Hardware = Literal["pmu", "datasrc", "mbm", "fabric"]
-
 _LOAD = 16 << 20
 """Bytes that the load for hint faults uses, by two threads: of one thread the kernel takes no local samples."""
 _SAMPLES_WITHIN = 4.0
 """Seconds. NUMA balancing first scans a new process after one second of its CPU time, and then each second."""
 _SPIN = 0.05
+
+
+_COUNTED_WITHIN = 1.0
+"""Seconds of the test load. An event that opens may count nothing: a hypervisor can filter it."""
 
 
 class Trial(Struct, frozen=True):
@@ -118,13 +55,10 @@ class Trial(Struct, frozen=True):
 
 
 class SourceCheck(Struct, frozen=True):
-    """One source. `check` says how it works here, or raises Unavailable with the reason when it does not.
+    """One source. `check` says how it works here, or raises Unavailable with the reason when it does not."""
 
-    Hardware that numaudit does not read is a value.
-    """
-
-    source: Source | Hardware
-    check: Callable[[Trial], str | Unread]
+    source: Source | Literal["pmu"]
+    check: Callable[[Trial], str]
 
 
 def check_sources(trial: Trial) -> tuple[Check, ...]:
@@ -137,10 +71,63 @@ def _try(one: SourceCheck, trial: Trial) -> Check:
     try:
         if not trial.host.is_live:
             raise ProbeRefusal(Reason.NOT_LIVE, f"{trial.host.root} is a captured tree")
-        found = one.check(trial)
-        return found.check(name) if isinstance(found, Unread) else Check(name, "ok", found)
+        return Check(name, "ok", one.check(trial))
     except (NumauditError, OSError, ValueError) as error:
         return failed(name, error)
+
+
+def check_pmu(host: Host, *, under_load: bool) -> str:
+    """Describe what the PMU counts here. Raises CannotCount with the reason when it does not, Unavailable, OSError.
+
+    `under_load`: also count what a test load of this very thread does, on one CPU, for at most a second.
+    """
+    cores = read_cores(host, read_machine(host))
+    candidates = plans(cores)
+    cpu = min(os.sched_getaffinity(0))
+    try:
+        plan, events = first_that_opens(candidates, lambda one: PlanEvents.open(one, cpu))
+    except OSError as error:
+        raise why_not_open(error.errno or 0, cores, candidates[-1]) from error
+    try:
+        if under_load:
+            count_a_load(cores, plan, events, cpu)
+    finally:
+        events.close()
+    noticed = "; it noticed a test load" if under_load else ""
+    return f"{_what(cores, plan)}{noticed}"
+
+
+def _what(cores: Cores, plan: Plan) -> str:
+    counted = "cache lines" if plan.set.unit == "lines" else "retired loads"
+    turns = ", in turns" if len(plan.groups) > 1 else ""
+    physical = (
+        "; local means local to the physical node, whatever nodes the hypervisor shows" if cores.is_virtual else ""
+    )
+    return f"counted local and remote memory accesses ({plan.family.title}: {counted}, {plan.set.id}{turns}){physical}"
+
+
+def count_a_load(cores: Cores, plan: Plan, events: PlanEvents, cpu: int) -> None:
+    """Raises CannotCount when nothing of it is counted, OSError."""
+    with _on(cpu):
+        end = time.monotonic() + _COUNTED_WITHIN
+        while True:
+            use_memory()
+            found = accesses_of(plan, events.read())
+            if found is not None and found.local + found.remote > 0:
+                return
+            if time.monotonic() > end:
+                raise never_ran(cores) if found is None else counts_nothing(cores, plan, _COUNTED_WITHIN)
+
+
+@contextmanager
+def _on(cpu: int) -> Iterator[None]:
+    """This thread runs on that CPU."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _check_hint_faults(trial: Trial) -> str:
@@ -194,9 +181,6 @@ def _count_time(session: Session) -> int:
 
 SOURCE_CHECKS: tuple[SourceCheck, ...] = (
     SourceCheck("pmu", lambda trial: check_pmu(trial.host, under_load=trial.under_load)),
-    SourceCheck("datasrc", lambda trial: data_sources(trial.host)),
-    SourceCheck("mbm", lambda trial: memory_bandwidth(trial.host)),
-    SourceCheck("fabric", lambda trial: fabric(trial.host)),
     SourceCheck("hint_faults", _check_hint_faults),
     SourceCheck("expected", _check_expected),
 )

@@ -64,18 +64,10 @@ def parse_midr(text: str) -> CpuIdentity | None:
     return CpuIdentity("aarch64", implementer=midr >> 24 & 0xFF, part=midr >> 4 & 0xFFF)
 
 
-def flags(cpuinfo: str) -> frozenset[str]:
-    """The features of the first CPU in x86's /proc/cpuinfo; other architectures call them otherwise."""
-    for line in cpuinfo.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            return frozenset(value.split())
-    return frozenset()
-
-
 def is_guest(cpuinfo: str) -> bool:
     """Does x86's CPU have the flag `hypervisor`? Other architectures do not say."""
-    return "hypervisor" in flags(cpuinfo)
+    words = next((line.split() for line in cpuinfo.splitlines() if line.startswith("flags")), ())
+    return "hypervisor" in words
 
 
 def _fields(block: str) -> dict[str, str]:

@@ -29,7 +29,6 @@ FILES = {
     "sys/class/dmi/id/sys_vendor": "Amazon EC2\n",
     "sys/class/dmi/id/product_name": "m6g.metal\n",
     "sys/class/dmi/id/product_serial": "ec2-secret\n",
-    "sys/fs/resctrl/info/L3_MON/mon_features": "mbm_local_bytes\n",
 }
 
 
@@ -40,7 +39,7 @@ def _host(root: Path) -> Host:
         path.write_text(content)
     (root / DEVICES).mkdir(parents=True)
     (root / DEVICES / "armv8_pmuv3_0").symlink_to("../../../devices/armv8_pmuv3_0")
-    (root / "sys/fs/cgroup").mkdir()
+    (root / "sys/fs/cgroup").mkdir(parents=True)
     return Host(root)
 
 
@@ -62,7 +61,6 @@ def test_the_copy_has_each_file_that_a_row_of_the_table_of_families_needs(tmp_pa
     for name in ("regs/identification/midr_el1", "topology/physical_package_id"):
         assert (tmp_path / "copy/sys/devices/system/cpu/cpu0" / name).is_file()
     assert (tmp_path / "copy/proc/sys/kernel/perf_event_paranoid").read_text() == "2\n"
-    assert (tmp_path / "copy/sys/fs/resctrl/info/L3_MON/mon_features").is_file()
 
 
 def test_the_copy_has_no_serial_number(tmp_path: Path) -> None:

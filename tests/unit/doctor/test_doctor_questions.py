@@ -61,11 +61,11 @@ def test_the_last_line_counts_the_questions_and_names_the_others() -> None:
 
 
 def test_checks_that_lack_the_same_thing_are_one_line() -> None:
-    shown = lines(missing("access pmu", "access datasrc", "access mbm"))
+    shown = lines(missing("access pmu", "access hint_faults"))
     where = next(number for number, line in enumerate(shown) if "access pmu" in line)
     assert shown[where].split() == ["access", "pmu", "missing", "gone"]
-    assert shown[where + 1].split() == ["the", "same", "for", "access", "datasrc,", "access", "mbm"]
-    assert "access fabric" in shown[where + 2]
+    assert shown[where + 1].split() == ["the", "same", "for", "access", "hint_faults"]
+    assert "access expected" in shown[where + 2]
 
 
 def test_a_check_that_works_has_a_line_of_its_own() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hosts.cores import cpuinfo, host_of
-from numaudit.doctor.pmu import check_pmu
+from numaudit.doctor.sources import check_pmu
 from numaudit.pmu.choose import CannotCount
 
 

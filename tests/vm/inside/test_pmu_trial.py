@@ -7,7 +7,7 @@ import os
 import pytest
 from msgspec.structs import replace
 
-from numaudit.doctor.pmu import check_pmu, count_a_load
+from numaudit.doctor.sources import check_pmu, count_a_load
 from numaudit.kernel.cores import read_cores
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
