@@ -76,8 +76,10 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "probes/loading/program_sources.py": ({".is_dir", ".read_bytes", ".read_text"}, "sources of the package"),
     "probes/reasons.py": ({".read_text"}, "settings of the running kernel, and this very process"),
     "run/cgroup.py": ({".rmdir"}, "a cgroup of our own"),
-    "run/holding.py": ({".resolve", ".rmdir"}, "the user's --state-dir; cgroups of our own"),
-    "run/store.py": ({".glob", ".mkdir", ".unlink", "os.open"}, "numaudit's own state"),
+    "run/holding.py": (
+        {".glob", ".mkdir", ".resolve", ".rmdir", ".unlink", "os.open"},
+        "numaudit's own state, in the user's --state-dir; cgroups of our own",
+    ),
     "views/page/markup.py": ({".read_text"}, "files of the package"),
     "views/top/app.py": ({".open"}, "no file: a row of the screen"),
     "encoding/yaml_values.py": ({".resolve"}, "no file: a rule of YAML"),

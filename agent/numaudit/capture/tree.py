@@ -25,7 +25,6 @@ from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_bytes
 from numaudit.kernel.origin import NOTE, origin_of
-from numaudit.kubelet.parsers import cdi
 from numaudit.kubelet.sources import cdi_files, recording
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings
@@ -224,7 +223,7 @@ def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
 
 
 def _cdi_without_secrets(file: Path, content: bytes) -> bytes:
-    return cdi.without_secrets(content, file.name)
+    return cdi_files.without_secrets(content, file.name)
 
 
 def _link_devices(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from numaudit.encoding.strconv import GoSyntaxError, parse_bool
+from numaudit.encoding.go_syntax import GoSyntaxError, parse_bool
 from numaudit.errors import InputError
 
 KubernetesVersion = tuple[int, int]

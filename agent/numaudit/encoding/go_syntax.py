@@ -1,18 +1,76 @@
-"""JSON as plain values, and Go's words about bytes that are not JSON: the kubelet passes them on, into its log.
+"""JSON as plain values, and Go's words about bytes that are not JSON: the kubelet passes them on, into its log. And
+Go's strconv: numbers, truth values and quotes, as far as the kubelet's options and messages show them.
 
 Go looks at one byte at a time and names the first that does not fit. Of common damage (a file cut short, zeros,
 something behind it) these are Go's words to the end; of other damage they are the beginning of its words.
 
-Source: Go's encoding/json/scanner.go.
+Source: Go's encoding/json/scanner.go, strconv.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import NoReturn
 
-from numaudit.encoding.strconv import quote
 from numaudit.errors import ParseError
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+_DECIMAL = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_ESCAPES = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+    "\\": r"\\",
+    '"': r"\"",
+}
+
+
+class GoSyntaxError(ValueError):
+    """Go's error for a text that it cannot read; the text is Go's."""
+
+
+def parse_bool(text: str) -> bool:
+    """Twelve spellings only; raises GoSyntaxError."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise GoSyntaxError(f"strconv.ParseBool: parsing {quote(text)}: invalid syntax")
+
+
+def atoi(text: str) -> int:
+    """A decimal int64 with an optional sign; raises GoSyntaxError."""
+    if not _DECIMAL.fullmatch(text):
+        raise GoSyntaxError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    # 2^63 has 19 digits. Python refuses to convert very long texts, so they are not tried.
+    number = int(digits) * (-1 if text[0] == "-" else 1) if len(digits) <= 19 else None
+    if number is None or not -(2**63) <= number < 2**63:
+        raise GoSyntaxError(f"strconv.Atoi: parsing {quote(text)}: value out of range")
+    return number
+
+
+def quote(text: str) -> str:
+    """The text as `%q` prints it: double quotes, with Go's escapes for what is not printable."""
+    return '"' + "".join(_escape(char) for char in text) + '"'
+
+
+def _escape(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if char.isprintable():
+        return char
+    code = ord(char)
+    if code < 0x20 or code == 0x7F:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
 
 _END = "unexpected end of JSON input"
 _INVALID = "invalid character"

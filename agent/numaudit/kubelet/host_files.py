@@ -20,11 +20,10 @@ from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, decode
 from numaudit.kubelet.questions.examination import ExaminedFile, examine, examine_absent
 from numaudit.kubelet.questions.forecasting import forecast_here
 from numaudit.kubelet.questions.kubelet_here import KubeletHere, kubelet_here
-from numaudit.kubelet.questions.node_here import NodeHere, node_here
-from numaudit.kubelet.questions.pods_here import pod_names
+from numaudit.kubelet.questions.node_here import NodeHere, node_here, pod_names
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources import checkpoints
-from numaudit.kubelet.sources.machine_watch import MachineWatch
+from numaudit.kubelet.sources.polled import MachineWatch
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast

@@ -39,7 +39,7 @@ from numaudit.containermanager.versions import (
     at_least_described,
     parse_version,
 )
-from numaudit.encoding.strconv import quote
+from numaudit.encoding.go_syntax import quote
 from numaudit.errors import InputError, ParseError, nearest
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet

@@ -17,7 +17,7 @@ from numaudit.cli import EXIT_INTERNAL
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
-from numaudit.run.store import StateFolder
+from numaudit.run.holding import StateFolder
 
 Capture = pytest.CaptureFixture[str]
 

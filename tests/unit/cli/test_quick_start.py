@@ -22,7 +22,7 @@ LIBRARIES = {
 """Those that take long to import."""
 OPTIONS_NEED = {
     "config", "containermanager.versions", "daemon.signals", "errors", "evaluation.thresholds",
-    "encoding.strconv", "kernel.files", "kernel.host", "topology.quantity",
+    "encoding.go_syntax", "kernel.files", "kernel.host", "topology.quantity",
 }  # fmt: skip
 """What a verb's options may import beside modules of cli/."""
 MAIN = "import sys\nfrom numaudit.cli.main import call, main\n"

@@ -12,7 +12,7 @@ from hosts.sysfs_tree import SysfsTree
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
-from numaudit.kubelet.sources.machine_watch import read_whole_machine
+from numaudit.kubelet.sources.polled import read_whole_machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 

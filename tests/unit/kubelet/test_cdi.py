@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from numaudit.errors import ParseError
 from numaudit.kernel.host import Host
 from numaudit.kubelet.intent.drivers import DRIVERS, Promised, promised
-from numaudit.kubelet.parsers.cdi import LARGEST_SPEC, CdiDevice, parse, without_secrets
-from numaudit.kubelet.sources.cdi_files import CdiFiles, CdiSpecs
+from numaudit.kubelet.sources.cdi_files import LARGEST_SPEC, CdiDevice, CdiFiles, CdiSpecs, parse, without_secrets
 
 UID = "7d1f0c52-5b8e-4f0a-9a53-2f6f3b0f0a11"
 NAME = f"dra.k8s.io/cpu=claim-{UID}"

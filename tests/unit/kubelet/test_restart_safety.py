@@ -27,7 +27,7 @@ from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.intent.kubelet import CheckpointHealth, StartOutlook
 from numaudit.intent.node import Intent
 from numaudit.kernel.host import Host
-from numaudit.kubelet.sources import machine_watch
+from numaudit.kubelet.sources import polled
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.report.build import build
 from numaudit.snapshot import Snapshot
@@ -197,7 +197,7 @@ def test_a_file_is_examined_again_only_when_something_changed(tmp_path: Path, mo
         return examine(checkpoint, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(restart, "examine", counted)
-    monkeypatch.setattr(machine_watch, "MACHINE_EVERY", 0.0)
+    monkeypatch.setattr(polled, "MACHINE_EVERY", 0.0)
     _age(host, 200)  # a file that was just written is looked at more than once
     kubelet = IntentCollector(host)
     for _ in range(3):

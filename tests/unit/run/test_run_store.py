@@ -16,10 +16,9 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources.process import locate
 from numaudit.memorymanager.commands import CommandRequest, command_pod, held_by, place, read_configuration
-from numaudit.run import cgroup, holder
-from numaudit.run.holder import RunHolder, is_alive, is_needed
-from numaudit.run.holding import RunCgroups, hold, require_no_static_kubelet, require_other_folder
-from numaudit.run.store import StateFolder, locked
+from numaudit.run import cgroup
+from numaudit.run.cgroup import RunHolder, is_alive, is_needed
+from numaudit.run.holding import RunCgroups, StateFolder, hold, locked, require_no_static_kubelet, require_other_folder
 from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet
 
@@ -75,7 +74,7 @@ def test_what_is_left_and_wants_a_cpu_may_take_its_time_to_end(tmp_path: Path, m
 
     monkeypatch.setattr("time.sleep", pause)
     try:
-        holder.wait_until_empty(HOST, group)
+        cgroup.wait_until_empty(HOST, group)
     finally:
         for one in (busy, idle):
             one.kill()
@@ -95,7 +94,7 @@ def test_what_is_left_and_sleeps_is_soon_taken_for_a_program_that_stays(
 
     monkeypatch.setattr("time.sleep", pause)
     try:
-        holder.wait_until_empty(HOST, group)
+        cgroup.wait_until_empty(HOST, group)
     finally:
         idle.kill()
         idle.wait()
@@ -106,8 +105,8 @@ def test_a_cgroup_that_was_removed_while_it_was_read_is_empty(tmp_path: Path, mo
     def removed(_: Path) -> str:
         raise OSError(errno.ENODEV, "No such device")
 
-    monkeypatch.setattr(holder, "read_text", removed)
-    assert not holder.is_populated(tmp_path)
+    monkeypatch.setattr(cgroup, "read_text", removed)
+    assert not cgroup.is_populated(tmp_path)
 
 
 def test_another_process_with_the_same_id_or_before_a_reboot_is_another_holder(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.encoding import go_json
 from numaudit.encoding.checksum import Verification, checksum, identify, render_map
 from numaudit.encoding.go_json import NIL_MAP, Reader, Uint64, WrongType
-from numaudit.encoding.strconv import GoSyntaxError, atoi, quote
+from numaudit.encoding.go_syntax import GoSyntaxError, atoi, quote
 from numaudit.errors import ParseError
 from numaudit.topology.nodeset import CpuSet
 

@@ -1,7 +1,7 @@
 """Will the kubelet start with these checkpoints, now and after a reboot? What stops it, and what helps?
 
 Source: pkg/kubelet/cm/memorymanager/policy_static.go (validateState), state/state_checkpoint.go of
-both managers, pkg/kubelet/cm/devicemanager/manager.go (Start), pkg/kubelet/cm/dra/manager.go (NewManager).
+both managers, pkg/kubelet/cm/devicemanager/manager.go (Start), pkg/kubelet/cm/dra/{manager,claiminfo}.go.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from numaudit.checkpoints.formats.file import DEVICES, Checkpoint, CheckpointKin
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import SINCE as SEALED_SINCE
 from numaudit.checkpoints.formats.seal import NewerFormat, SealedCheckpoint
-from numaudit.checkpoints.start.claims_start import claim_findings
 from numaudit.checkpoints.start.cpu_start import cpu_findings
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding, Stops
 from numaudit.checkpoints.start.memory_start import memory_findings, replayed
 from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.memory.replay import Refusal
 from numaudit.containermanager.memory.state import SystemReserved
-from numaudit.containermanager.versions import DRIFT_OPTION, LATEST, KubernetesVersion, charges_pods_again
+from numaudit.containermanager.versions import DRA_GATE, DRIFT_OPTION, LATEST, KubernetesVersion, charges_pods_again
 from numaudit.encoding.checksum import Verification
 from numaudit.errors import ParseError
 from numaudit.topology.machine import Machine
@@ -205,7 +204,7 @@ def _findings(
         yield from _device_findings(verification)
         return
     if isinstance(checkpoint, ClaimCheckpoint):
-        yield from claim_findings(checkpoint, verification, version=kubelet.version, reads_claims=kubelet.reads_claims)
+        yield from _claim_findings(checkpoint, verification, version=kubelet.version, reads_claims=kubelet.reads_claims)
         return
     newer = newer_format(checkpoint, verification)
     if newer is not None:
@@ -283,3 +282,21 @@ def _device_findings(verification: Verification) -> Iterator[StateFinding]:
         yield StateFinding.of("devices-lost", f"checksum mismatch: {message}", "Checksum")
     if verification.form == "before 1.20":
         yield StateFinding.of("format-old", "DeviceIDs are plain lists, as before Kubernetes 1.20", "Data")
+
+
+def _claim_findings(
+    checkpoint: ClaimCheckpoint, verification: Verification, *, version: KubernetesVersion, reads_claims: bool
+) -> Iterator[StateFinding]:
+    """All findings of a file of a known format. `reads_claims`: see KubeletAtStart."""
+    if verification.is_valid:
+        return
+    message = f"the file says {verification.stored}, its content gives {verification.computed}"
+    if checkpoint.is_before_1_31:
+        message = "the file has the form of Kubernetes 1.30, which newer kubelets read as corrupt"
+    stops: Stops | None = None
+    if checkpoint.is_before_1_31 and version < (1, 31):
+        stops = "unknown"
+    elif not reads_claims:
+        message += f"; Kubernetes {version[0]}.{version[1]} without the gate {DRA_GATE} does not read it"
+        stops = "nothing"
+    yield StateFinding.of("checksum-mismatch", message, "Checksum", stops)

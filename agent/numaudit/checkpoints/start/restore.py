@@ -32,8 +32,7 @@ from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.encoding.checksum import Verification
 from numaudit.encoding.go_json import WrongType
-from numaudit.encoding.go_syntax import GoRefusal
-from numaudit.encoding.strconv import GoSyntaxError, quote
+from numaudit.encoding.go_syntax import GoRefusal, GoSyntaxError, quote
 from numaudit.errors import InputError, ParseError
 from numaudit.topology.nodeset import CpuSet
 

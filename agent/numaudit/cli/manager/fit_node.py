@@ -16,8 +16,7 @@ from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import state_of
-from numaudit.kubelet.questions.pods_here import PodsHere
+from numaudit.kubelet.questions.node_here import PodsHere, state_of
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.huge_pages import HugePageRoom

@@ -26,7 +26,7 @@ from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
 from numaudit.kubelet.host_files import belongs_to, decode_given, examine_files, forecast_on, poll_once
 from numaudit.kubelet.questions.examination import ExaminedFile, expected_on
-from numaudit.kubelet.questions.pods_here import pod_names
+from numaudit.kubelet.questions.node_here import pod_names
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings

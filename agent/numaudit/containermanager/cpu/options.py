@@ -12,7 +12,7 @@ from msgspec import Struct
 from numaudit.containermanager.cpu.topology import CPUTopology
 from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, OptionGates, bool_option
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.encoding.strconv import quote
+from numaudit.encoding.go_syntax import quote
 from numaudit.errors import InputError, nearest
 
 

@@ -15,7 +15,7 @@ from numaudit.containermanager.cpu.options import CPUOptions, check_cpu_options,
 from numaudit.containermanager.cpu.topology import CPUState, CPUTopology
 from numaudit.containermanager.topologymanager.policy import NONE, AdmissionError, OptionGates
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.encoding.strconv import quote
+from numaudit.encoding.go_syntax import quote
 from numaudit.errors import InputError, nearest
 from numaudit.topology.nodeset import CpuSet
 

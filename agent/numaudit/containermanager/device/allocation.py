@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import DeviceIds, DeviceState
 from numaudit.containermanager.topologymanager.policy import AdmissionError
-from numaudit.encoding.strconv import quote
+from numaudit.encoding.go_syntax import quote
 from numaudit.topology.nodeset import NodeSet
 
 

@@ -14,7 +14,7 @@ from numaudit.containermanager.memory.state import SystemReserved
 from numaudit.containermanager.plain import given, read_mapping, read_quantity, read_sequence, shown
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY, is_memory
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.encoding.strconv import GoSyntaxError, atoi, quote
+from numaudit.encoding.go_syntax import GoSyntaxError, atoi, quote
 from numaudit.errors import InputError, ParseError
 from numaudit.topology.machine import Machine
 from numaudit.topology.quantity import ZERO, Quantities, Quantity

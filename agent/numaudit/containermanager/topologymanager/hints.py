@@ -20,7 +20,7 @@ from numaudit.containermanager.topologymanager.policy import (
     TopologyOptions,
 )
 from numaudit.containermanager.versions import LATEST, MERGES_EQUAL_HINTS, KubernetesVersion
-from numaudit.encoding.strconv import quote
+from numaudit.encoding.go_syntax import quote
 from numaudit.encoding.value import Value
 from numaudit.errors import InputError
 from numaudit.topology.nodeset import NodeSet

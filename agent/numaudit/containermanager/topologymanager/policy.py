@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
-from numaudit.encoding.strconv import GoSyntaxError, atoi, parse_bool, quote
+from numaudit.encoding.go_syntax import GoSyntaxError, atoi, parse_bool, quote
 from numaudit.errors import InputError, NumauditError, nearest
 
 TOPOLOGY_AFFINITY_ERROR = "TopologyAffinityError"

@@ -1,5 +1,5 @@
 """One source that is polled: its newest value and state, the deadlines of its answers, and work that is done again only
-when what it said has changed.
+when what it said has changed; and the machine, which the kubelet compares with its checkpoints.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Generic, Literal, ParamSpec, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable, to_keep
 from numaudit.intent.kubelet import SourceName, SourceState
-from numaudit.kernel.host import explain
+from numaudit.kernel.host import Host, explain
+from numaudit.kernel.memory.node_cpus import online_cpus, online_nodes
+from numaudit.kernel.node import read_counters, read_machine
+from numaudit.topology.machine import Machine
 
 
 class NoTimeLeft(Unavailable):
@@ -122,3 +126,53 @@ class Memo(Generic[P, R]):
         if self._result is None:
             self._result = (self._function(*args, **kwargs),)
         return self._result[0]
+
+
+MACHINE_EVERY = 60.0
+"""Seconds between two readings of the machine's totals: huge pages, memory and CPUs may come and go while it runs."""
+
+
+class MachineWatch(Struct):
+    """Follows one host's machine."""
+
+    host: Host
+    problem: str | None = None
+    """Reason why the machine cannot be read whole; None = it can."""
+    _machine: Machine | None = None
+    _totals: Inputs = msgspec.field(default_factory=Inputs)
+    _not_before: float = 0.0
+
+    def machine(self) -> Machine | None:
+        """None = it cannot be read whole, so there is nothing to compare with."""
+        clock = monotonic()
+        if clock >= self._not_before:
+            self._not_before = clock + MACHINE_EVERY
+            if self._totals.changed(*_totals(self.host)):
+                self._machine, self.problem = None, None
+                try:
+                    self._machine = read_whole_machine(self.host)
+                except Unavailable as reason:
+                    self.problem = str(reason)
+        return self._machine
+
+
+def read_whole_machine(host: Host) -> Machine:
+    """The machine as it is now. Raises Unavailable when it, or memory or CPUs of one of its nodes, cannot be read."""
+    machine = read_machine(host)
+    unknown = [node.id for node in machine.nodes if node.memory is None]
+    if unknown:
+        raise Unavailable(
+            f"cannot read MemTotal of nodes {unknown} in {host.nodes}, so nothing can be compared with it"
+        )
+    if machine.cpu_problem is not None:
+        raise Unavailable(f"{machine.cpu_problem}, so nothing can be compared with this machine")
+    return machine
+
+
+def _totals(host: Host) -> tuple[object, ...]:
+    """All that the kubelet compares, in far fewer files than the whole machine."""
+    nodes = [
+        (one.node, (one.meminfo or {}).get("MemTotal"), [(page.page_size, page.total) for page in one.huge_pages])
+        for one in read_counters(host, online_nodes(host))
+    ]
+    return nodes, online_cpus(host)

@@ -35,9 +35,8 @@ from numaudit.kubelet.sources.cdi_files import CdiFiles, CdiSpecs
 from numaudit.kubelet.sources.checkpoints import WatchedCheckpoint
 from numaudit.kubelet.sources.client import KubeletAnswers, LiveKubelet, RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog, LogSource, live_log
-from numaudit.kubelet.sources.machine_watch import MachineWatch
 from numaudit.kubelet.sources.podresources import NodesOfDevices, PodResources
-from numaudit.kubelet.sources.polled import Inputs, Polled
+from numaudit.kubelet.sources.polled import Inputs, MachineWatch, Polled
 from numaudit.kubelet.sources.process import StartSettings
 from numaudit.kubelet.sources.readings import KubeletReadings, Question
 from numaudit.snapshot import Container
