@@ -1,4 +1,4 @@
-"""Pods: reading manifests, QoS, and what containers and pods ask for."""
+"""Pods: reading manifests, QoS, what containers and pods ask for, and names in place of UIDs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from kubelets.pods import bare, container, pod, quantities
 from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.pod.names import full_name, with_names
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos
 from numaudit.containermanager.versions import (
@@ -290,3 +291,26 @@ class TestFeatures:
     def test_other_text_is_no_version(self, text: str) -> None:
         with pytest.raises(InputError, match="not a Kubernetes version"):
             parse_version(text)
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        (("prod", "mysql-0", "uid", "db"), "prod/mysql-0/db"),
+        (("prod", "mysql-0", "uid", None), "prod/mysql-0"),
+        ((None, None, "uid", "db"), "pod uid/db"),
+        ((None, None, None, "/web"), "/web"),
+        ((None, None, None, None), ""),
+    ],
+)
+def test_a_container_is_called_as_far_as_its_names_are_known(
+    parts: tuple[str | None, str | None, str | None, str | None], name: str
+) -> None:
+    assert full_name(*parts) == name
+
+
+def test_only_whole_uids_that_have_a_name_are_replaced() -> None:
+    names = {"abc": "prod/a", "abc-d": "prod/b", "": "nobody"}
+    text = "pod abc, pod abc-d; entries.abc.db (abcd, xabc, abc-e)"
+    assert with_names(text, names) == "pod prod/a, pod prod/b; entries.prod/a.db (abcd, xabc, abc-e)"
+    assert with_names("pod x has 2 of 3", names) == "pod x has 2 of 3"

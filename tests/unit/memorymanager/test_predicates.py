@@ -1,4 +1,4 @@
-"""Does the node as a whole have enough? Against every pod that came to a real node, and rule by rule."""
+"""What a pod asks for as a whole, and whether the node has it: each pod that came to a real node, and rule by rule."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from kubelets.cluster_history import Attempt, attempts, configuration
+from kubelets.pods import container, pod
 from numaudit.containermanager.pod.manifest import read_pod
-from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.pod.requests import container_requests, pod_requests
+from numaudit.containermanager.pod.spec import Container, Pod
 from numaudit.containermanager.predicates import Capacity, amounts, node_requests, shortage
+from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit
@@ -178,3 +181,67 @@ def _machine(*, cpus: int, memory: int, pages: int = 0) -> Machine:
     node = Node(0, cpus=CpuSet.from_ids(range(cpus)), memory=memory, huge_pages=huge)
     found = tuple(Cpu(id_, node=0, socket=0, core=id_, siblings=CpuSet.of(id_), l3_cache=0) for id_ in range(cpus))
     return Machine((node,), found)
+
+
+GI = 2**30
+
+
+def of(*apps: str, init: tuple[Container, ...] = ()) -> Pod:
+    return pod("u", *(container(f"app{number}", memory) for number, memory in enumerate(apps)), init=init)
+
+
+def setup(memory: str, name: str = "setup") -> Container:
+    return container(name, memory)
+
+
+def sidecar(memory: str, name: str = "sidecar") -> Container:
+    return container(name, memory, sidecar=True)
+
+
+@pytest.mark.parametrize(
+    ("asking", "gib"),
+    [
+        (of("1Gi"), 1),
+        (of("1Gi", "2Gi"), 3),
+        (of("1Gi", "2Gi", init=(setup("2Gi"),)), 3),
+        (of("1Gi", init=(setup("5Gi"), setup("4Gi", "second"))), 5),
+        (of("1Gi", init=(sidecar("2Gi"),)), 3),
+        (of("1Gi", "1Gi", init=(sidecar("2Gi"), sidecar("3Gi", "second"))), 7),
+        # An init container runs beside the sidecars before it, not beside those after it.
+        (of("1Gi", init=(sidecar("2Gi"), setup("4Gi"))), 6),
+        (of("1Gi", init=(setup("4Gi"), sidecar("2Gi"))), 4),
+        (of("1Gi", init=(sidecar("2Gi"), setup("4Gi"), sidecar("3Gi", "second"))), 6),
+    ],
+)
+def test_a_pod_asks_for_the_most_that_runs_at_one_time(asking: Pod, gib: int) -> None:
+    assert pod_requests(asking) == {"memory": gib * GI}
+
+
+def test_kubelets_before_1_32_take_sidecars_for_ordinary_init_containers() -> None:
+    features, _ = KubeletFeatures.of("1.28")
+    assert pod_requests(of("1Gi", "1Gi", init=(sidecar("2Gi"), sidecar("3Gi", "second"))), features) == {
+        "memory": 3 * GI
+    }
+
+
+def test_what_only_an_init_container_asks_for_is_no_request_of_the_pod() -> None:
+    pages = {"hugepages-2Mi": "4Mi"}
+    asking = pod("u", container("app"), init=(container("setup", more=pages),))
+    assert pod_requests(asking) == {"memory": GI}
+    asking = pod("u", container("app", more=pages), init=(container("setup", more={"hugepages-2Mi": "8Mi"}),))
+    assert pod_requests(asking) == {"memory": GI, "hugepages-2Mi": 8 << 20}
+
+
+def test_what_is_asked_for_at_pod_level_counts_where_a_kubelet_manages_that() -> None:
+    amounts = {"cpu": "4", "memory": "6Gi", "hugepages-2Mi": "0"}
+    asking = pod("u", container("app", "1Gi"), resources=amounts)
+    managing, _ = KubeletFeatures.of("1.36", {"PodLevelResourceManagers": True})
+    assert pod_requests(asking, managing) == {"memory": 6 * GI}
+    # Without pod-level resources nothing is asked for at pod level, whatever the kubelet manages.
+    assert pod_requests(pod("u", container("app", "1Gi")), managing) == {"memory": GI}
+
+
+def test_an_amount_beyond_64_bits_is_refused_with_the_kubelets_words() -> None:
+    too_much = pod("u", container("app", "9223372036854775808"))
+    with pytest.raises(AdmissionError, match="failed to represent quantity as int64"):
+        container_requests(too_much, too_much.containers[0])

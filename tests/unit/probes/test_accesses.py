@@ -1,17 +1,28 @@
-"""Raw counts of events become memory accesses that only grow, and never a 0 that was not counted."""
+"""Raw counts of events become memory accesses that only grow; events on the threads of one process."""
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from made_up.plans import PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
+from numaudit.errors import Unavailable
+from numaudit.kernel.host import Host
+from numaudit.kernel.tracing import perf_event, syscall
 from numaudit.kernel.tracing.bpf_map import MapEntries
+from numaudit.probes.counters import process_events
 from numaudit.probes.counters.accesses import AccessSums
+from numaudit.probes.counters.process_events import ProcessEvents
 from numaudit.probes.pmu import decode
+from numaudit.probes.reasons import ProbeRefusal, Reason
 
 WEB, NODE, CPU = 77, 1, 4
 PLACE = (NODE, CPU)
@@ -110,3 +121,143 @@ def test_any_readings_give_sums_that_never_fall(steps: list[tuple[int, ...]]) ->
         assert all(now.get(one, 0) >= count for one, count in last.items())
         last |= now
         assert 0 <= sums.times[WEB]["running"] <= sums.times[WEB]["enabled"]
+
+
+PID = 7
+ROOM = 100
+
+
+@dataclass
+class Kernel:
+    """A made-up /proc, and a perf_event_open(2) whose events are open files of /dev/null."""
+
+    root: Path
+    opened: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Event, thread, CPU and the leader's descriptor, or -1."""
+    attributes: list[bytes] = field(default_factory=list)
+    refuse: Callable[[int], int | None] = lambda _: None
+    """The error of an attempt to open an event of a thread; None = it opens."""
+
+    @property
+    def host(self) -> Host:
+        return Host(self.root)
+
+    def start(self, *threads: int) -> None:
+        for one in threads:
+            (self.root / f"proc/{PID}/task/{one}").mkdir(parents=True, exist_ok=True)
+
+    def open_event(self, event: perf_event.Event, *, cpu: int, pid: int, group: int) -> int:
+        error = self.refuse(pid)
+        if error is not None:
+            raise OSError(error, os.strerror(error))
+        self.opened.append((event.config, pid, cpu, group))
+        self.attributes.append(bytes(event.pack()))
+        return os.open("/dev/null", os.O_RDONLY)
+
+    def open_process(self, room: int = ROOM) -> ProcessEvents:
+        return ProcessEvents.open(self.host, faults_and_time(), PID, room)
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+    made = Kernel(tmp_path)
+    made.start(PID)
+    monkeypatch.setattr(perf_event, "open_event", made.open_event)
+    monkeypatch.setattr(perf_event, "enable", lambda _: None)
+    before = _files()
+    yield made
+    assert _files() == before, "a descriptor was left open"
+
+
+def _files() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+
+
+def test_each_thread_has_a_group_of_its_own_on_any_cpu(kernel: Kernel) -> None:
+    kernel.start(8)
+    events = kernel.open_process()
+    (first, _), (second, _) = events.by_thread
+    events.close()
+    assert kernel.opened == [
+        (PAGE_FAULTS.config, PID, -1, -1),
+        (TASK_CLOCK.config, PID, -1, first),
+        (PAGE_FAULTS.config, 8, -1, -1),
+        (TASK_CLOCK.config, 8, -1, second),
+    ]
+
+
+def test_later_threads_are_inherited_and_forked_processes_are_not(kernel: Kernel) -> None:
+    """Bits of struct perf_event_attr: disabled 0, inherit 1, inherit_thread 35. Read one by one, with both times."""
+    kernel.open_process().close()
+    read_format = [struct.unpack_from("=Q", one, 32)[0] for one in kernel.attributes]
+    flags = [struct.unpack_from("=Q", one, 40)[0] for one in kernel.attributes]
+    assert (read_format, flags) == ([3, 3], [1 | 1 << 1 | 1 << 35, 1 << 1 | 1 << 35])
+
+
+def test_a_thread_that_has_just_ended_is_left_out(kernel: Kernel) -> None:
+    kernel.start(8, 9)
+    kernel.refuse = lambda thread: errno.ESRCH if thread == 8 else None
+    events = kernel.open_process()
+    events.close()
+    assert [thread for _, thread, _, group in kernel.opened if group == -1] == [PID, 9]
+    assert len(events.by_thread) == 2
+
+
+def test_a_process_with_too_many_threads_opens_nothing(kernel: Kernel) -> None:
+    kernel.start(*range(8, 1008))
+    with pytest.raises(Unavailable, match="it has 1001 threads, and 100 more can be counted"):
+        kernel.open_process()
+    assert kernel.opened == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(errno.EMFILE, Reason.TOO_MANY_FILES), (errno.ENOENT, Reason.NO_PMU), (errno.EBUSY, Reason.BUSY)],
+)
+def test_a_refusal_has_its_reason_and_closes_what_was_opened(kernel: Kernel, error: int, reason: Reason) -> None:
+    kernel.start(8)
+    kernel.refuse = lambda thread: error if thread == 8 else None
+    with pytest.raises(ProbeRefusal) as refusal:
+        kernel.open_process()
+    assert refusal.value.reason is reason
+    assert kernel.opened, "nothing was opened before"
+
+
+def test_an_old_kernel_is_known_by_its_refusal(kernel: Kernel) -> None:
+    kernel.refuse = lambda _: errno.EINVAL
+    with pytest.raises(Unavailable, match=r"cannot count the threads of a process; Linux 5\.13 or newer can"):
+        kernel.open_process()
+
+
+def test_events_are_opened_again_when_a_thread_began_meanwhile(kernel: Kernel) -> None:
+    def begin(thread: int) -> None:
+        if thread == PID:
+            kernel.start(8)
+
+    kernel.refuse = begin
+    events = kernel.open_process()
+    events.close()
+    assert len(events.by_thread) == 2
+    assert [thread for _, thread, _, group in kernel.opened if group == -1] == [PID, PID, 8]
+
+
+def test_a_process_that_never_stops_to_start_threads_is_given_up(kernel: Kernel) -> None:
+    kernel.refuse = lambda thread: kernel.start(max(8, thread + 1))
+    with pytest.raises(Unavailable, match="it started threads while its events were opened"):
+        kernel.open_process()
+
+
+def test_the_limit_of_open_files_bounds_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 4096))
+    assert process_events.most_threads(faults_and_time()) == 128
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, 1 << 20))
+    assert process_events.most_threads(faults_and_time()) == process_events.MOST_THREADS
+
+
+def test_a_machine_without_the_call_has_a_reason(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> int:
+        return syscall.call("no such call")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(perf_event, "open_event", unknown)
+    with pytest.raises(Unavailable, match="is not known"):
+        kernel.open_process()

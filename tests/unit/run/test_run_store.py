@@ -1,4 +1,4 @@
-"""Who holds memory, and the folder in which that is written down."""
+"""Who holds memory, the folder in which that is written down, and what `run --report` says of its command."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import os
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.file import CPU, MEMORY
+from numaudit.containermanager.memory.state import Block
+from numaudit.engine.engine import Engine
+from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
+from numaudit.intent.node import Promise
 from numaudit.kernel.host import Host
 from numaudit.kubelet.sources.process import locate
 from numaudit.memorymanager.commands import CommandRequest, command_pod, held_by, place, read_configuration
 from numaudit.run import cgroup
 from numaudit.run.cgroup import RunHolder, is_alive, is_needed
 from numaudit.run.holding import RunCgroups, StateFolder, hold, locked, require_no_static_kubelet, require_other_folder
+from numaudit.run.watch import CommandWatch
+from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Cpu, Machine, Node
-from numaudit.topology.nodeset import CpuSet
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 HOST = Host()
 MACHINE = Machine((Node(0, CpuSet.of(0, 1), 1 << 30),), tuple(Cpu(n, 0, 0, n, CpuSet.of(n), 0) for n in range(2)))
@@ -254,3 +261,33 @@ def test_a_command_whose_cgroup_cannot_be_made_gives_its_memory_back(
         pass
     with locked(here.state) as store:
         assert bool(store.read()[0].entries) == made
+
+
+JOB = ContainerId(7)
+WATCHED_MACHINE = Machine((Node(0, CpuSet.parse("0-3")), Node(1, CpuSet.parse("4-7"))))
+
+
+class Drifted:
+    """An observer of a command that somebody sent to node 1."""
+
+    def observe(self, **_: object) -> Snapshot:
+        return Snapshot(
+            taken_at=1000.0,
+            machine=WATCHED_MACHINE,
+            cgroup_mode="v2",
+            containers=(Container(JOB, "/numaudit/run-1-2", "group"),),
+            allowed={JOB: Allowed(NodeSet.of(1), CpuSet.parse("0-3"))},
+            residency={JOB: Resident(anon={0: 0, 1: 1 << 30}, shmem={})},
+        )
+
+
+def test_a_command_is_started_again_where_a_pod_would_be_deleted() -> None:
+    promise = Promise((Block.of("memory", 1 << 30, NodeSet.of(0)),), CpuSet())
+    watch = CommandWatch(Engine(cast("Observer", Drifted())), JOB, "job", promise)
+    watch.tick()
+    report = watch.report()
+    assert report is not None
+    (one,) = report.containers
+    assert one.verdict is not None and one.verdict.remedy is not None
+    assert one.verdict.name == "drifted"
+    assert one.verdict.remedy.endswith("or end the command and start it again.")
