@@ -19,7 +19,7 @@ from dashboards.choices import (
     worst,
 )
 from dashboards.model import Dashboard, Section
-from dashboards.panels import Bars, Column, Lines, Panel, Query, Stat, Table
+from dashboards.panels import Column, Lines, Panel, Query, Stat, Table
 
 _NODE = Column(NODE_FIELDS, "Node", link=TO_NODE)
 _AGENTS = series(EVERY_AGENT, NODES)
@@ -61,8 +61,8 @@ _FIRST = Section(
     (
         Stat(
             title="Agents",
-            description="This number of agents answered their newest scrape.",
-            queries=[Query(f"count({_AGENTS})", now=True)],
+            description="This number of agents answered their newest scrape, by version.",
+            queries=[Query(f"count by (version) ({_AGENTS})", "{{version}}", now=True)],
             empty=_NO_AGENT,
             width=4,
         ),
@@ -129,70 +129,15 @@ _FIRST = Section(
 
 _FAILING = f"topk({_ROWS}, 1 - min by ({BY_NODE}, collector) ({_of('collector_success')} == 0))"
 
-_TICKS = Section(
-    "Ticks",
+_COST = Section(
+    "What they cost",
     (
-        _by_node(
-            "Age of the newest snapshot",
-            "The figures were this old at each scrape. The age grows without end where ticks hang.",
-            _of("snapshot_age_seconds"),
-            "s",
-        ),
         _by_node(
             "Duration of a tick",
             "The newest tick took this much wall-clock time, rendering included.",
             _of("tick_duration_seconds"),
             "s",
         ),
-        Table(
-            title="Collectors",
-            description="The table has a row for each collector: the number of agents on which it failed in the newest "
-            "tick, its longest duration, and the number of items that vanished or could not be read.",
-            queries=[
-                Query(
-                    f"count by (collector) ({_of('collector_success')} == 0) "
-                    f"or 0 * count by (collector) ({_of('collector_success')})",
-                    now=True,
-                ),
-                Query(f"max by (collector) ({_of('collector_duration_seconds')})", now=True),
-                Query(f"sum by (collector) ({_of('collector_skipped')})", now=True),
-            ],
-            empty=_NO_AGENT,
-            columns=(
-                Column("collector", "Collector"),
-                Column("Value #A", "Failed on"),
-                Column("Value #B", "Longest", "s"),
-                Column("Value #C", "Skipped"),
-            ),
-            sort="Failed on",
-        ),
-        Table(
-            title="Collectors that fail",
-            description=f"These collectors and sources of the kubelet gave nothing new in the newest tick ({_ROWS} at "
-            "most). The age is that of the values that are still used.",
-            queries=[
-                Query(_FAILING, now=True),
-                Query(
-                    f"max by ({BY_NODE}, collector) ({_of('collector_age_seconds')}) "
-                    f"and on ({BY_NODE}, collector) {_FAILING}",
-                    now=True,
-                ),
-            ],
-            empty="Every collector of the agents that report works",
-            columns=(
-                _NODE,
-                Column("collector", "Collector"),
-                Column("Value #B", "Age", "s"),
-            ),
-            sort="Age",
-        ),
-    ),
-    height=8,
-)
-
-_COST = Section(
-    "What they cost",
-    (
         _by_node(
             "CPU time of an agent",
             "An agent keeps this number of CPUs busy: 0.01 is one hundredth of a CPU.",
@@ -213,43 +158,33 @@ _COST = Section(
             "percentunit",
             empty="No agent runs a probe",
         ),
-        Lines(
-            title="CPU time by probe",
-            description="Each kind of probe keeps this number of CPUs busy on all nodes together, by estimate.",
-            queries=[Query(f"sum by (probe) ({_rate('bpf_estimated_seconds_total')})", "{{probe}}")],
-            empty="No agent runs a probe",
-            minimum=0,
-        ),
-        Lines(
-            title="Events by probe",
-            description="Each kind of probe counts this number of events per second on all nodes together.",
-            queries=[Query(f"sum by (probe) ({_rate('bpf_events_total')})", "{{probe}}")],
-            empty="No agent runs a probe",
-            unit="cps",
-            minimum=0,
-        ),
-        _by_node(
-            "Open files",
-            "An agent has this number of open descriptors. It must not grow.",
-            _of_process(series("process_open_fds", NODES)),
-            "none",
-        ),
-        _by_node("Threads", "An agent has this number of threads. It must not grow.", _of("process_threads"), "none"),
-        Table(
-            title="Steps taken",
-            description="These agents take these steps to keep their probes within the budget "
-            f"({_ROWS} rows at most). docs/access.md explains the steps.",
-            queries=[Query(f"topk({_ROWS}, max by ({BY_NODE}, step) ({_of('overhead_step')}) > 0)", now=True)],
-            empty="Every agent that reports is within its budget",
-            links=[docs("access.md#what-measuring-costs", "Steps")],
-            columns=(_NODE, Column("step", "Step")),
-        ),
     ),
 )
 
-_SEEN = Section(
-    "What they see",
+_MISSING = Section(
+    "What they do not see",
     (
+        Table(
+            title="Collectors that fail",
+            description=f"These collectors and sources of the kubelet gave nothing new in the newest tick ({_ROWS} at "
+            "most). The age is that of the values that are still used.",
+            queries=[
+                Query(_FAILING, now=True),
+                Query(
+                    f"max by ({BY_NODE}, collector) ({_of('collector_age_seconds')}) "
+                    f"and on ({BY_NODE}, collector) {_FAILING}",
+                    now=True,
+                ),
+            ],
+            empty="Every collector of the agents that report works",
+            width=12,
+            columns=(
+                _NODE,
+                Column("collector", "Collector"),
+                Column("Value #B", "Age", "s"),
+            ),
+            sort="Age",
+        ),
         Table(
             title="Unavailable features",
             description="These features cannot be measured on this number of nodes, for this reason. `numaudit doctor` "
@@ -259,86 +194,8 @@ _SEEN = Section(
             ],
             empty="Every agent that reports measures every feature",
             columns=(Column("feature", "Feature"), Column("reason", "Why"), Column("Value", "Nodes")),
-            width=8,
+            width=12,
             sort="Nodes",
-        ),
-        Bars(
-            title="Agents without a feature",
-            description="The bars count the nodes on which a feature cannot be measured.",
-            queries=[Query(f"count by (feature) ({_of('feature_enabled')} == 0)", "{{feature}}", now=True)],
-            empty="Every agent that reports measures every feature",
-            width=8,
-        ),
-        Table(
-            title="Versions",
-            description="The table counts the agents by version of numaudit and of the Python interpreter.",
-            queries=[Query(f"topk({_ROWS}, count by (version, python) ({_AGENTS}))", now=True)],
-            empty=_NO_AGENT,
-            columns=(Column("version", "numaudit"), Column("python", "Python"), Column("Value", "Nodes")),
-            width=8,
-            sort="Nodes",
-        ),
-        Lines(
-            title="Lost events",
-            description="A probe did not count this number of events per second, for this reason. docs/metrics.md "
-            "explains the reasons.",
-            queries=[Query(f"sum by (probe, reason) ({_rate('lost_events_total')})", "{{probe}} {{reason}}")],
-            empty="No agent runs a probe",
-            width=8,
-            unit="cps",
-            minimum=0,
-        ),
-        Lines(
-            title="Dropped series",
-            description="The setting metrics.max_series leaves out this number of series per second; each tick counts "
-            "them again.",
-            queries=[Query(f"sum by (reason) ({_rate('dropped_series_total')})", "{{reason}}")],
-            empty="No agent that reports leaves out a series",
-            width=8,
-            unit="cps",
-            minimum=0,
-        ),
-        _by_node(
-            "Containers left out",
-            "This number of containers has no series, because metrics.max_series was reached.",
-            _of("omitted_containers"),
-            "none",
-            width=8,
-        ),
-    ),
-)
-
-_OUT = Section(
-    "What they send",
-    (
-        Lines(
-            title="HTTP requests",
-            description="The agents answered this number of HTTP requests per second, by path and status.",
-            queries=[Query(f"sum by (path, code) ({_rate('web_requests_total')})", "{{path}} {{code}}")],
-            empty=_NO_AGENT,
-            unit="cps",
-            minimum=0,
-        ),
-        Lines(
-            title="OTLP batches",
-            description="The agents made this number of pushes per second, by outcome.",
-            queries=[Query(f"sum by (outcome) ({_rate('otlp_batches_total')})", "{{outcome}}")],
-            empty="No agent has an OTLP endpoint",
-            unit="cps",
-            minimum=0,
-        ),
-        _by_node(
-            "Time since the last OTLP delivery",
-            "A push was last delivered as a whole this long ago.",
-            f"time() - {_of('otlp_last_success_timestamp_seconds')}",
-            "s",
-            empty="No agent has delivered an OTLP push",
-        ),
-        _by_node(
-            "Log lines left out",
-            "This number of log lines per second was left out, because the same message came too often.",
-            _rate("suppressed_log_lines_total"),
-            "cps",
         ),
     ),
 )
@@ -348,6 +205,6 @@ DASHBOARD = Dashboard(
     title="numaudit / Agents",
     description="Do the agents run, what do they see, and what do they cost?",
     variables=SEVERAL_NODES,
-    sections=(_FIRST, _TICKS, _COST, _SEEN, _OUT),
+    sections=(_FIRST, _COST, _MISSING),
     links=(docs("dashboards.md", "About this page"), docs("agent.md", "The agent")),
 )

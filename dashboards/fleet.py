@@ -71,7 +71,7 @@ _BY_ALERT = f"alertname, severity, workload, {BY_CONTAINER}"
 _PROBLEMS = f"max by ({BY_NODE}, file, reason) ({_on_nodes('state_problem_info')})"
 
 _URGENT = Section(
-    "Look at these first",
+    "Alerts, and nodes that are unsafe to restart",
     (
         Table(
             title="Alerts",
@@ -136,7 +136,7 @@ _FIRST = Section(
     (
         _number(
             "Nodes unsafe",
-            "On this number of nodes the kubelet would not start again, or may not. The table above names them.",
+            "On this number of nodes the kubelet would not start again, or may not. The table below names them.",
             _or_none(f"count({_UNSAFE})"),
             bad=True,
         ),
@@ -396,6 +396,6 @@ DASHBOARD = Dashboard(
     title="numaudit / Fleet",
     description="Is anything wrong with the NUMA alignment of containers, and where?",
     variables=SEVERAL_CONTAINERS,
-    sections=(_URGENT, _FIRST, _WORST, _FINDINGS, _VERDICTS, _REFUSED),
+    sections=(_FIRST, _WORST, _VERDICTS, _FINDINGS, _REFUSED, _URGENT),
     links=(docs("dashboards.md", "About this page"), docs("verdicts.md", "Verdicts")),
 )

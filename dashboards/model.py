@@ -19,6 +19,8 @@ class Section:
     title: str
     panels: Sequence[Panel]
     height: int = 7
+    collapsed: bool = False
+    """Its panels ask nothing until somebody opens it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +94,30 @@ class Dashboard:
         number = y = 0
         for section in self.sections:
             number += 1
-            place = {"x": 0, "y": y, "w": WIDTH, "h": 1}
-            yield {
+            row = {
                 "id": number,
                 "type": "row",
                 "title": section.title,
-                "collapsed": False,
-                "gridPos": place,
-                "panels": [],
+                "collapsed": section.collapsed,
+                "gridPos": {"x": 0, "y": y, "w": WIDTH, "h": 1},
             }
             y += 1
-            x = 0
-            for panel in section.panels:
-                if x + panel.width > WIDTH:
-                    x, y = 0, y + section.height
-                number += 1
-                yield panel.to_json(number, x, y, section.height)
-                x += panel.width
-            y += section.height
+            inside = list(_placed(section, number, y))
+            number += len(inside)
+            yield {**row, "panels": inside if section.collapsed else []}
+            if not section.collapsed:
+                yield from inside
+                y = inside[-1]["gridPos"]["y"] + section.height
+
+
+def _placed(section: Section, number: int, y: int) -> Iterator[Json]:
+    """Its panels below its heading, which has this number."""
+    x = 0
+    for at, panel in enumerate(section.panels, start=number + 1):
+        if x + panel.width > WIDTH:
+            x, y = 0, y + section.height
+        yield panel.to_json(at, x, y, section.height)
+        x += panel.width
 
 
 _DATASOURCE: Json = {

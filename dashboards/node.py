@@ -161,8 +161,8 @@ _CONTAINERS = Section(
     height=9,
 )
 
-_MEMORY_BY_NODE = Section(
-    "Memory",
+_USE = Section(
+    "Memory and CPU time",
     (
         Lines(
             title="Free memory by NUMA node",
@@ -170,10 +170,10 @@ _MEMORY_BY_NODE = Section(
             "makes the kernel place pages elsewhere.",
             empty=_NO_AGENT,
             queries=[Query(f"sum by (numa_node) ({_FREE}) / sum by (numa_node) ({_TOTAL})", "node {{numa_node}}")],
-            width=8,
             unit="percentunit",
             minimum=0,
             maximum=1,
+            width=8,
         ),
         Table(
             title="Memory of each NUMA node by type",
@@ -184,36 +184,13 @@ _MEMORY_BY_NODE = Section(
                 Query(f"sum by (numa_node) ({_TOTAL})", now=True),
                 *(Query(f"sum by (numa_node) ({_of('node_memory_bytes', type=kind)})", now=True) for kind in _TYPES),
             ],
-            width=16,
             columns=(
                 Column("numa_node", "NUMA node"),
                 Column("Value #A", "total", "bytes"),
                 *(Column(f"Value #{chr(ord('B') + at)}", kind, "bytes") for at, kind in enumerate(_TYPES)),
             ),
+            width=16,
         ),
-        Lines(
-            title="Not in any container",
-            description="The root cgroup itself has this much memory on each NUMA node.",
-            empty=_NO_AGENT,
-            queries=[Query(f"sum by (numa_node) ({_of('node_unattributed_bytes')})", "node {{numa_node}}")],
-            width=12,
-            unit="bytes",
-        ),
-        Lines(
-            title="Error of the accounts",
-            description="Each line is the node's own count minus containers and root cgroup, with its sign. The "
-            "three are read at slightly different times, so a few MiB are normal.",
-            empty=_NO_AGENT,
-            queries=[Query(f"sum by (numa_node) ({_of('node_residual_bytes')})", "node {{numa_node}}")],
-            width=12,
-            unit="bytes",
-        ),
-    ),
-)
-
-_TRAFFIC = Section(
-    "Traffic between NUMA nodes",
-    (
         Lines(
             title="CPU time by NUMA node",
             description="Containers kept this number of CPUs of each NUMA node busy, including containers that came "
@@ -258,21 +235,6 @@ _TRAFFIC = Section(
             minimum=0,
         ),
         Lines(
-            title="Memory given on another node than wanted",
-            description="The kernel placed this many bytes per second on a NUMA node although another one was wanted "
-            "(numa_miss), because that one had none: the mark of a full node. It stays 0 for memory that a cpuset "
-            "puts elsewhere.",
-            empty=_NO_AGENT,
-            queries=[
-                Query(
-                    f"sum by (numa_node) ({_rate('node_numastat_bytes_total', event='numa_miss')})",
-                    "on node {{numa_node}}",
-                )
-            ],
-            unit="Bps",
-            minimum=0,
-        ),
-        Lines(
             title="Memory given to CPUs of other nodes",
             description="This many bytes per second were given on a NUMA node to a program that ran on another one "
             "(other_node). They are remote from their first use on.",
@@ -283,40 +245,14 @@ _TRAFFIC = Section(
                     "on node {{numa_node}}",
                 )
             ],
-            width=8,
             unit="Bps",
             minimum=0,
-        ),
-        Lines(
-            title="Interleaved memory",
-            description="An interleaving policy placed this many bytes per second on each NUMA node.",
-            empty=_NO_AGENT,
-            queries=[
-                Query(
-                    f"sum by (numa_node) ({_rate('node_numastat_interleaved_bytes_total')})",
-                    "on node {{numa_node}}",
-                )
-            ],
-            width=8,
-            unit="Bps",
-            minimum=0,
-        ),
-        Table(
-            title="Distances",
-            description="Each number is the relative memory distance from the NUMA node of the row to that of the "
-            "column, by the firmware (SLIT): 10 is local, and 20 is twice as far. Many machines claim 20 or 21 for "
-            "every other node.",
-            queries=[Query(f"max by (from_numa_node, to_numa_node) ({_of('node_distance')})", now=True)],
-            empty="The firmware gives no distances",
-            width=8,
-            matrix=Matrix("from_numa_node", "to_numa_node", "From node"),
-            sort="-From node",
         ),
     ),
 )
 
-_ROOM = Section(
-    "Room for promises",
+_PROMISES = Section(
+    "Promises and the kubelet",
     (
         Stat(
             title="Largest container that fits",
@@ -330,8 +266,8 @@ _ROOM = Section(
                     now=True,
                 )
             ],
-            width=8,
             unit="bytes",
+            width=8,
         ),
         Lines(
             title="Memory to promise, by NUMA node",
@@ -343,101 +279,9 @@ _ROOM = Section(
                     "node {{numa_node}}",
                 )
             ],
-            width=8,
             unit="bytes",
             minimum=0,
-        ),
-        Lines(
-            title="Stranded memory",
-            description="This much memory is free, but no container of one NUMA node can get it, because the node is "
-            "in a group of several. A container over several nodes caused this fragmentation.",
-            empty=_NO_KUBELET,
-            queries=[
-                Query(
-                    f"sum by (numa_node) ({_of('memory_manager_stranded_bytes')})",
-                    "node {{numa_node}}",
-                )
-            ],
             width=8,
-            unit="bytes",
-            minimum=0,
-        ),
-        Lines(
-            title="Fragmentation",
-            description="All free memory together is enough for a certain container. This share of that container is "
-            "not admitted on one NUMA node, because no node has as much. At 0, free memory is in one piece.",
-            empty=_NO_KUBELET,
-            queries=[Query(f"max({_of('memory_manager_fragmentation_ratio')})", "fragmentation")],
-            width=8,
-            unit="percentunit",
-            minimum=0,
-            maximum=1,
-        ),
-        Lines(
-            title="Memory without a promise",
-            description="Burstable containers, services and others have this much anon and shmem on each NUMA node, "
-            "which no promise covers.",
-            empty=_NO_KUBELET,
-            queries=[
-                Query(f"sum by (numa_node) ({_of('memory_manager_unpromised_bytes')})", "node {{numa_node}}"),
-            ],
-            width=8,
-            unit="bytes",
-            minimum=0,
-        ),
-        Lines(
-            title="Memory in the way of promises",
-            description="This part of the memory without a promise is beyond the system's reservation. It is in "
-            "memory that the map has as free (the next container gets less than it was promised) or as reserved (one "
-            "that runs may).",
-            empty=_NO_KUBELET,
-            queries=[
-                Query(
-                    f"sum by (numa_node, state) ({_of('memory_manager_encroached_bytes')})",
-                    "node {{numa_node}}, {{state}}",
-                )
-            ],
-            width=8,
-            unit="bytes",
-            minimum=0,
-        ),
-        Table(
-            title="Memory Manager's map",
-            description="The table shows the memory map of each NUMA node by type: all memory, what the kubelet's "
-            "settings reserve for the system, what is promised to containers, and what is free.",
-            empty=_NO_KUBELET,
-            queries=[
-                Query(f"sum by (numa_node, type) ({_of('memory_manager_total_bytes')})", now=True),
-                Query(f"sum by (numa_node, type) ({_of('memory_manager_system_reserved_bytes')})", now=True),
-                Query(f"sum by (numa_node, type) ({_of('memory_manager_bytes', state='reserved')})", now=True),
-                Query(f"sum by (numa_node, type) ({_of('memory_manager_bytes', state='free')})", now=True),
-            ],
-            width=12,
-            columns=(
-                Column("numa_node", "NUMA node"),
-                Column("type", "Type"),
-                Column("Value #A", "Total", "bytes"),
-                Column("Value #B", "System", "bytes"),
-                Column("Value #C", "Promised", "bytes"),
-                Column("Value #D", "Free", "bytes"),
-            ),
-            sort="Total",
-        ),
-        Table(
-            title="Groups of NUMA nodes",
-            description="The table shows the NUMA nodes with promises, their group, and the number of promises. A "
-            "node of a group of several takes no container for itself alone.",
-            empty="Nothing is promised on any NUMA node",
-            queries=[
-                Query(f"max by (numa_node, group) ({_of('memory_manager_group')})", now=True),
-                Query(f"max by (numa_node) ({_of('memory_manager_assignments')})", now=True),
-            ],
-            columns=(
-                Column("numa_node", "NUMA node"),
-                Column("group", "Group"),
-                Column("Value #B", "Promises"),
-            ),
-            width=6,
         ),
         Bars(
             title="Hint outcomes",
@@ -445,14 +289,8 @@ _ROOM = Section(
             "docs/findings.md explains each outcome.",
             empty=_NO_KUBELET,
             queries=[Query(f"sum by (outcome) ({_of('container_hint_outcome')})", "{{outcome}}", now=True)],
-            width=6,
+            width=8,
         ),
-    ),
-)
-
-_KUBELET = Section(
-    "Kubelet",
-    (
         Table(
             title="Policies",
             description="The table shows the kubelet's version and its policies. Without the policy Static of the "
@@ -489,6 +327,170 @@ _KUBELET = Section(
                 Column("Value #B", "Content", values=_VALID, colored=True),
             ),
         ),
+        Lines(
+            title="Refused pods",
+            description="The graph counts the pods that the kubelet refused for NUMA reasons in each of its "
+            "intervals, by outcome.",
+            empty=_NO_AGENT,
+            queries=[
+                Query(
+                    "sum by (outcome) (increase("
+                    + _of("admission_rejections_total", NUMA_REFUSALS)
+                    + "[$__rate_interval]))",
+                    "{{outcome}}",
+                )
+            ],
+            minimum=0,
+        ),
+    ),
+)
+
+_MORE_MEMORY = Section(
+    "More about memory",
+    (
+        Lines(
+            title="Not in any container",
+            description="The root cgroup itself has this much memory on each NUMA node.",
+            empty=_NO_AGENT,
+            queries=[Query(f"sum by (numa_node) ({_of('node_unattributed_bytes')})", "node {{numa_node}}")],
+            unit="bytes",
+            width=8,
+        ),
+        Lines(
+            title="Error of the accounts",
+            description="Each line is the node's own count minus containers and root cgroup, with its sign. The "
+            "three are read at slightly different times, so a few MiB are normal.",
+            empty=_NO_AGENT,
+            queries=[Query(f"sum by (numa_node) ({_of('node_residual_bytes')})", "node {{numa_node}}")],
+            unit="bytes",
+            width=8,
+        ),
+        Lines(
+            title="Memory given on another node than wanted",
+            description="The kernel placed this many bytes per second on a NUMA node although another one was wanted "
+            "(numa_miss), because that one had none: the mark of a full node. It stays 0 for memory that a cpuset "
+            "puts elsewhere.",
+            empty=_NO_AGENT,
+            queries=[
+                Query(
+                    f"sum by (numa_node) ({_rate('node_numastat_bytes_total', event='numa_miss')})",
+                    "on node {{numa_node}}",
+                )
+            ],
+            unit="Bps",
+            minimum=0,
+            width=8,
+        ),
+        Lines(
+            title="Memory without a promise",
+            description="Burstable containers, services and others have this much anon and shmem on each NUMA node, "
+            "which no promise covers.",
+            empty=_NO_KUBELET,
+            queries=[
+                Query(f"sum by (numa_node) ({_of('memory_manager_unpromised_bytes')})", "node {{numa_node}}"),
+            ],
+            unit="bytes",
+            minimum=0,
+            width=8,
+        ),
+        Lines(
+            title="Memory in the way of promises",
+            description="This part of the memory without a promise is beyond the system's reservation. It is in "
+            "memory that the map has as free (the next container gets less than it was promised) or as reserved (one "
+            "that runs may).",
+            empty=_NO_KUBELET,
+            queries=[
+                Query(
+                    f"sum by (numa_node, state) ({_of('memory_manager_encroached_bytes')})",
+                    "node {{numa_node}}, {{state}}",
+                )
+            ],
+            unit="bytes",
+            minimum=0,
+            width=8,
+        ),
+        Table(
+            title="Distances",
+            description="Each number is the relative memory distance from the NUMA node of the row to that of the "
+            "column, by the firmware (SLIT): 10 is local, and 20 is twice as far. Many machines claim 20 or 21 for "
+            "every other node.",
+            queries=[Query(f"max by (from_numa_node, to_numa_node) ({_of('node_distance')})", now=True)],
+            empty="The firmware gives no distances",
+            matrix=Matrix("from_numa_node", "to_numa_node", "From node"),
+            sort="-From node",
+            width=8,
+        ),
+    ),
+    collapsed=True,
+)
+
+_MORE_PROMISES = Section(
+    "More about promises",
+    (
+        Lines(
+            title="Stranded memory",
+            description="This much memory is free, but no container of one NUMA node can get it, because the node is "
+            "in a group of several. A container over several nodes caused this fragmentation.",
+            empty=_NO_KUBELET,
+            queries=[
+                Query(
+                    f"sum by (numa_node) ({_of('memory_manager_stranded_bytes')})",
+                    "node {{numa_node}}",
+                )
+            ],
+            unit="bytes",
+            minimum=0,
+            width=8,
+        ),
+        Lines(
+            title="Fragmentation",
+            description="All free memory together is enough for a certain container. This share of that container is "
+            "not admitted on one NUMA node, because no node has as much. At 0, free memory is in one piece.",
+            empty=_NO_KUBELET,
+            queries=[Query(f"max({_of('memory_manager_fragmentation_ratio')})", "fragmentation")],
+            unit="percentunit",
+            minimum=0,
+            maximum=1,
+            width=8,
+        ),
+        Table(
+            title="Groups of NUMA nodes",
+            description="The table shows the NUMA nodes with promises, their group, and the number of promises. A "
+            "node of a group of several takes no container for itself alone.",
+            empty="Nothing is promised on any NUMA node",
+            queries=[
+                Query(f"max by (numa_node, group) ({_of('memory_manager_group')})", now=True),
+                Query(f"max by (numa_node) ({_of('memory_manager_assignments')})", now=True),
+            ],
+            columns=(
+                Column("numa_node", "NUMA node"),
+                Column("group", "Group"),
+                Column("Value #B", "Promises"),
+            ),
+            width=8,
+        ),
+        Table(
+            title="Memory Manager's map",
+            description="The table shows the memory map of each NUMA node by type: all memory, what the kubelet's "
+            "settings reserve for the system, what is promised to containers, and what is free.",
+            empty=_NO_KUBELET,
+            queries=[
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_total_bytes')})", now=True),
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_system_reserved_bytes')})", now=True),
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_bytes', state='reserved')})", now=True),
+                Query(f"sum by (numa_node, type) ({_of('memory_manager_bytes', state='free')})", now=True),
+            ],
+            columns=(
+                Column("numa_node", "NUMA node"),
+                Column("type", "Type"),
+                Column("Value #A", "Total", "bytes"),
+                Column("Value #B", "System", "bytes"),
+                Column("Value #C", "Promised", "bytes"),
+                Column("Value #D", "Free", "bytes"),
+            ),
+            sort="Total",
+            width=12,
+        ),
         Table(
             title="Problems of checkpoints",
             description="These are the problems of the state files and of the configuration. docs/state.md explains "
@@ -510,27 +512,10 @@ _KUBELET = Section(
                 ),
                 Query(f"max({_of('restart_refused_pods', reboot='true')})", "reboot", now=True),
             ],
-            width=8,
             warn=1,
         ),
-        Lines(
-            title="Refused pods",
-            description="The graph counts the pods that the kubelet refused for NUMA reasons in each of its "
-            "intervals, by outcome.",
-            empty=_NO_AGENT,
-            queries=[
-                Query(
-                    "sum by (outcome) (increase("
-                    + _of("admission_rejections_total", NUMA_REFUSALS)
-                    + "[$__rate_interval]))",
-                    "{{outcome}}",
-                )
-            ],
-            width=16,
-            minimum=0,
-        ),
     ),
-    height=6,
+    collapsed=True,
 )
 
 DASHBOARD = Dashboard(
@@ -538,6 +523,6 @@ DASHBOARD = Dashboard(
     title="numaudit / Node",
     description="One node: its memory, its traffic between NUMA nodes, and the room it has for promises.",
     variables=ONE_NODE,
-    sections=(_FIRST, _CONTAINERS, _MEMORY_BY_NODE, _TRAFFIC, _ROOM, _KUBELET),
+    sections=(_FIRST, _CONTAINERS, _USE, _PROMISES, _MORE_MEMORY, _MORE_PROMISES),
     links=(docs("dashboards.md", "About this page"), docs("measuring.md", "What can be measured")),
 )

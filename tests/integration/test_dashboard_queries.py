@@ -49,7 +49,6 @@ _BY_PROBES = {
         "Hint faults from where to where A",
         "Mean distance to its memory A",
     ],
-    "numaudit-agent": ["CPU time by probe A", "Events by probe A", "Lost events A"],
 }
 _BYTES_ELSEWHERE = {
     "numaudit-fleet": ["Misplaced memory by node A", "Worst containers B"],
@@ -66,15 +65,11 @@ _NOWHERE = {
     "no processor here counts accesses": {"numaudit-container": ["Counted accesses A", "Waiting for remote memory A"]},
     "no page was seen used remotely": {"numaudit-container": ["Memory used remotely, at least A"]},
     "the watch over ranks is off": {"numaudit-container": ["Ranks by verdict A"]},
-    "nothing is pushed": {
-        "numaudit-agent": ["OTLP batches A", *(f"Time since the last OTLP delivery {ref}" for ref in "ABC")]
-    },
 }
 _CAPTURED = {
     **_NOWHERE,
     **_SAFE,
     "a captured tree has no BPF programs": _BY_PROBES,
-    "no probe is over the budget": {"numaudit-agent": ["Steps taken A"]},
     "all bytes are where they were promised": _BYTES_ELSEWHERE,
     "there are no findings": {
         "numaudit-container": ["Findings A"],

@@ -30,8 +30,12 @@ def dashboards() -> dict[str, Json]:
 
 
 def panels(dashboard: Json) -> list[Json]:
-    """All but headings."""
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    """All but headings, those below a closed heading too."""
+    return [panel for panel in with_headings(dashboard) if panel["type"] != "row"]
+
+
+def with_headings(dashboard: Json) -> list[Json]:
+    return [one for panel in dashboard["panels"] for one in (panel, *panel.get("panels", ()))]
 
 
 def variables(dashboard: Json) -> list[Json]:

@@ -15,7 +15,7 @@ import yaml
 
 from dashboards.model import WIDTH, Dashboard
 from dashboards.pages import PAGES, file_name
-from monitoring.grafana import dashboards, file_text, filled, links, panels, placeholders, variables
+from monitoring.grafana import dashboards, file_text, filled, links, panels, placeholders, variables, with_headings
 from numaudit.evaluation.findings import RULES
 from numaudit.exporters.catalogue import METRICS, labels_of
 from numaudit.memorymanager.outcome import AdmissionOutcome
@@ -67,7 +67,8 @@ def test_each_dashboard_is_a_config_map_that_the_sidecar_takes_and_kubectl_can_a
 
 @each_dashboard
 def test_each_panel_has_a_number_and_a_place_of_its_own(dashboard: Json) -> None:
-    assert [panel["id"] for panel in dashboard["panels"]] == list(range(1, len(dashboard["panels"]) + 1))
+    everything = with_headings(dashboard)
+    assert [panel["id"] for panel in everything] == list(range(1, len(everything) + 1))
     taken: Counter[tuple[int, int]] = Counter()
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
@@ -78,6 +79,18 @@ def test_each_panel_has_a_number_and_a_place_of_its_own(dashboard: Json) -> None
     assert rows == set(range(max(rows) + 1)), "a gap"
     holes = {y: WIDTH - sum(1 for at in taken if at[1] == y) for y in rows}
     assert not any(holes.values()), "panels do not fill the width"
+
+
+@each_dashboard
+def test_panels_below_a_closed_heading_are_where_they_are_when_it_is_opened(dashboard: Json) -> None:
+    for row in (one for one in dashboard["panels"] if one["type"] == "row"):
+        assert row["collapsed"] == bool(row["panels"])
+        assert [panel["gridPos"]["y"] > row["gridPos"]["y"] for panel in row["panels"]] == [True] * len(row["panels"])
+
+
+def test_each_page_shows_few_panels_before_a_heading_is_opened() -> None:
+    shown = {uid: sum(panel["type"] != "row" for panel in one["panels"]) for uid, one in ALL.items()}
+    assert shown == {"numaudit-fleet": 19, "numaudit-node": 20, "numaudit-container": 20, "numaudit-agent": 12}
 
 
 @each_dashboard
@@ -215,9 +228,8 @@ def _ranks(panel: Json, column: str) -> list[str]:
     return [mapping["options"][key]["text"] for key in sorted(mapping["options"], key=int, reverse=True)]
 
 
-def test_alerts_come_first_and_critical_ones_before_all_others() -> None:
-    first = panels(ALL["numaudit-fleet"])[0]
-    assert first["title"] == "Alerts"
+def test_of_the_alerts_critical_ones_come_before_all_others() -> None:
+    first = _panel("numaudit-fleet", "Alerts")
     assert _ranks(first, "Severity") == ["critical", "warning", "info", "other"]
     assert first["options"]["sortBy"] == [{"displayName": "Severity", "desc": True}]
     severities = {
@@ -230,9 +242,8 @@ def test_alerts_come_first_and_critical_ones_before_all_others() -> None:
 
 
 def test_nodes_whose_kubelet_would_not_start_are_beside_the_alerts_and_lead_to_their_page() -> None:
-    second = panels(ALL["numaudit-fleet"])[1]
-    assert second["title"] == "Nodes unsafe to restart"
-    assert second["gridPos"]["y"] == panels(ALL["numaudit-fleet"])[0]["gridPos"]["y"]
+    second = _panel("numaudit-fleet", "Nodes unsafe to restart")
+    assert second["gridPos"]["y"] == _panel("numaudit-fleet", "Alerts")["gridPos"]["y"]
     assert "/d/numaudit-node?var-nodename=${__data.fields.Node}" in json.dumps(second["fieldConfig"])
     nodes = _panel("numaudit-fleet", "Nodes")
     assert _ranks(nodes, "State")[0] == "kubelet unsafe"
