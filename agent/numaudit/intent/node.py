@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
     from numaudit.containermanager.memory.state import Block, MachineState
     from numaudit.intent.kubelet import CheckpointHealth, KubeletSeries, SourceState
     from numaudit.intent.pods import ContainerKind, HintRecord, PodFacts, Rejection
-    from numaudit.memorymanager.admission import NodeState
     from numaudit.memorymanager.forecast import Forecast
-    from numaudit.memorymanager.kubelet import Kubelet
+    from numaudit.scenario.values import Node
 
 
 class PromisedDevices(Struct, frozen=True):
@@ -145,20 +143,6 @@ class ContainerIntent(Struct, frozen=True):
         return tuple([block for claim in self.claims for block in claim.memory])
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRoom:
-    """The kubelet and its state, by which it decides on the next pod."""
-
-    kubelet: Kubelet = field(compare=False, repr=False)
-    state: NodeState = field(compare=False, repr=False)
-    cpus: Mapping[int, tuple[int, int]] | None
-    """NUMA node -> free CPUs, and all but the reserved; None = no static CPU Manager."""
-    unrequested_cpus: float | None
-    """Allocatable CPUs less what the pods request; None = not all pods are known."""
-    unplaced: frozenset[str] = field(compare=False, repr=False)
-    """Resources of which it is not known on which nodes some of their devices are."""
-
-
 class Intent(Struct, frozen=True, dict=True):
     """All that the kubelet intends on this node."""
 
@@ -171,7 +155,7 @@ class Intent(Struct, frozen=True, dict=True):
     """The Memory Manager's memory map of the nodes."""
     headroom: Headroom | None = None
     """Memory that the map leaves to new containers; None = there is no map."""
-    room: NodeRoom | None = None
+    room: Node | None = None
     """None = too little is known of the kubelet to admit a pod."""
     holders: tuple[Holder, ...] = ()
     """The pods, stale ones too, whose promises make the map's groups."""

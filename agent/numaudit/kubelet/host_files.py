@@ -20,7 +20,7 @@ from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile, decode
 from numaudit.kubelet.questions.examination import ExaminedFile, examine, examine_absent
 from numaudit.kubelet.questions.forecasting import forecast_here
 from numaudit.kubelet.questions.kubelet_here import KubeletHere, kubelet_here
-from numaudit.kubelet.questions.node_here import NodeHere, node_here, pod_names
+from numaudit.kubelet.questions.node_here import node_here, pod_names
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources import checkpoints
 from numaudit.kubelet.sources.polled import MachineWatch
@@ -28,6 +28,7 @@ from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.memorymanager.huge_pages import HugePagesAtStart
+from numaudit.scenario.values import Node
 
 
 def poll_once(poller: KubeletPoller) -> KubeletReadings | None:
@@ -40,8 +41,8 @@ def poll_once(poller: KubeletPoller) -> KubeletReadings | None:
         poller.close()
 
 
-def node_on(host: Host, asked: AskedKubelet) -> NodeHere:
-    """The kubelet's node on this host, asked once. Raises Unavailable where that is too little."""
+def node_on(host: Host, asked: AskedKubelet) -> Node:
+    """The kubelet's node on this host, asked once. Raises as `node_here`."""
     poller = KubeletPoller.of(host)
     readings = poll_once(poller)
     folder, storage = poller.host.kubelet_root, storage_of(poller.host)

@@ -14,13 +14,14 @@ from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.encoding.value import Value
 from numaudit.evaluation.headroom import Unpromised
-from numaudit.intent.node import Intent, NodeRoom
+from numaudit.intent.node import Intent
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import at_most
 
 if TYPE_CHECKING:
     from numaudit.containermanager.memory.headroom import Headroom, Holder
     from numaudit.containermanager.memory.state import MachineState
+    from numaudit.scenario.values import Node
 
 
 class MemoryTableReport(Value, frozen=True):
@@ -219,7 +220,7 @@ def of_map(
     holders: tuple[Holder, ...],
     names: Mapping[str, PodName],
     unpromised: Mapping[int, Unpromised],
-    room: NodeRoom | None = None,
+    room: Node | None = None,
 ) -> MemoryManagerReport:
     """The same of a memory map that stands alone; `names`: UID -> who a holder is."""
     tables = [

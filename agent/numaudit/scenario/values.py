@@ -8,11 +8,14 @@ from functools import cached_property
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from numaudit.containermanager.cpu.hints import free_and_all
 from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.containermanager.plain import given
+from numaudit.containermanager.pod.names import PodName
 from numaudit.containermanager.pod.spec import CPU, Pod
-from numaudit.containermanager.predicates import Amounts
-from numaudit.memorymanager.admission import NodeState
+from numaudit.containermanager.predicates import Amounts, unrequested
+from numaudit.memorymanager.admission import NodeState, reconcile
+from numaudit.memorymanager.huge_pages import HugePageRoom
 from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
 from numaudit.scenario.document import Document
 from numaudit.scenario.machine import Devices
@@ -65,6 +68,58 @@ class Setup(Struct, frozen=True, dict=True):
             for name, quantity in one.limits.items():
                 sums[name] = quantity + sums.get(name, ZERO)
         return {name: str(quantity) for name, quantity in sums.items()}
+
+
+class PodsHere(Struct, frozen=True):
+    """Pods of a node, as far as they are known."""
+
+    names: Mapping[str, PodName] = field(default_factory=dict)
+    """UID -> who the pods in the checkpoints are; those of which anything is known."""
+    active: tuple[Pod, ...] = ()
+    """The pods that have not ended, the oldest first."""
+    problem: str | None = "the kubelet was not asked for its pods"
+    """Reason why `active` are not all, or are not known; None = they are all."""
+
+    def is_doubtful(self, uid: str) -> bool:
+        """May this pod of a checkpoint be gone for all that is known? The kubelet drops it then."""
+        return self.problem is not None and (uid not in self.names or self.names[uid].stale is None)
+
+
+class Node(Struct, frozen=True, dict=True):
+    """A node as an admission needs it: its kubelet, what that remembers, and how much of it is known."""
+
+    setup: Setup
+    state: NodeState
+    pods: PodsHere
+    notices: tuple[str, ...] = ()
+    unplaced: frozenset[str] = frozenset()
+    """Resources of which it is not known on which nodes some of their devices are."""
+    elsewhere: frozenset[str] = frozenset()
+    """Of these, those whose plugin names nodes that the machine lacks."""
+    huge_pages: Mapping[str, HugePageRoom] | None = None
+    """By resource: what the kernel has; None = not known, or nobody asked for any."""
+
+    @property
+    def kubelet(self) -> Kubelet:
+        return self.setup.kubelet
+
+    @property
+    def doubtful(self) -> tuple[str, ...]:
+        """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
+        return tuple(uid for uid in self.state.pods if self.pods.is_doubtful(uid))
+
+    @cached_property
+    def cpus(self) -> Mapping[int, tuple[int, int]] | None:
+        """NUMA node -> free CPUs, and all but the reserved; None = no static CPU Manager."""
+        cpu = reconcile(self.state, version=self.kubelet.features.version).cpu
+        return None if self.kubelet.cpu is None or cpu is None else free_and_all(self.kubelet.cpu, cpu)
+
+    @cached_property
+    def unrequested_cpus(self) -> float | None:
+        """Allocatable CPUs less what the pods request; None = not all pods are known."""
+        if self.state.capacity is None:
+            return None
+        return unrequested(self.state.pods.values(), self.state.capacity, self.kubelet.features).get(CPU, 0) / 1000
 
 
 class Admit(Struct, frozen=True):

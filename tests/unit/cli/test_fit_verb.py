@@ -18,7 +18,6 @@ from numaudit.cli.main import call
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.memorymanager.admission import NodeState, admit, remove
 
@@ -243,7 +242,7 @@ def test_the_room_on_a_captured_host_is_the_smallest_by_brute_force(
 ) -> None:
     root = fixtures / "kubernetes-four-nodes"
     here = node_on(Host.under(root), AskedKubelet())
-    state = state_of(here.setup, here.files, here.pods)
+    state = here.state
     for memory, count in (("900Mi", 1), ("960Mi", 1), ("1500Mi", None)):
         wanted = pod("a", memory, cpu="500m")
         fits = {
@@ -297,8 +296,8 @@ def _workload(folder: Path, memory: str, replicas: int) -> str:
 
 def _how_many(setup_root: Path, memory: str) -> int:
     """By the library: the same pod again and again until the kubelet refuses it."""
-    here = node_on(Host.under(setup_root), AskedKubelet(None, None))
-    state = state_of(here.setup, here.files, here.pods, here.storage)
+    here = node_on(Host.under(setup_root), AskedKubelet())
+    state = here.state
     for number in range(200):
         admission = admit(here.setup.kubelet, state, read_pod(pod(f"web-{number}", memory, "20m")))
         if not admission.admitted:

@@ -13,31 +13,30 @@ from numaudit.intent.node import Intent
 from numaudit.intent.pods import Rejection
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.rederived import Rederived, differences, rederive
 from numaudit.kubelet.questions.starting import AskedKubelet
-from numaudit.memorymanager.admission import NodeState, remove
-from numaudit.scenario.values import Setup
+from numaudit.memorymanager.admission import remove
+from numaudit.scenario.values import Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]
 HOST = "kubernetes-four-nodes"
 
 
-def read(host: Host) -> tuple[Setup, NodeState, Intent]:
+def read(host: Host) -> tuple[Node, Intent]:
     here = node_on(host, AskedKubelet())
     intent = Observer.of(host).observe().intent
     assert intent is not None
-    return here.setup, state_of(here.setup, here.files, here.pods), intent
+    return here, intent
 
 
 def test_every_admission_in_the_kubelets_log_is_derived_as_the_log_has_it(captured: CapturedHost) -> None:
-    setup, state, intent = read(captured(HOST))
+    node, intent = read(captured(HOST))
     compared = 0
     for record in intent.hints:
         assert record.pod_uid is not None
         assert record.container is not None
-        found = rederive(setup, state, intent, record.pod_uid)
+        found = rederive(node, intent, record.pod_uid)
         assert isinstance(found, Rederived)
         decision = found.decision(record.container)
         assert decision is not None
@@ -47,9 +46,9 @@ def test_every_admission_in_the_kubelets_log_is_derived_as_the_log_has_it(captur
 
 
 def test_a_refused_pod_is_refused_again(captured: CapturedHost) -> None:
-    setup, state, intent = read(captured(HOST))
+    node, intent = read(captured(HOST))
     for rejection in intent.rejections:
-        found = rederive(setup, state, intent, rejection.pod_uid)
+        found = rederive(node, intent, rejection.pod_uid)
         assert isinstance(found, Rederived)
         again = found.explanation.admission.rejection
         assert again is not None
@@ -57,11 +56,11 @@ def test_a_refused_pod_is_refused_again(captured: CapturedHost) -> None:
 
 
 def test_a_pod_that_has_gone_since_shows_as_a_difference(captured: CapturedHost) -> None:
-    setup, state, intent = read(captured(HOST))
+    node, intent = read(captured(HOST))
     (record,) = [one for one in intent.hints if one.pod == "gu-huge-numanode"]
-    (gone,) = [uid for uid, pod in state.pods.items() if pod.name == "gu-two-numanode"]
+    (gone,) = [uid for uid, pod in node.state.pods.items() if pod.name == "gu-two-numanode"]
     assert record.pod_uid is not None
-    found = rederive(setup, remove(state, gone), intent, record.pod_uid)
+    found = rederive(replace(node, state=remove(node.state, gone)), intent, record.pod_uid)
     assert isinstance(found, Rederived)
     decision = found.decision("app")
     assert decision is not None
@@ -69,9 +68,9 @@ def test_a_pod_that_has_gone_since_shows_as_a_difference(captured: CapturedHost)
 
 
 def test_another_merged_hint_is_a_difference(captured: CapturedHost) -> None:
-    setup, state, intent = read(captured(HOST))
+    node, intent = read(captured(HOST))
     record = next(one for one in intent.hints if one.best is not None and one.best.affinity)
-    found = rederive(setup, state, intent, record.pod_uid or "")
+    found = rederive(node, intent, record.pod_uid or "")
     assert isinstance(found, Rederived)
     decision = found.decision(record.container or "")
     assert decision is not None
@@ -81,9 +80,9 @@ def test_another_merged_hint_is_a_difference(captured: CapturedHost) -> None:
 
 
 def test_another_outcome_or_other_cpus_and_nodes_are_differences(captured: CapturedHost) -> None:
-    setup, state, intent = read(captured(HOST))
+    node, intent = read(captured(HOST))
     (record,) = [one for one in intent.hints if one.pod == "gu-small-numanode"]
-    found = rederive(setup, state, intent, record.pod_uid or "")
+    found = rederive(node, intent, record.pod_uid or "")
     assert isinstance(found, Rederived)
     decision = found.decision("app")
     assert decision is not None
@@ -97,10 +96,10 @@ def test_another_outcome_or_other_cpus_and_nodes_are_differences(captured: Captu
 
 
 def test_a_pod_that_was_refused_later_was_admitted_then(captured: CapturedHost) -> None:
-    setup, state, intent = read(captured(HOST))
+    node, intent = read(captured(HOST))
     (record,) = [one for one in intent.hints if one.pod == "gu-small-numanode"]
     evicted = Rejection(record.pod_uid or "", "default", record.pod, "UnexpectedAdmissionError", "not at this start")
-    found = rederive(setup, state, replace(intent, rejections=(*intent.rejections, evicted)), record.pod_uid or "")
+    found = rederive(node, replace(intent, rejections=(*intent.rejections, evicted)), record.pod_uid or "")
     assert isinstance(found, Rederived)
     decision = found.decision("app")
     assert decision is not None
@@ -109,8 +108,8 @@ def test_a_pod_that_was_refused_later_was_admitted_then(captured: CapturedHost) 
 
 @pytest.mark.parametrize("pods", [None, {}])
 def test_a_pod_of_no_known_spec_is_not_derived(captured: CapturedHost, pods: dict[str, object] | None) -> None:
-    setup, state, intent = read(captured(HOST))
-    uid = next(iter(state.pods))
-    found = rederive(setup, state, replace(intent, pods=None if pods is None else {}), uid)
+    node, intent = read(captured(HOST))
+    uid = next(iter(node.state.pods))
+    found = rederive(node, replace(intent, pods=None if pods is None else {}), uid)
     assert isinstance(found, str)
     assert found.startswith("the pod's spec is not known")

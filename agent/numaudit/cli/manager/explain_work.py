@@ -20,12 +20,11 @@ from numaudit.intent.node import Intent
 from numaudit.intent.pods import HintRecord
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import storage_of
-from numaudit.kubelet.questions.node_here import node_here, state_of
+from numaudit.kubelet.questions.node_here import node_here
 from numaudit.kubelet.questions.rederived import Rederived, admitted_at, rederive
 from numaudit.kubelet.questions.starting import AskedKubelet
-from numaudit.memorymanager.admission import NodeState
 from numaudit.report.values import ContainerReport, Report
-from numaudit.scenario.values import Setup
+from numaudit.scenario.values import Node
 from numaudit.snapshot import ContainerId, Snapshot
 
 
@@ -74,20 +73,19 @@ def _ids(report: Report, which: str) -> frozenset[ContainerId]:
     return frozenset(ContainerId(one.id) for one in _named(report, which)[0] if one.id is not None)
 
 
-def _node(observer: Observer, snapshot: Snapshot) -> tuple[Setup, NodeState] | str:
+def _node(observer: Observer, snapshot: Snapshot) -> Node | str:
     """The host's kubelet; or why it is not known."""
     kubelet = observer.collectors.kubelet
     host = kubelet.poller.host
     pods = frozenset(one.pod_uid for one in snapshot.containers if one.pod_uid is not None)
     try:
-        here = node_here(
+        return node_here(
             kubelet.readings,
             AskedKubelet(),
             folder=host.kubelet_root,
             with_cgroup=pods if snapshot.is_whole_host else None,
             storage=storage_of(host),
         )
-        return here.setup, state_of(here.setup, here.files, here.pods, here.storage)
     except (InputError, Unavailable) as error:
         return str(error)
 
@@ -96,7 +94,7 @@ class PromiseAccounts(Struct, frozen=True):
     """Account of how the kubelet came to its promises."""
 
     intent: Intent
-    node: tuple[Setup, NodeState] | str
+    node: Node | str
 
     @classmethod
     def of(cls, observer: Observer, snapshot: Snapshot) -> PromiseAccounts:
@@ -133,4 +131,4 @@ class PromiseAccounts(Struct, frozen=True):
     def _derived(self, uid: str | None) -> Rederived | str:
         if isinstance(self.node, str):
             return self.node
-        return "the pod's UID is not known" if uid is None else rederive(*self.node, self.intent, uid)
+        return "the pod's UID is not known" if uid is None else rederive(self.node, self.intent, uid)

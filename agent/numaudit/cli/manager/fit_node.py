@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from numaudit.cli import options
 from numaudit.config import yaml_document
 from numaudit.config.yaml_document import ScenarioFiles
-from numaudit.containermanager.versions import POD_LEVEL_GATE, parse_version
+from numaudit.containermanager.pod.names import PodName
+from numaudit.containermanager.versions import parse_version
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import PodsHere, state_of
+from numaudit.kubelet.questions.node_here import restored_node
 from numaudit.kubelet.questions.starting import AskedKubelet
-from numaudit.memorymanager.admission import NodeState
-from numaudit.memorymanager.huge_pages import HugePageRoom
 from numaudit.scenario.document import Document
 from numaudit.scenario.files import Files
 from numaudit.scenario.reading import read_scenario, read_setup, read_state_files
 from numaudit.scenario.simulation import simulate
-from numaudit.scenario.values import Setup
+from numaudit.scenario.values import Node, PodsHere
 
 _SCENARIOS = (".yaml", ".yml", ".json")
 _MACHINE = ("machine.json", "machine.yaml")
@@ -38,31 +32,9 @@ _STATE = {
 _OF_A_KUBELET = (_CONFIGURATION, *(name for names in _STATE.values() for name in names))
 
 
-class FitNode(Struct, frozen=True):
-    """The node that a pod is tried on."""
-
-    setup: Setup
-    state: NodeState
-    pods: PodsHere
-    notices: tuple[str, ...] = ()
-    unplaced: frozenset[str] = frozenset()
-    elsewhere: frozenset[str] = frozenset()
-    """See `NodeHere`."""
-    doubtful: tuple[str, ...] = ()
-    """UIDs of the pods in the checkpoints of which nobody here knows whether they live."""
-    huge_pages: Mapping[str, HugePageRoom] | None = None
-    """By resource: what the kernel has; None = not known, or no pod asks for any."""
-
-    @classmethod
-    def of_files(cls, setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> Self:
-        """A node whose pods are known by state files at least."""
-        state = state_of(setup, files, pods, storage)
-        return cls(setup, state, pods, doubtful=tuple(uid for uid in state.pods if pods.is_doubtful(uid)))
-
-
 def node_of(
     given: Path | None, root: Path | None, version: str | None, gates: dict[str, bool]
-) -> tuple[FitNode, Host | None]:
+) -> tuple[Node, Host | None]:
     """The node that the options name, and the host that it was read from; None = files describe it.
 
     Raises InputError for options and files that do not fit, and Unavailable.
@@ -88,22 +60,18 @@ def node_of(
     return _of_host(host, version, gates), host
 
 
-def _setup(value: Mapping[str, str], version: str | None, gates: dict[str, bool], before: Setup | None) -> Setup:
-    asked = {**value, "kubernetesVersion": version, "featureGates": gates or None}
-    return read_setup(Document("the command line", asked), _open, before)
-
-
 def _open(name: str, what: str) -> list[Document]:
     return yaml_document.read_file(Path(name), what)
 
 
-def _end_of(scenario: Path) -> FitNode:
+def _end_of(scenario: Path) -> Node:
     played = simulate(read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open))
     setup = played.steps[-1].setup if played.steps else played.scenario.setup
-    return FitNode(setup, played.state, PodsHere(problem="a scenario does not say what else is on the node"))
+    names = {uid: PodName(pod.namespace, pod.name, False) for uid, pod in played.state.pods.items()}
+    return Node(setup, played.state, PodsHere(names, problem="a scenario does not say what else is on the node"))
 
 
-def _described(folder: Path, version: str | None, gates: dict[str, bool]) -> FitNode:
+def _described(folder: Path, version: str | None, gates: dict[str, bool]) -> Node:
     """By the machine and a copy of the kubelet's files; without a state file its manager holds nothing."""
     machine = next((folder / name for name in _MACHINE if (folder / name).exists()), None)
     if machine is None:
@@ -114,26 +82,22 @@ def _described(folder: Path, version: str | None, gates: dict[str, bool]) -> Fit
     configuration = folder / _CONFIGURATION
     if not configuration.exists():
         raise InputError(f"--node {folder}: has no {_CONFIGURATION}; copy the kubelet's configuration file there")
-    setup = _setup({"machine": str(machine), "kubelet": str(configuration)}, version, gates, None)
+    described = {"machine": str(machine), "kubelet": str(configuration), "kubernetesVersion": version}
+    setup = read_setup(Document("the command line", {**described, "featureGates": gates or None}), _open)
     found = {
         manager: next((str(folder / name) for name in names if (folder / name).exists()), None)
         for manager, names in _STATE.items()
     }
     state = {manager: name for manager, name in found.items() if name is not None}
     files = read_state_files(Document("the command line", state), _open) if state else Files()
-    return FitNode.of_files(setup, files, PodsHere(problem="files do not say what else is on the node"))
+    return restored_node(setup, files, PodsHere(problem="files do not say what else is on the node"))
 
 
-def _of_host(host: Host, version: str | None, gates: dict[str, bool]) -> FitNode:
+def _of_host(host: Host, version: str | None, gates: dict[str, bool]) -> Node:
     """This host or a captured one, whose kubelet may be asked about as one of another version or with other gates."""
-    parsed = None if version is None else parse_version(version)
     try:
-        here = node_on(host, AskedKubelet(parsed, gates.get(POD_LEVEL_GATE)))
+        return node_on(host, AskedKubelet(None if version is None else parse_version(version), gates))
     except Unavailable as reason:
         raise Unavailable(f"{reason}; run as root, or describe a node with --node") from None
-    try:
-        setup = _setup({}, version, gates, here.setup) if gates or version else here.setup
-        found = FitNode.of_files(setup, here.files, here.pods, here.storage)
-        return replace(found, notices=here.notices, unplaced=here.unplaced, elsewhere=here.elsewhere)
     except InputError as error:
         raise Unavailable(f"{error}; `numaudit state verify` says more") from None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numaudit.api import explanation_document
 from numaudit.api.explanation_document import Explanation, ExplanationList, Replicas
 from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE, printing
-from numaudit.cli.manager.fit_node import FitNode, node_of
+from numaudit.cli.manager.fit_node import node_of
 from numaudit.config import yaml_document
 from numaudit.containermanager.pod.names import PodName, can_be_typed, full_name
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, Pod
@@ -27,6 +27,7 @@ from numaudit.scenario.explanation import admit_without, explain
 from numaudit.scenario.holdings import removable_pods
 from numaudit.scenario.make_room import MakeRoom, make_room
 from numaudit.scenario.manifests import Manifest, read_manifests, unknown_devices
+from numaudit.scenario.values import Node
 from numaudit.topology.quantity import ZERO
 
 _NO_ROOM = "--make-room was left out: a feature gate that is not modelled here decides about the pod, too"
@@ -65,7 +66,7 @@ def run(asked: FitOptions) -> None:
         click.get_current_context().exit(EXIT_FINDINGS)
 
 
-def _explained(node: FitNode, manifest: Manifest, count: int | None, *, with_room: bool) -> Explanation:
+def _explained(node: Node, manifest: Manifest, count: int | None, *, with_room: bool) -> Explanation:
     """The pod on the node as it is: those beside it in its file are not there."""
     pod = manifest.pod
     found = explain(node.setup, node.state, pod)
@@ -78,12 +79,12 @@ def _explained(node: FitNode, manifest: Manifest, count: int | None, *, with_roo
         for name in unknown_devices(pod, node.setup.devices)
     ]
     is_open = found.admission.problem is not None or (
-        node.setup.kubelet.features.verifies_huge_pages and _wants_huge_pages(pod)
+        node.kubelet.features.verifies_huge_pages and _wants_huge_pages(pod)
     )
     roomless = [_NO_ROOM] if with_room and is_open else []
     return explanation_document.explanation(
         found,
-        node.setup.kubelet.topology.policy,
+        node.kubelet.topology.policy,
         (*node.setup.started[1], *node.notices, *unplaced, *ignored, *roomless),
         _room(node, pod) if with_room and not is_open else None,
         _doubt(node, found.admission),
@@ -94,9 +95,9 @@ def _explained(node: FitNode, manifest: Manifest, count: int | None, *, with_roo
     )
 
 
-def _replicas(node: FitNode, first: Admission, asked: int) -> Replicas:
+def _replicas(node: Node, first: Admission, asked: int) -> Replicas:
     """One after the other, until one does not fit. Raises as `admit` does."""
-    kubelet, admission, uids = node.setup.kubelet, first, set[str]()
+    kubelet, admission, uids = node.kubelet, first, set[str]()
     for number in range(min(asked, MOST_PODS)):
         if number:
             admission = admit(kubelet, admission.state, replace(first.pod, uid=f"{first.pod.uid} {number}"))
@@ -120,11 +121,11 @@ def _huge_pages(host: Host) -> Mapping[str, HugePageRoom]:
     return {one.type: one.room for one in huge_pages_of(Engine(Observer.of(host)).tick().snapshot)}
 
 
-def _hugepages_short(node: FitNode, admission: Admission) -> tuple[HugePageShortage, ...] | None:
+def _hugepages_short(node: Node, admission: Admission) -> tuple[HugePageShortage, ...] | None:
     return _lacking(node, admission, {admission.pod.uid}) if admission.admitted else None
 
 
-def _lacking(node: FitNode, admission: Admission, uids: Collection[str]) -> tuple[HugePageShortage, ...] | None:
+def _lacking(node: Node, admission: Admission, uids: Collection[str]) -> tuple[HugePageShortage, ...] | None:
     """Huge pages that the kernel lacks for all these pods together; None = not known."""
     if node.huge_pages is None:
         return None
@@ -150,20 +151,20 @@ def _print(found: list[Explanation], output: str, host: Host | None) -> None:
         explanation_tables.print_explanations(found, out)
 
 
-def _doubt(node: FitNode, admission: Admission) -> explanation_document.Doubt | None:
+def _doubt(node: Node, admission: Admission) -> explanation_document.Doubt | None:
     doubtful = node.doubtful
     if not doubtful:
         return None
     names = [full_name(one.namespace, one.pod, uid, None) for uid, one in _named(node, doubtful)]
-    other = admit_without(node.setup.kubelet, node.state, admission, doubtful)
+    other = admit_without(node.kubelet, node.state, admission, doubtful)
     return explanation_document.doubt(names, node.pods.problem or "", admission, other)
 
 
-def _named(node: FitNode, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
+def _named(node: Node, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
     return ((uid, node.pods.names.get(uid, PodName(None, None, None))) for uid in uids)
 
 
-def _not_added_up(node: FitNode, manifest: Pod) -> str | None:
+def _not_added_up(node: Node, manifest: Pod) -> str | None:
     """The reason why what the pods of the node ask for together was not counted, or not all of it; None = it was."""
     if node.state.capacity is None:
         return node.pods.problem
@@ -175,10 +176,10 @@ def _not_added_up(node: FitNode, manifest: Pod) -> str | None:
     return None
 
 
-def _room(node: FitNode, manifest: Pod) -> MakeRoom:
+def _room(node: Node, manifest: Pod) -> MakeRoom:
     """Only pods that kubectl can name are to leave; one of no known name has its UID for one."""
-    pods = [node.state.pods[uid] for uid in removable_pods(node.setup.kubelet, node.state, manifest)]
+    pods = [node.state.pods[uid] for uid in removable_pods(node.kubelet, node.state, manifest)]
     unnamed = [
         one.uid for one in pods if one.name == one.uid or not (can_be_typed(one.name) and can_be_typed(one.namespace))
     ]
-    return make_room(node.setup.kubelet, node.state, manifest, unnamed=unnamed, doubtful=len(node.doubtful))
+    return make_room(node.kubelet, node.state, manifest, unnamed=unnamed, doubtful=len(node.doubtful))

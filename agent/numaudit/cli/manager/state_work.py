@@ -14,13 +14,7 @@ from numaudit.api import state_document
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE, options, printing
-from numaudit.containermanager.versions import (
-    DRIFT_GATE,
-    POD_LEVEL_GATE,
-    nearest_described,
-    parse_version,
-    read_feature_gates,
-)
+from numaudit.containermanager.versions import nearest_described, parse_version, read_feature_gates
 from numaudit.errors import InputError
 from numaudit.kernel.host import Host
 from numaudit.kernel.node import read_machine
@@ -132,8 +126,7 @@ def _asked(version: str | None, gates: str | None) -> AskedKubelet:
     notice = None if asked is None else nearest_described(asked)[1]
     if notice is not None:
         click.echo(f"numaudit: {notice}", err=True)
-    named = read_feature_gates(gates) if gates else {}
-    return AskedKubelet(asked, named.get(POD_LEVEL_GATE, named.get("AllAlpha")), named.get(DRIFT_GATE))
+    return AskedKubelet(asked, read_feature_gates(gates) if gates else {})
 
 
 def _with_policies(asked: AskedKubelet, names: tuple[str, ...], file: Path | None) -> AskedKubelet:

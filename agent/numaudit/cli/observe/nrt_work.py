@@ -18,7 +18,6 @@ from numaudit.evaluation.for_schedulers import topology_here
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import name_of_mounted, origin_of
 from numaudit.kubelet.host_files import node_on
-from numaudit.kubelet.questions.node_here import state_of
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.nrt.apiserver import check_installed
 from numaudit.nrt.resource_topology import Plain, node_resource_topology
@@ -86,8 +85,7 @@ def topology_of_host(engine: Engine, host: Host, name: str) -> NodeTopology:
 def _why_not(host: Host) -> str:
     """By asking once more."""
     try:
-        here = node_on(host, AskedKubelet())
-        state_of(here.setup, here.files, here.pods, here.storage)
+        node_on(host, AskedKubelet())
     except Unavailable as reason:
         return f"{reason}; run it on a node, as root, or give a captured one with --root"
     except InputError as error:

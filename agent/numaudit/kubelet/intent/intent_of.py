@@ -14,14 +14,11 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart
-from numaudit.containermanager.cpu.hints import free_and_all
 from numaudit.containermanager.memory.headroom import Headroom, Holder, headroom_of, holders_of
-from numaudit.containermanager.pod.spec import CPU as POD_CPU
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.predicates import unrequested
 from numaudit.errors import InputError, Unavailable
 from numaudit.intent.kubelet import REJECTIONS, StartOutlook
-from numaudit.intent.node import Intent, NodeRoom
+from numaudit.intent.node import Intent
 from numaudit.intent.pods import HintRecord, PodFacts, Rejection
 from numaudit.kubelet.intent import join
 from numaudit.kubelet.intent.claims import with_claims
@@ -33,14 +30,14 @@ from numaudit.kubelet.parsers.pods import Pods
 from numaudit.kubelet.questions.examination import examine
 from numaudit.kubelet.questions.forecasting import active_pods, forecast_of, outlook_of, start_of, stored
 from numaudit.kubelet.questions.kubelet_here import StartForecaster, kubelet_here
-from numaudit.kubelet.questions.node_here import NodeHere, node_here, state_of
+from numaudit.kubelet.questions.node_here import node_here, restored_node
 from numaudit.kubelet.questions.starting import AskedKubelet, Starting, starting
 from numaudit.kubelet.sources.cdi_files import CdiSpecs
 from numaudit.kubelet.sources.podresources import PodResources
 from numaudit.kubelet.sources.polled import Memo
 from numaudit.kubelet.sources.readings import KubeletReadings
-from numaudit.memorymanager.admission import reconcile
 from numaudit.memorymanager.forecast import Forecast
+from numaudit.scenario.values import Node
 from numaudit.snapshot import Container
 from numaudit.topology.machine import Machine
 
@@ -90,32 +87,25 @@ def _counted(metrics: KubeletMetrics) -> Counter[str]:
     return counted
 
 
-def room_of(node: NodeHere) -> NodeRoom | None:
-    """As the kubelet will see it when the next pod comes; None where it would not start with its files."""
-    try:
-        kubelet, state = node.setup.kubelet, state_of(node.setup, node.files, node.pods, node.storage)
-    except InputError:  # `state verify` and `explain` say why
-        return None
-    state = reconcile(state, version=kubelet.features.version)
-    left = None
-    if state.capacity is not None:
-        left = unrequested(state.pods.values(), state.capacity, kubelet.features).get(POD_CPU, 0) / 1000
-    cpus = None if kubelet.cpu is None or state.cpu is None else free_and_all(kubelet.cpu, state.cpu)
-    return NodeRoom(kubelet, state, cpus, left, node.unplaced)
-
-
 def room_here(
-    readings: KubeletReadings, with_cgroup: Set[str], of_node: Memo[[NodeHere], NodeRoom | None], start: StartForecaster
-) -> NodeRoom | None:
-    """The same of what was read; None where that is too little. `of_node` is `room_of` and remembers its result, as
-    does `start`, see `kubelet_here`."""
+    readings: KubeletReadings, with_cgroup: Set[str], restore: Memo[..., Node], start: StartForecaster
+) -> Node | None:
+    """The node as the next pod finds it; None where too little is known, or the kubelet would not start with its files.
+
+    `restore` and `start`: see `node_here`; both remember their results.
+    """
     try:
-        node = node_here(
-            readings, AskedKubelet(), folder=readings.folder, with_cgroup=with_cgroup, storage=None, start=start
+        return node_here(
+            readings,
+            AskedKubelet(),
+            folder=readings.folder,
+            with_cgroup=with_cgroup,
+            storage=None,
+            start=start,
+            restore=restore,
         )
-    except Unavailable:
+    except (Unavailable, InputError):  # `state verify` and `explain` say why
         return None
-    return of_node(node)
 
 
 class Collected(Struct, frozen=True):
@@ -133,7 +123,7 @@ class Steps(Struct, frozen=True):
     headroom: Memo[..., Headroom | None] = field(default_factory=lambda: Memo(_headroom))
     """Eight nodes have 255 sets to try."""
     holders: Memo[..., tuple[Holder, ...]] = field(default_factory=lambda: Memo(_holders))
-    room: Memo[[NodeHere], NodeRoom | None] = field(default_factory=lambda: Memo(room_of))
+    room: Memo[..., Node] = field(default_factory=lambda: Memo(restored_node))
     forecast: Memo[..., tuple[Forecast, ...]] = field(default_factory=lambda: Memo(_forecasts))
     """A restart admits every pod again."""
     starting: Memo[..., Starting] = field(default_factory=lambda: Memo(starting))

@@ -4,9 +4,8 @@ counts when the next one comes, as far as they are known. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint
@@ -14,19 +13,16 @@ from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint
 from numaudit.containermanager.device.hints import Device
 from numaudit.containermanager.pod.names import PodName
-from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.predicates import Capacity
-from numaudit.containermanager.versions import POD_LEVEL_GATE
 from numaudit.errors import Unavailable
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile
 from numaudit.kubelet.questions.kubelet_here import StartForecaster, kubelet_here
-from numaudit.kubelet.questions.starting import AskedKubelet, starting
+from numaudit.kubelet.questions.starting import AskedKubelet, changed_document, starting
 from numaudit.kubelet.sources.podresources import NodesOfDevices
 from numaudit.kubelet.sources.readings import KubeletReadings
-from numaudit.memorymanager.admission import NodeState
 from numaudit.scenario.files import Files, starting_state
 from numaudit.scenario.machine import Devices
-from numaudit.scenario.values import Setup
+from numaudit.scenario.values import Node, PodsHere, Setup
 from numaudit.topology.nodeset import NodeSet
 
 DEVICES_WITHOUT_PLACE = (
@@ -80,21 +76,6 @@ def _uids(checkpoint: Checkpoint) -> Iterable[str]:
     return [*(checkpoint.entries or {}), *(checkpoint.pod_entries or {})]
 
 
-class PodsHere(Struct, frozen=True):
-    """Pods of a node, as far as they are known."""
-
-    names: Mapping[str, PodName] = field(default_factory=dict)
-    """UID -> who the pods in the checkpoints are; those of which anything is known."""
-    active: tuple[Pod, ...] = ()
-    """The pods that have not ended, the oldest first."""
-    problem: str | None = "the kubelet was not asked for its pods"
-    """Reason why `active` are not all, or are not known; None = they are all."""
-
-    def is_doubtful(self, uid: str) -> bool:
-        """May this pod of a checkpoint be gone for all that is known? The kubelet drops it then."""
-        return self.problem is not None and (uid not in self.names or self.names[uid].stale is None)
-
-
 def pods_of(checkpoints: Iterable[Checkpoint], readings: KubeletReadings, with_cgroup: Set[str] | None) -> PodsHere:
     """`with_cgroup`: the UIDs of the pods that have a cgroup; None = not known.
 
@@ -113,21 +94,6 @@ def pods_of(checkpoints: Iterable[Checkpoint], readings: KubeletReadings, with_c
     )
 
 
-class NodeHere(Struct, frozen=True):
-    """A host's kubelet."""
-
-    setup: Setup
-    files: Files
-    pods: PodsHere
-    storage: int | None
-    """Bytes of the file system of the kubelet's folder; None = not known, as in a captured tree."""
-    notices: tuple[str, ...]
-    unplaced: frozenset[str] = frozenset()
-    """Resources of which it is not known on which nodes some of their devices are."""
-    elsewhere: frozenset[str] = frozenset()
-    """Of these, those whose plugin names nodes that the machine lacks."""
-
-
 def node_here(
     readings: KubeletReadings | None,
     asked: AskedKubelet,
@@ -136,11 +102,14 @@ def node_here(
     with_cgroup: Set[str] | None,
     storage: int | None,
     start: StartForecaster = starting,
-) -> NodeHere:
-    """The node as its kubelet knows it. Raises Unavailable where that is too little to admit a pod.
+    restore: Callable[..., Node] | None = None,
+) -> Node:
+    """The node as its kubelet knows it. Raises Unavailable where that is too little to admit a pod, and InputError as
+    `restored_node` does.
 
     `folder`: the kubelet's root folder; `with_cgroup`: the UIDs of the pods that have a cgroup, None = not known;
-    `storage`: see `NodeHere`; `start`: see `kubelet_here`.
+    `storage`: bytes of the folder's file system, None = not known, as in a captured tree. `start`: see `kubelet_here`;
+    `restore` is `restored_node`, or remembers its result.
     """
     if readings is not None and readings.machine is None:
         raise Unavailable(readings.machine_problem or "this machine cannot be read whole")
@@ -162,26 +131,28 @@ def node_here(
     checkpoint = content.get(DEVICES) if files.devices is not None else None
     devices, unplaced, elsewhere = devices_of(checkpoint, listed, there)
     version = here.starting.kubelet.version
-    gates = here.config.document.get("featureGates")
-    configuration = dict(here.config.document)
-    if asked.pod_level is not None:
-        configuration["featureGates"] = {
-            **(gates if isinstance(gates, Mapping) else {}),
-            POD_LEVEL_GATE: asked.pod_level,
-        }
+    configuration = changed_document(here.config.document, asked)
     setup = Setup(readings.machine, configuration, f"{version[0]}.{version[1]}", devices)
     pods = pods_of(content.values(), readings, with_cgroup)
-    return NodeHere(setup, files, pods, storage, tuple(notices), unplaced, elsewhere)
+    return (restore or restored_node)(setup, files, pods, storage, tuple(notices), unplaced, elsewhere)
 
 
 _FILES = {"memory": MEMORY, "cpu": CPU, "devices": DEVICES}
 
 
-def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = None) -> NodeState:
-    """State of a kubelet that has these files. Pods in the files that are known to be gone do not count.
+def restored_node(
+    setup: Setup,
+    files: Files,
+    pods: PodsHere,
+    storage: int | None = None,
+    notices: tuple[str, ...] = (),
+    unplaced: frozenset[str] = frozenset(),
+    elsewhere: frozenset[str] = frozenset(),
+) -> Node:
+    """The node of a kubelet that has these files. Pods in the files that are known to be gone do not count.
 
-    Where all pods of the node are known, what they ask for is added up. Raises InputError where such a kubelet would
-    not start with the files, or refuses its configuration.
+    Where all pods of the node are known, what they ask for is added up; `storage`: see `node_here`. Raises InputError
+    where such a kubelet would not start with the files, or refuses its configuration.
     """
     state, names = starting_state(setup, files), pods.names
     active = {pod.uid: pod for pod in pods.active}
@@ -195,7 +166,8 @@ def state_of(setup: Setup, files: Files, pods: PodsHere, storage: int | None = N
     capacity = None
     if pods.problem is None:
         capacity = Capacity.of(setup.allocatable(storage), active, setup.kubelet.features)
-    return replace(state, pods={**in_files, **active}, capacity=capacity)
+    state = replace(state, pods={**in_files, **active}, capacity=capacity)
+    return Node(setup, state, pods, notices, unplaced, elsewhere)
 
 
 def _is_sound(file: CheckpointFile) -> bool:

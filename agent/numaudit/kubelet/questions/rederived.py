@@ -16,12 +16,12 @@ from numaudit.containermanager.topologymanager.hints import ProviderHints, Topol
 from numaudit.errors import NumauditError
 from numaudit.intent.node import Intent
 from numaudit.intent.pods import HintRecord, Rejection
-from numaudit.memorymanager.admission import NodeState, remove
+from numaudit.memorymanager.admission import remove
 from numaudit.memorymanager.outcome import Rejection as DerivedRejection
 from numaudit.scenario import words
 from numaudit.scenario.explanation import AdmissionExplanation, ExplainedDecision, explain
 from numaudit.scenario.holdings import holders
-from numaudit.scenario.values import Setup
+from numaudit.scenario.values import Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 
@@ -43,14 +43,15 @@ class Rederived(Struct, frozen=True):
         return next((one for one in self.explanation.decisions if one.decision.container in (None, container)), None)
 
 
-def rederive(setup: Setup, state: NodeState, intent: Intent, uid: str) -> Rederived | str:
-    """`state` has all pods of the node. Why not, where too little is known of the pod."""
+def rederive(node: Node, intent: Intent, uid: str) -> Rederived | str:
+    """Why not, where too little is known of the pod."""
     facts = (intent.pods or {}).get(uid)
     if facts is None or facts.spec is None:
         return "the pod's spec is not known: the kubelet's list of pods could not be read, or does not have it"
     mine = admitted_at(intent, uid)
     if mine is None:
         return "when it was admitted is not known"
+    state = node.state
     # With its own UID it would still hold what it has, and its hints would only repeat that.
     for other in state.pods:
         began = admitted_at(intent, other)
@@ -58,12 +59,12 @@ def rederive(setup: Setup, state: NodeState, intent: Intent, uid: str) -> Rederi
             state = remove(state, other)
     pod: Pod = replace(facts.spec, uid=f"{uid}-again")
     try:
-        found = explain(setup, state, pod)
+        found = explain(node.setup, state, pod)
     except NumauditError as error:
         return f"it cannot be derived: {error}"
     refusal = next((one.denial for one in intent.hints if one.pod_uid == uid and one.denial is not None), None)
     gone = tuple(sorted(_gone(intent, uid, mine)))
-    return Rederived(found, setup.kubelet.topology.policy, len(holders(state)), gone, refusal)
+    return Rederived(found, node.kubelet.topology.policy, len(holders(state)), gone, refusal)
 
 
 def differences(record: HintRecord, again: Rederived, derived: ExplainedDecision) -> tuple[str, ...]:

@@ -30,12 +30,15 @@ class AskedKubelet(Struct, frozen=True):
     """Another kubelet than the host's that somebody asks about. None = as on the host."""
 
     version: KubernetesVersion | None = None
-    pod_level: bool | None = None
-    """Gate PodLevelResourceManagers."""
-    tolerates_drift: bool | None = None
-    """Gate MemoryManagerDriftTolerance."""
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates that are other than the host's."""
     memory_policy: str | None = None
     cpu_policy: str | None = None
+
+    @property
+    def pod_level(self) -> bool | None:
+        """The gate PodLevelResourceManagers."""
+        return self.gates.get(POD_LEVEL_GATE, self.gates.get("AllAlpha"))
 
 
 class Starting(Struct, frozen=True):
@@ -83,10 +86,8 @@ def starting(config: KubeletConfig, machine: Machine | None, asked: AskedKubelet
 
 def _drift_tolerance(config: KubeletConfig, asked: AskedKubelet) -> str | None:
     """The gate alone changes nothing."""
-    gate = (
-        (config.feature_gates or {}).get(DRIFT_GATE, False) if asked.tolerates_drift is None else asked.tolerates_drift
-    )
-    return read_drift_tolerance(config.document or {}, gate=gate)
+    gates = {**(config.feature_gates or {}), **asked.gates}
+    return read_drift_tolerance(config.document or {}, gate=gates.get(DRIFT_GATE, False))
 
 
 def _reads_claims(version: KubernetesVersion, gates: Mapping[str, bool] | None) -> bool:
@@ -129,9 +130,9 @@ def _policy(config: KubeletConfig, name: str, asked: str | None, field: str, sou
 def changed_document(document: Mapping[str, object], asked: AskedKubelet) -> Mapping[str, object]:
     """The configuration with what somebody asks about."""
     changed = dict(document)
-    if asked.pod_level is not None:
+    if asked.gates:
         gates = document.get("featureGates")
-        changed["featureGates"] = {**(gates if isinstance(gates, Mapping) else {}), POD_LEVEL_GATE: asked.pod_level}
+        changed["featureGates"] = {**(gates if isinstance(gates, Mapping) else {}), **asked.gates}
     if asked.memory_policy in ("None", "Static"):
         changed["memoryManagerPolicy"] = asked.memory_policy
     if asked.cpu_policy in ("none", "static"):
