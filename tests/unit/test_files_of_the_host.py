@@ -47,7 +47,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "cli/main.py": ({"os.open"}, "/dev/null in place of a closed output"),
     "cli/manager/assert_work.py": ({".open", ".write_bytes"}, "the JUnit file that the user names"),
     "cli/manager/run_work.py": ({".exists"}, "the cgroup of this very run"),
-    "cli/manager/fit_node.py": ({".exists", ".is_file"}, "files that the user names"),
+    "cli/manager/fit_work.py": ({".exists", ".is_file"}, "files that the user names"),
     "cli/parameters.py": ({".is_dir"}, "the user's --root"),
     "cli/observe/doctor.py": ({".mkdir"}, "numaudit's own folder"),
     "cli/options.py": ({"os.path.exists", "os.path.isfile"}, "files that the user names"),

@@ -8,11 +8,11 @@ from msgspec import field
 
 from numaudit.api import simulation_document
 from numaudit.api.simulation_document import ContainerPlace
+from numaudit.containermanager.memory.headroom import HugePageShortage
 from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
 from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission
-from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.scenario import words
 from numaudit.scenario.admitting_changes import AdmittingChange

@@ -18,8 +18,7 @@ from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.scenario import files
 from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.explanation import Account, accounts_of
-from numaudit.scenario.orders import AdmissionOrders
-from numaudit.scenario.simulation import Played, ScenarioRun
+from numaudit.scenario.simulation import AdmissionOrders, Played, ScenarioRun
 from numaudit.scenario.values import Admit, Remove, Start
 from numaudit.topology.nodeset import NodeSet
 

@@ -13,7 +13,7 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import SealedCheckpoint
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding
 from numaudit.containermanager.memory.headroom import headroom_of, holders_of
-from numaudit.containermanager.pod.names import PodName
+from numaudit.containermanager.pod.spec import PodName
 from numaudit.encoding.value import Value
 from numaudit.errors import InputError
 from numaudit.kubelet.questions.examination import ExaminedFile

@@ -14,11 +14,11 @@ from pathlib import Path
 import yaml
 
 from numaudit.config import yaml_file
+from numaudit.containermanager.plain import Document
 from numaudit.encoding import yaml_values
 from numaudit.encoding.yaml_values import Event, YamlLimits, line_of
 from numaudit.errors import InputError
 from numaudit.kernel.host import STANDARD_INPUT
-from numaudit.scenario.document import Document
 
 LIMITS = YamlLimits(4 << 20, 250_000, 40, 20_000)
 """A machine with 1,024 CPUs has 10,000 values, a checkpoint about 30 for each container."""

@@ -7,10 +7,10 @@ from itertools import product
 
 from msgspec import Struct
 
+from numaudit.containermanager.memory.headroom import HugePageRoom, HugePagesAtStart
 from numaudit.containermanager.memory.state import MachineState, hugepages_name
-from numaudit.containermanager.pod.names import full_name
+from numaudit.containermanager.pod.spec import full_name
 from numaudit.intent.node import ContainerIntent, Intent
-from numaudit.memorymanager.huge_pages import HugePageRoom, HugePagesAtStart
 from numaudit.snapshot import BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import HugePages
 from numaudit.topology.nodeset import NodeSet

@@ -18,10 +18,9 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from numaudit.errors import Unavailable
-from numaudit.kubectl.api import Api, check
+from numaudit.kubectl.api import Api, Kubectl, check
 from numaudit.kubectl.cluster import rule
 from numaudit.kubectl.objects import Pod, PodStatus
-from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import print_escaped
 
 HOST = "/host"

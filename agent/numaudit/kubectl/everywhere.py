@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from numaudit.errors import Unavailable
 from numaudit.kubectl import remote
-from numaudit.kubectl.api import LARGEST_ANSWER, Api, Forbidden, check, status_of
+from numaudit.kubectl.api import LARGEST_ANSWER, Api, Forbidden, Kubectl, check, status_of
 from numaudit.kubectl.cluster import AgentPod, AgentPods, rule
 from numaudit.kubectl.objects import Node
-from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
 from numaudit.net.connection import HttpAnswer, NotUnderstood
 

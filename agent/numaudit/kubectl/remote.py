@@ -13,9 +13,8 @@ from typing import IO
 from msgspec import Struct
 
 from numaudit.errors import Unavailable, printable
-from numaudit.kubectl.api import LARGEST_ANSWER, Forbidden
+from numaudit.kubectl.api import LARGEST_ANSWER, Forbidden, Kubectl, last_words
 from numaudit.kubectl.cluster import AgentPod, rule
-from numaudit.kubectl.program import Kubectl, last_words
 
 _ENDED = re.compile(rb"command terminated with exit code (\d+)\s*")
 _GRACE = 5

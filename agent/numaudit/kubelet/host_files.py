@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from numaudit.checkpoints.formats import file as checkpoint_files
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.checkpoints.start.findings import CHECKPOINT_ABSENT
+from numaudit.containermanager.memory.headroom import HugePagesAtStart
 from numaudit.containers.inventory import Inventory
 from numaudit.errors import InputError, ParseError, Unavailable
 from numaudit.intent.kubelet import StartOutlook
@@ -27,7 +28,6 @@ from numaudit.kubelet.sources.polled import MachineWatch
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast
-from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.scenario.values import Node
 
 

@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.checkpoints.start.findings import StartAnswer
+from numaudit.containermanager.memory.headroom import HugePagesAtStart
 from numaudit.containermanager.memory.static_policy import memory_nodes
 from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission, NodeState
-from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
 from numaudit.topology.nodeset import CpuSet, NodeSet

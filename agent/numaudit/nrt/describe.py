@@ -16,8 +16,7 @@ from numaudit.containermanager.memory.state import MachineState, NUMANodeState
 from numaudit.containermanager.topologymanager.policy import PREFER_CLOSEST, SINGLE_NUMA_NODE
 from numaudit.memorymanager.admission import NodeState, as_next_admission_finds
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.nrt.fingerprint import fingerprint
-from numaudit.nrt.placement import placement_of
+from numaudit.nrt.placement import fingerprint, placement_of
 from numaudit.nrt.topology import (
     GATES,
     Amount,

@@ -1,13 +1,14 @@
-"""Placement of containers on single NUMA nodes, in the form of numaplacement: a vector of text for each node.
+"""A node's pods for schedulers: their fingerprint, and the placement of containers on single NUMA nodes.
 
-Containers are ordered by their hashes. A node's vector has the places of its containers in that order, each as the
-distance from the one before. The busiest node has none: it holds all that are in no vector. A node without containers
-has none either.
+The placement is in the form of numaplacement: a vector of text for each node. Containers are ordered by their hashes.
+A node's vector has the places of its containers in that order, each as the distance from the one before. The busiest
+node has none: it holds all that are in no vector. A node without containers has none either.
 
 A scheduler counts the containers again, from the pods that it knows, and reads nothing where the numbers differ.
 
 Sources: github.com/k8stopologyawareschedwg/numaplacement (npv0v001) at 05c4e97, pre-alpha; its consumer,
 scheduler-plugins at 903da7d: pkg/noderesourcetopology/cache/overreserve.go, resourcerequests/exclusive.go.
+github.com/k8stopologyawareschedwg/podfingerprint (pfp0v001).
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ from numaudit.containermanager.pod.spec import CPU, Container, Pod, is_memory, q
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.topology.nodeset import CpuSet, NodeSet
+
+_PREFIX = "pfp0v001"
+
+
+def fingerprint(pods: Iterable[tuple[str, str]]) -> str:
+    """Fingerprint of (namespace, name) pairs, in any order."""
+    hashes = sorted(xxh64_intdigest(name.encode(), xxh64_intdigest(namespace.encode())) for namespace, name in pods)
+    return f"{_PREFIX}{xxh64_intdigest(b''.join(one.to_bytes(8, 'little') for one in hashes)):016x}"
+
 
 ContainerName = tuple[str, str, str]
 """Namespace, pod, container."""

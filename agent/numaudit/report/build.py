@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
+from numaudit.containermanager.memory.headroom import admissible_huge_pages
 from numaudit.containermanager.memory.state import MachineState
 from numaudit.encoding.value import Timestamp
 from numaudit.errors import InputError
@@ -19,7 +20,6 @@ from numaudit.evaluation.huge_pages import HugePagesOfSize, huge_pages_of, other
 from numaudit.evaluation.verdicts import Verdict, severity
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.intent.pods import PodFacts
-from numaudit.memorymanager.huge_pages import admissible_huge_pages
 from numaudit.report.containers import ContainerReports, names_by_container
 from numaudit.report.counters import Counters, CountersOfTick
 from numaudit.report.kubelet import (

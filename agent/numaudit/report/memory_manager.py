@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import field, structs
 
-from numaudit.containermanager.pod.names import PodName
-from numaudit.containermanager.pod.spec import MEMORY
+from numaudit.containermanager.pod.spec import MEMORY, PodName
 from numaudit.encoding.value import Value
 from numaudit.evaluation.headroom import Unpromised
 from numaudit.intent.node import Intent

@@ -24,13 +24,13 @@ from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory.state import default_machine_state
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
+from numaudit.containermanager.plain import Document
 from numaudit.containermanager.pod.spec import CPU, Container, Pod, Resources
 from numaudit.containermanager.versions import DRIFT_GATE, DRIFT_OPTION
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
-from numaudit.scenario.document import Document
 from numaudit.scenario.values import Setup
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import Quantity

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import Device
-from numaudit.containermanager.plain import read_mapping, read_quantity, shown
+from numaudit.containermanager.plain import Document, read_mapping, read_quantity, shown
 from numaudit.errors import ParseError, nearest
-from numaudit.scenario.document import Document
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

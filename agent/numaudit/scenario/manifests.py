@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from numaudit.containermanager.plain import Document
 from numaudit.containermanager.pod.manifest import read_pod
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.scenario.document import Document
 from numaudit.scenario.machine import Devices, check_devices
 
 MOST_CONTAINERS = 1000

@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from numaudit.containermanager.device.hints import DeviceState
-from numaudit.containermanager.plain import read_mapping, shown
+from numaudit.containermanager.plain import Document, LocatedError, read_mapping, shown
 from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.versions import KNOWN_GATES, LATEST, parse_version
 from numaudit.errors import InputError, nearest
 from numaudit.memorymanager.configuration import FIELDS, IN_FORCE, KIND, unknown_fields, unwrap
-from numaudit.scenario.document import Document, LocatedError
 from numaudit.scenario.files import STATE, Files, read_files, starting_state
 from numaudit.scenario.machine import read_devices, read_machine
 from numaudit.scenario.manifests import read_manifests

@@ -9,15 +9,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.hints import free_and_all
+from numaudit.containermanager.memory.headroom import HugePageRoom
 from numaudit.containermanager.memory.reserved import read_reserved_memory
-from numaudit.containermanager.plain import given
-from numaudit.containermanager.pod.names import PodName
-from numaudit.containermanager.pod.spec import CPU, Pod
+from numaudit.containermanager.plain import Document, given
+from numaudit.containermanager.pod.spec import CPU, Pod, PodName
 from numaudit.containermanager.predicates import Amounts, unrequested
 from numaudit.memorymanager.admission import NodeState, reconcile
-from numaudit.memorymanager.huge_pages import HugePageRoom
 from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
-from numaudit.scenario.document import Document
 from numaudit.scenario.machine import Devices
 from numaudit.topology.machine import Machine
 from numaudit.topology.quantity import ZERO, Quantity

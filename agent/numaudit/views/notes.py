@@ -8,7 +8,7 @@ from typing import get_args
 from msgspec import Struct
 
 from numaudit.checkpoints.start.findings import StateFinding
-from numaudit.containermanager.pod.names import full_name
+from numaudit.containermanager.pod.spec import full_name
 from numaudit.evaluation.findings import Finding, Severity
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
 from numaudit.report.values import ContainerReport, Report

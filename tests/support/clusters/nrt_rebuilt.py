@@ -28,7 +28,7 @@ from numaudit.containermanager.versions import KubeletFeatures, at_least_describ
 from numaudit.errors import InputError, ParseError
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.nrt.annotations import LEFT_OUT, read_part
+from numaudit.nrt.resource_topology import LEFT_OUT, read_part
 from numaudit.nrt.topology import GATES, CostPart, CpuPart, DevicePart, KubeletPart, MemoryNode, MemoryPart
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import NodeSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from numaudit.scenario.document import Document
+from numaudit.containermanager.plain import Document
 from numaudit.scenario.reading import read_scenario
 from numaudit.scenario.simulation import ScenarioRun, simulate
 

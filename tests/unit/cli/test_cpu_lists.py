@@ -11,8 +11,8 @@ import pytest
 from fixture_trees import FIXTURES
 from hosts.tree_copies import lent
 from numaudit.cli.main import call
+from numaudit.containermanager.plain import Document
 from numaudit.errors import InputError
-from numaudit.scenario.document import Document
 from numaudit.scenario.machine import read_machine
 
 Capture = pytest.CaptureFixture[str]

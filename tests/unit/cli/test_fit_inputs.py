@@ -13,7 +13,7 @@ import yaml
 from documentation.schemas import validate
 from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.cli.main import call
-from numaudit.scenario.document import Document
+from numaudit.containermanager.plain import Document
 from numaudit.scenario.manifests import read_manifests
 
 Capture = pytest.CaptureFixture[str]

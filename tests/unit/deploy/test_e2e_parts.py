@@ -16,10 +16,10 @@ from kubectl import Refused
 from loading import LOADERS, NAME, built_and_loaded
 from numaudit.api.document import encode
 from numaudit.cli.main import call
+from numaudit.containermanager.plain import Document
 from numaudit.encoding.value import Origin
 from numaudit.kubectl.everywhere import NodeReply, Replies
 from numaudit.kubectl.merged import merge
-from numaudit.scenario.document import Document
 from numaudit.scenario.manifests import read_manifest
 from shapes import NodeRoom, pods
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from numaudit.memorymanager import api
-from numaudit.nrt.annotations import KEYS, MOST_BYTES, PREFIX
+from numaudit.nrt.resource_topology import KEYS, MOST_BYTES, PREFIX
 from screens.pages import TOP
 
 PAGE = (Path(__file__).parents[3] / "docs" / "memorymanager.md").read_text(encoding="utf-8")

@@ -16,10 +16,10 @@ import pytest
 from numaudit.errors import InputError, Unavailable
 from numaudit.kubectl import answers
 from numaudit.kubectl.answers import MOST_NAMES
+from numaudit.kubectl.api import Kubectl
 from numaudit.kubectl.cluster import AgentPod
 from numaudit.kubectl.everywhere import NodeReply, Replies
 from numaudit.kubectl.merged import merge
-from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb, ask
 from numaudit.kubectl.sentences import all_fit, fit_summary
 from processes.input_cost import MIB, costs
@@ -128,7 +128,7 @@ def test_messages_without_a_line_end_take_bounded_memory(tmp_path: Path) -> None
         "from pathlib import Path\n"
         "from numaudit.kubectl.remote import run, RemoteVerb\n"
         "from numaudit.kubectl.cluster import AgentPod\n"
-        "from numaudit.kubectl.program import Kubectl\n"
+        "from numaudit.kubectl.api import Kubectl\n"
         "agent = AgentPod('n', 'numaudit', 'p', 'agent', '', 9746, False, True, '', None)\n"
         f"code = run(Kubectl({str(tmp_path / 'kubectl')!r}), agent, RemoteVerb(('report',), 60.0))\n"
         "print(code, Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0])\n"
@@ -147,7 +147,7 @@ def test_on_a_terminal_an_agent_prints_escapes_and_moves_no_cursor(tmp_path: Pat
     program = (
         "from numaudit.kubectl.remote import run, RemoteVerb\n"
         "from numaudit.kubectl.cluster import AgentPod\n"
-        "from numaudit.kubectl.program import Kubectl\n"
+        "from numaudit.kubectl.api import Kubectl\n"
         "agent = AgentPod('n', 'numaudit', 'p', 'agent', '', 9746, False, True, '', None)\n"
         f"run(Kubectl({str(tmp_path / 'kubectl')!r}), agent, RemoteVerb(('report',), 60.0))\n"
     )

@@ -21,7 +21,7 @@ from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, admit_without, explain
 from numaudit.scenario.fate import Fate
 from numaudit.scenario.make_room import make_room
-from numaudit.scenario.orders import find_orders
+from numaudit.scenario.simulation import find_orders
 from numaudit.views.terminal import explanation_tables, simulation_tables
 
 

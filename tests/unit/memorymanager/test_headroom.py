@@ -8,12 +8,19 @@ from hypothesis import strategies as st
 from test_memory_invariants import machines
 
 from numaudit.containermanager.memory.candidates import calculate_hints
-from numaudit.containermanager.memory.headroom import Holder, headroom_of, holders_of
+from numaudit.containermanager.memory.headroom import (
+    Holder,
+    HugePageRoom,
+    HugePageShortage,
+    admissible_huge_pages,
+    headroom_of,
+    holders_of,
+    shortages,
+)
 from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, MemoryTable, NUMANodeState
 from numaudit.containermanager.topologymanager.hints import MOST_NODES, merge
 from numaudit.containermanager.topologymanager.policy import NONE, POLICIES, RESTRICTED, SINGLE_NUMA_NODE
 from numaudit.errors import InputError
-from numaudit.memorymanager.huge_pages import HugePageRoom, HugePageShortage, admissible_huge_pages, shortages
 from numaudit.topology.nodeset import NodeSet
 
 

@@ -15,9 +15,16 @@ from kubelets.random_nodes import random_kubelet, random_state
 from made_up.scenarios import machine, play, pod, scenario
 from numaudit.errors import ParseError
 from numaudit.memorymanager.admission import NodeState
-from numaudit.nrt.annotations import LEFT_OUT, MOST_BYTES, PREFIX, annotations_of, read_part, size_of
 from numaudit.nrt.describe import MOST_HOLDERS, topology_of
-from numaudit.nrt.resource_topology import node_resource_topology
+from numaudit.nrt.resource_topology import (
+    LEFT_OUT,
+    MOST_BYTES,
+    PREFIX,
+    annotations_of,
+    node_resource_topology,
+    read_part,
+    size_of,
+)
 from numaudit.nrt.topology import CpuPart, GroupPart, MeasuredPart, MemoryPart, NodeTopology
 from numaudit.scenario.simulation import ScenarioRun
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -170,7 +177,7 @@ def test_parts_without_space_are_left_out_the_least_useful_first_and_are_named(
     ranks = [name for name in ("memory", "cpus", "devices", "measured", "groups") if f"{PREFIX}{name}" in whole]
     seen = set()
     for limit in range(size_of(whole) - 1, 0, -20):
-        monkeypatch.setattr("numaudit.nrt.annotations.MOST_BYTES", limit)
+        monkeypatch.setattr("numaudit.nrt.resource_topology.MOST_BYTES", limit)
         cut = annotations_of(found)
         missing = left_out(cut)
         assert whole.keys() - cut.keys() == {f"{PREFIX}{name}" for name in missing}

@@ -20,8 +20,8 @@ from numaudit.errors import InputError
 from numaudit.memorymanager.admission import NodeState, admit
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.nrt.annotations import PREFIX, annotations_of
 from numaudit.nrt.describe import topology_of
+from numaudit.nrt.resource_topology import PREFIX, annotations_of
 
 ROUNDS = int(os.environ.get("FILTER_ROUNDS", "400"))
 """10,000 take some minutes: FILTER_ROUNDS=10000 pytest -s tests/unit/nrt/test_nrt_filter.py"""

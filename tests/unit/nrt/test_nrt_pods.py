@@ -21,11 +21,9 @@ from numaudit.containermanager.predicates import Capacity
 from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit, remove
-from numaudit.nrt.annotations import MOST_BYTES, annotations_of, read_part, size_of
 from numaudit.nrt.describe import topology_of
-from numaudit.nrt.fingerprint import fingerprint
-from numaudit.nrt.placement import leb89, placement
-from numaudit.nrt.resource_topology import node_resource_topology
+from numaudit.nrt.placement import fingerprint, leb89, placement
+from numaudit.nrt.resource_topology import MOST_BYTES, annotations_of, node_resource_topology, read_part, size_of
 from numaudit.nrt.topology import PodPart
 from numaudit.topology.nodeset import NodeSet
 

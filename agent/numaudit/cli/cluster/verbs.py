@@ -51,7 +51,7 @@ def _of_namespace(ctx: click.Context) -> tuple[str, ...]:
 
 def _listed(ctx: click.Context, kind: str, incomplete: str, flags: tuple[str, ...] = ()) -> list[CompletionItem]:
     """Names by `kubectl get`; none where it fails, for a key press has no room for an error."""
-    from numaudit.kubectl.program import Kubectl
+    from numaudit.kubectl.api import Kubectl
 
     try:
         kubectl = Kubectl.find(ctx.params.get("context"), ctx.params.get("kubeconfig"))

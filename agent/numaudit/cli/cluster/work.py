@@ -21,12 +21,11 @@ from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kubectl import answers as answers_of_agents
 from numaudit.kubectl import debug_pod, remote
 from numaudit.kubectl.answers import Fit
-from numaudit.kubectl.api import Api, Forbidden, NotFound, proxied
+from numaudit.kubectl.api import Api, Forbidden, Kubectl, NotFound, proxied
 from numaudit.kubectl.cluster import AGENTS, AgentPod, AgentPods, FoundPod, find_agents, find_pod, list_nodes, rule
 from numaudit.kubectl.everywhere import PARALLEL, VERB_SECONDS, Replies, Way, ask_reports, ask_verb
 from numaudit.kubectl.merged import merge
 from numaudit.kubectl.objects import Node
-from numaudit.kubectl.program import Kubectl
 from numaudit.kubectl.remote import RemoteVerb
 from numaudit.kubectl.sentences import all_fit, fit_summary
 from numaudit.views.terminal import cluster_tables, terminal

@@ -31,9 +31,8 @@ def command(scenario: Path, output: str, orders: bool, fail_on_reject: bool) -> 
     from numaudit.cli import printing
     from numaudit.config import yaml_document
     from numaudit.config.yaml_document import ScenarioFiles
-    from numaudit.scenario.orders import find_orders
     from numaudit.scenario.reading import read_scenario
-    from numaudit.scenario.simulation import simulate
+    from numaudit.scenario.simulation import find_orders, simulate
 
     read = read_scenario(yaml_document.read(scenario, "the scenario"), ScenarioFiles(scenario).open)
     played = simulate(read)

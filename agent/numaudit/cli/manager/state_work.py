@@ -14,6 +14,7 @@ from numaudit.api import state_document
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE, options, printing
+from numaudit.containermanager.memory.headroom import HugePagesAtStart
 from numaudit.containermanager.versions import nearest_described, parse_version, read_feature_gates
 from numaudit.errors import InputError
 from numaudit.kernel.host import Host
@@ -24,7 +25,6 @@ from numaudit.kubelet.questions.node_here import pod_names
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
-from numaudit.memorymanager.huge_pages import HugePagesAtStart
 
 
 def show(

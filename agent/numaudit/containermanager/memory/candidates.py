@@ -18,15 +18,12 @@ from numaudit.containermanager.memory.group_rules import (
     groups_of,
     rule_against,
 )
-from numaudit.containermanager.memory.state import MachineState, table_of
+from numaudit.containermanager.memory.state import MachineState, Reusable, table_of
 from numaudit.containermanager.pod.requests import Requests
 from numaudit.containermanager.topologymanager.hints import TopologyHint, candidate_masks
 from numaudit.encoding.go_json import UINT64
 from numaudit.errors import InputError
 from numaudit.topology.nodeset import NodeSet
-
-Reusable = Mapping[NodeSet, Mapping[str, int]]
-"""Memory that a pod's ended init containers leave to its next containers: set of nodes -> resource -> bytes."""
 
 
 class Shortage(Struct, frozen=True):

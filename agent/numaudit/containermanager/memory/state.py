@@ -1,8 +1,9 @@
-"""The state of the static Memory Manager: its memory map and assignments, how the map starts, and how assignments are
-charged and released.
+"""The state of the static Memory Manager: its memory map and assignments, how the map starts, how assignments are
+charged and released, and how init containers hand memory on.
 
 Source: pkg/kubelet/cm/memorymanager/state/state.go, pkg/kubelet/cm/memorymanager/policy_static.go
-(getDefaultMachineState, updateMachineState, releaseMemory). All sizes are bytes modulo 2^64, as in the kubelet. The
+(getDefaultMachineState, updateMachineState, releaseMemory, updateInitContainersMemoryBlocks, updatePodReusableMemory),
+pkg/kubelet/cm/memorymanager/memory_manager.go. All sizes are bytes modulo 2^64, as in the kubelet. The
 names are those of its file, in which these values are written as they are.
 """
 
@@ -12,8 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Self
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
-from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY
+from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, MEMORY, Pod, is_ordinary_init
+from numaudit.containermanager.versions import KubeletFeatures
 from numaudit.encoding.go_json import UINT64
 from numaudit.errors import InputError
 from numaudit.topology.machine import Machine, Node
@@ -79,6 +82,9 @@ class MemoryState(Struct, frozen=True):
     entries: Entries = field(default_factory=dict)
     pod_entries: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
 
+
+Reusable = Mapping[NodeSet, Mapping[str, int]]
+"""Memory that a pod's ended init containers leave to its next containers: set of nodes -> resource -> bytes."""
 
 SystemReserved = Mapping[int, Mapping[str, int]]
 """Node id -> resource -> bytes kept from pods."""
@@ -204,3 +210,51 @@ def _move(tables: Mapping[str, MemoryTable], resource: str, size: int) -> Mappin
         table.total, table.system_reserved, table.allocatable, table.reserved + size, (table.free - size) & UINT64
     )
     return {**tables, resource: moved}
+
+
+def update_reusable(
+    reusable: Mapping[str, Reusable], pod: Pod, container: str, blocks: Sequence[Block], features: KubeletFeatures
+) -> Mapping[str, Reusable]:
+    """An ordinary init container leaves its memory to the next containers, which use it up.
+
+    What other pods left is forgotten.
+    """
+    left = {mask: dict(sizes) for mask, sizes in reusable.get(pod.uid, {}).items()}
+    leaves = is_ordinary_init(pod, container, features)
+    for block in blocks:
+        mask = NodeSet.from_ids(block.numa_affinity or ())
+        size = left.get(mask, {}).get(block.type, 0)
+        if leaves:
+            left.setdefault(mask, {})[block.type] = max(size, block.size)
+        elif size:
+            left[mask][block.type] = max(0, size - block.size)
+    return {pod.uid: left} if left else {}
+
+
+def shrink_init_blocks(
+    containers: Mapping[str, tuple[Block, ...]],
+    pod: Pod,
+    container: str,
+    blocks: Sequence[Block],
+    features: KubeletFeatures,
+) -> Mapping[str, tuple[Block, ...]]:
+    """Take what a new container reuses out of the blocks of the init containers before it.
+
+    So the blocks of a pod sum up to what was charged for it.
+    """
+    shrunk = dict(containers)
+    sidecars = pod.known.sidecars if features.knows_sidecars else frozenset()
+    for block in blocks:
+        left, nodes = block.size, set(block.numa_affinity or ())
+        for init in pod.init_containers:
+            if left == 0 or init.name == container:
+                break
+            if init.name in sidecars or init.name not in shrunk:
+                continue
+            for one in shrunk[init.name]:
+                if one.size and one.type == block.type and set(one.numa_affinity or ()) == nodes:
+                    taken = min(left, one.size)
+                    left -= taken
+                    rest = replace(one, size=one.size - taken)
+                    shrunk[init.name] = tuple([rest if other is one else other for other in shrunk[init.name]])
+    return shrunk

@@ -13,10 +13,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.containermanager.memory import candidates
-from numaudit.containermanager.memory.candidates import Reusable, calculate_hints, find_best_hint
+from numaudit.containermanager.memory.candidates import calculate_hints, find_best_hint
 from numaudit.containermanager.memory.group_rules import breaks_a_group
-from numaudit.containermanager.memory.reusable import shrink_init_blocks, update_reusable
-from numaudit.containermanager.memory.state import Block, MachineState, MemoryState, charge, release
+from numaudit.containermanager.memory.state import (
+    Block,
+    MachineState,
+    MemoryState,
+    Reusable,
+    charge,
+    release,
+    shrink_init_blocks,
+    update_reusable,
+)
 from numaudit.containermanager.pod.requests import Requests, container_requests, divide, pod_requests, shared_pool_error
 from numaudit.containermanager.pod.spec import MEMORY, Pod, is_sidecar, is_unsupported, qos
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint

@@ -1,4 +1,4 @@
-"""The part of a pod that the resource managers use: containers, their requests, QoS.
+"""The part of a pod that the resource managers use: containers, their requests, QoS; and its name.
 
 Source: k8s.io/api/core/v1/types.go, pkg/apis/core/v1/helper/qos/qos.go,
 k8s.io/component-helpers/resource/helpers.go.
@@ -6,6 +6,7 @@ k8s.io/component-helpers/resource/helpers.go.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Literal, Self
@@ -13,6 +14,7 @@ from typing import Literal, Self
 from msgspec import Struct, field
 
 from numaudit.containermanager.versions import LATEST_FEATURES, KubeletFeatures
+from numaudit.encoding.value import Value
 from numaudit.errors import InputError
 from numaudit.topology.quantity import Quantities
 
@@ -200,3 +202,40 @@ def _sums(lists: Iterable[Quantities]) -> dict[str, int]:
 
 def _is_positive(quantities: Quantities, name: str) -> bool:
     return name in quantities and quantities[name].nano > 0
+
+
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+_LONGEST = 253
+
+
+def can_be_typed(name: str) -> bool:
+    """Is it a name that the API server gives, and no option or text of a shell?
+
+    Source: staging/src/k8s.io/apimachinery/pkg/util/validation/validation.go (IsDNS1123Subdomain).
+    """
+    return len(name) <= _LONGEST and _DNS_SUBDOMAIN.fullmatch(name) is not None
+
+
+class PodName(Value, frozen=True):
+    """One pod that a checkpoint has an entry of. None = not known."""
+
+    namespace: str | None
+    pod: str | None
+    stale: bool | None
+    """Is the pod gone, or has it ended? None = neither a list of pods nor the cgroups say."""
+
+    @property
+    def full_name(self) -> str | None:
+        return f"{self.namespace}/{self.pod}" if self.namespace and self.pod else None
+
+
+def full_name(namespace: str | None, pod: str | None, pod_uid: str | None, container: str | None) -> str:
+    """namespace/pod/container as far as known; the pod's UID stands for a pod of no known name."""
+    named = f"{namespace}/{pod}" if namespace and pod else f"pod {pod_uid}" if pod_uid else None
+    return "/".join(part for part in (named, container) if part)
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with names in place of the UIDs that have one; `names`: UID -> name."""
+    known = [re.escape(uid) for uid in names if uid and uid in text]
+    return re.sub(rf"(?<![\w-])(?:{'|'.join(known)})(?![\w-])", lambda found: names[found[0]], text) if known else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from numaudit.containermanager.pod.names import full_name
+from numaudit.containermanager.pod.spec import full_name
 from numaudit.evaluation.causes import remedies
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.topology.nodeset import CpuSet

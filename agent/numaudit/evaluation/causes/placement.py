@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaudit.containermanager.pod.names import full_name
+from numaudit.containermanager.pod.spec import full_name
 from numaudit.snapshot import Allowed, BytesByNode, Container, ContainerId, Mappings, Resident, SharedMemory, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet

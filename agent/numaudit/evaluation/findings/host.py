@@ -13,7 +13,7 @@ from numaudit.checkpoints.start.findings import (
     StateFinding,
 )
 from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
-from numaudit.containermanager.pod.names import with_names
+from numaudit.containermanager.pod.spec import with_names
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
 from numaudit.intent.kubelet import REJECTIONS

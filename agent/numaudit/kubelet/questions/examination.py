@@ -17,7 +17,7 @@ from numaudit.checkpoints.start.memory_start import default_state
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook
 from numaudit.containermanager.memory.replay import replay
 from numaudit.containermanager.memory.state import Block, MachineState, MemoryState
-from numaudit.containermanager.pod.names import PodName
+from numaudit.containermanager.pod.spec import PodName
 from numaudit.errors import InputError
 from numaudit.intent.kubelet import StartOutlook
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile

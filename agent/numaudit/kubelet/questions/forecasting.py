@@ -14,6 +14,7 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, MEMORY, CheckpointKind
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart, worst
+from numaudit.containermanager.memory.headroom import HugePagesAtStart
 from numaudit.containermanager.memory.state import MemoryState
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import Pod
@@ -28,7 +29,6 @@ from numaudit.kubelet.questions.starting import AskedKubelet, changed_document
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.admission import NodeState
 from numaudit.memorymanager.forecast import Forecast, KubeletStart, Obstacle, forecast
-from numaudit.memorymanager.huge_pages import HugePagesAtStart
 from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.topology.machine import Machine
 

@@ -12,7 +12,7 @@ from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint
 from numaudit.checkpoints.formats.file import CPU, DEVICES, MEMORY, Checkpoint
 from numaudit.containermanager.device.hints import Device
-from numaudit.containermanager.pod.names import PodName
+from numaudit.containermanager.pod.spec import PodName
 from numaudit.containermanager.predicates import Capacity
 from numaudit.errors import Unavailable
 from numaudit.kubelet.parsers.checkpoint_file import CheckpointFile

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numaudit.containermanager.pod.names import full_name
-from numaudit.containermanager.pod.spec import Pod
+from numaudit.containermanager.pod.spec import Pod, full_name
 from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
 from numaudit.errors import NumauditError
 from numaudit.intent.node import Intent

@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from numaudit.errors import cut, printable, to_keep
-from numaudit.nrt.annotations import PREFIX, annotations_of, size_of
 from numaudit.nrt.apiserver.client import API_VERSION, KIND, WHOLE, ApiServer, Observed
 from numaudit.nrt.apiserver.failures import ApiFailure, Reason
-from numaudit.nrt.resource_topology import node_resource_topology
+from numaudit.nrt.resource_topology import PREFIX, annotations_of, node_resource_topology, size_of
 from numaudit.nrt.topology import NodeTopology
 
 MANAGER = "numaudit"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numaudit.containermanager.pod.names import full_name
-from numaudit.containermanager.pod.spec import MEMORY
+from numaudit.containermanager.pod.spec import MEMORY, full_name
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.words import UNKNOWN, amounts, size
 from numaudit.topology.quantity import at_most

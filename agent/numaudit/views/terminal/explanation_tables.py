@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 
 from numaudit.api.explanation_document import Candidate, ExplainedMerge, Explanation, Merge
+from numaudit.containermanager.memory.headroom import HugePageShortage
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.errors import printable
-from numaudit.memorymanager.huge_pages import HugePageShortage
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import exact, plural, some_of

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from numaudit.containermanager.pod.names import full_name
-from numaudit.containermanager.pod.spec import MEMORY
+from numaudit.containermanager.pod.spec import MEMORY, full_name
 from numaudit.errors import printable
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
 from numaudit.report.words import UNKNOWN, amounts, size

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from numaudit.api.explanation_document import ExplainedMerge
 from numaudit.api.placement_document import AdmissionAccount, Placement, PlacementList
-from numaudit.containermanager.pod.names import full_name
+from numaudit.containermanager.pod.spec import full_name
 from numaudit.errors import printable
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.values import ContainerReport, NodeReport

@@ -13,8 +13,7 @@ from numaudit.containermanager.memory.state import MachineState
 from numaudit.errors import printable
 from numaudit.report.words import size
 from numaudit.scenario.admitting_changes import AdmittingChange
-from numaudit.scenario.orders import AdmissionOrders
-from numaudit.scenario.simulation import Played, ScenarioRun
+from numaudit.scenario.simulation import AdmissionOrders, Played, ScenarioRun
 from numaudit.scenario.words import any_of
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import plural

@@ -17,7 +17,7 @@ from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDe
 from numaudit.checkpoints.formats.file import Checkpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.memory.state import Block
-from numaudit.containermanager.pod.names import PodName, with_names
+from numaudit.containermanager.pod.spec import PodName, with_names
 from numaudit.errors import printable
 from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
