@@ -13,10 +13,10 @@ from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
 from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission
-from numaudit.memorymanager.outcome import ProviderAnswer
+from numaudit.memorymanager.outcome import ExplainedDecision, ProviderAnswer
 from numaudit.scenario import words
 from numaudit.scenario.admitting_changes import AdmittingChange
-from numaudit.scenario.explanation import AdmissionExplanation, ExplainedDecision
+from numaudit.scenario.explanation import AdmissionExplanation
 from numaudit.scenario.make_room import MakeRoom
 from numaudit.scenario.sentences import PROVIDERS
 from numaudit.topology.nodeset import NodeSet

@@ -32,7 +32,7 @@ from numaudit.daemon.web.server import Server
 from numaudit.engine.engine import Engine
 from numaudit.exporters.facts import PushCounts
 from numaudit.exporters.prometheus import MetricPages
-from numaudit.nrt.apiserver.counts import PublishCounts
+from numaudit.nrt.apiserver import PublishCounts
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from numaudit.exporters.rejections import RejectionCounts
 from numaudit.exporters.selection import Omitted
-from numaudit.nrt.apiserver.counts import NrtCounts
+from numaudit.nrt.apiserver import PublishCounts
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import Check
 
@@ -106,7 +106,7 @@ class Live(Struct, frozen=True):
     web_config_valid: bool | None = None
     """False: the file on disk is wrong and the one read before is in force. None = there is no file."""
     otlp: OtlpCounts | None = None
-    nrt: NrtCounts | None = None
+    nrt: PublishCounts | None = None
     """None = nothing is published."""
     suppressed_log_lines: int = 0
     reload_success: bool | None = None

@@ -22,7 +22,7 @@ from numaudit.containermanager.pod.spec import Pod, qos
 from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission, NodeState
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.manager import StartRefused, fresh_state, restart
+from numaudit.memorymanager.manager import StartRefused, fresh_state, has_moved, restart
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 LACKS_PAGES = "kernel-huge-pages"
@@ -156,8 +156,7 @@ def _fate(admission: Admission, before: NodeState, after: NodeState, *, is_whole
     if rejection is not None:
         named = (rejection.reason, rejection.message)
         return PodForecast(pod.uid, pod.namespace, pod.name, "refused", now[0], None, now[1], None, *named)
-    # What a pod did not hold before it gets for the first time, and does not move.
-    moved = any(had is not None and had != has for had, has in zip(now, then, strict=True))
+    moved = has_moved(before, after, pod.uid)
     forgotten = not is_whole and any(had is None and has for had, has in zip(now, then, strict=True))
     fate: Fate = "elsewhere" if moved else "unknown" if forgotten else "kept"
     return PodForecast(pod.uid, pod.namespace, pod.name, fate, now[0], then[0], now[1], then[1])

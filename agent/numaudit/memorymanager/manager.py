@@ -93,6 +93,27 @@ def restart(
     return state, tuple(admissions)
 
 
+def has_moved(before: NodeState, after: NodeState, uid: str) -> bool:
+    """Has a container of a pod that was admitted again other nodes, CPUs or devices than those that it had?
+
+    What it did not have before it gets for the first time, and does not move.
+    """
+    had, has = _held(before, uid), _held(after, uid)
+    return any(has.get(part) != held for part, held in had.items())
+
+
+def _held(state: NodeState, uid: str) -> dict[tuple[str, str], object]:
+    """Memory, CPUs and devices of a pod's containers, by container and kind."""
+    held: dict[tuple[str, str], object] = {}
+    for name, blocks in state.memory.state.entries.get(uid, {}).items():
+        held[name, "memory"] = {block.numa_affinity for block in blocks}
+    for name, cpus in ({} if state.cpu is None else state.cpu.entries.get(uid, {})).items():
+        held[name, "cpu"] = cpus
+    for name, devices in state.devices.entries.get(uid, {}).items():
+        held[name, "devices"] = dict(devices)
+    return held
+
+
 def start_refusal(kubelet: Kubelet, state: NodeState) -> str | None:
     """Reason why the kubelet would not start again with its CPU Manager's file, in its words; None = it would.
 

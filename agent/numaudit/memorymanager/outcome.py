@@ -24,7 +24,7 @@ from numaudit.containermanager.memory.static_policy import (
 from numaudit.containermanager.pod.requests import Requests
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
 from numaudit.containermanager.predicates import NodeShortage
-from numaudit.containermanager.topologymanager.hints import ProviderHints, TopologyHint
+from numaudit.containermanager.topologymanager.hints import MergeSteps, ProviderHints, TopologyHint
 from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.containermanager.versions import CPU_RESIZE_GATE, HUGE_PAGES_GATE, KubeletFeatures
 from numaudit.encoding.value import Value
@@ -102,6 +102,26 @@ class Decision(Struct, frozen=True):
             return ()
         machine, reusable = self.memory_before.state.machine, self.memory_before.reusable
         return judge_candidates(machine, self.memory_requests, reusable.get(pod_uid))
+
+
+SLOW_COMBINATIONS = 500_000_000
+"""The kubelet walks some 16 million a second: 255^4 took 258 s (kubernetes#137700)."""
+_PER_SECOND = 255**4 / 258
+
+
+class ExplainedDecision(Struct, frozen=True):
+    """One merge with what went in: of a container, or of the whole pod in pod scope."""
+
+    decision: Decision
+    candidates: tuple[JudgedCandidate, ...]
+    """Every set of nodes that the Memory Manager looked at; empty = it was asked for nothing."""
+    merge: MergeSteps
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds that a kubelet is busy with this merge; None = too short to matter."""
+        combinations = self.merge.combinations
+        return combinations / _PER_SECOND if combinations >= SLOW_COMBINATIONS else None
 
 
 class Placement(Struct, frozen=True):

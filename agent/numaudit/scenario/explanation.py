@@ -8,37 +8,17 @@ from collections.abc import Collection, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numaudit.containermanager.memory.candidates import JudgedCandidate
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.topologymanager.hints import MergeSteps, merge_step_by_step
+from numaudit.containermanager.topologymanager.hints import merge_step_by_step
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import start_refusal
-from numaudit.memorymanager.outcome import Decision
+from numaudit.memorymanager.outcome import Decision, ExplainedDecision
 from numaudit.scenario.admitting_changes import AdmittingChange, find_admitting_changes, needs_a_change
 from numaudit.scenario.sentences import of_container, of_refusal
 from numaudit.scenario.simulation import Played
 from numaudit.scenario.values import Setup
-
-SLOW_COMBINATIONS = 500_000_000
-"""The kubelet walks some 16 million a second: 255^4 took 258 s (kubernetes#137700)."""
-_PER_SECOND = 255**4 / 258
-
-
-class ExplainedDecision(Struct, frozen=True):
-    """One merge with what went in: of a container, or of the whole pod in pod scope."""
-
-    decision: Decision
-    candidates: tuple[JudgedCandidate, ...]
-    """Every set of nodes that the Memory Manager looked at; empty = it was asked for nothing."""
-    merge: MergeSteps
-
-    @property
-    def seconds(self) -> float | None:
-        """Seconds that a kubelet is busy with this merge; None = too short to matter."""
-        combinations = self.merge.combinations
-        return combinations / _PER_SECOND if combinations >= SLOW_COMBINATIONS else None
 
 
 class AdmissionExplanation(Struct, frozen=True):

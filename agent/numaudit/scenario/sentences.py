@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
 
 from numaudit.containermanager.cpu.hints import cpu_pod
 from numaudit.containermanager.memory.candidates import JudgedCandidate, fewest_nodes, largest_by_size
@@ -28,7 +27,7 @@ from numaudit.containermanager.topologymanager.policy import RESTRICTED, SINGLE_
 from numaudit.containermanager.versions import POD_LEVEL_GATE
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
+from numaudit.memorymanager.outcome import AdmissionOutcome, ExplainedDecision, Placement, Rejection
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
@@ -37,19 +36,8 @@ PROVIDERS = ("devices", "cpu", "memory")
 _MOST_HOLDERS = 3
 
 
-class MergeRecord(Protocol):
-    """A merge with what went in."""
-
-    @property
-    def decision(self) -> Decision: ...
-    @property
-    def candidates(self) -> tuple[JudgedCandidate, ...]: ...
-    @property
-    def merge(self) -> MergeSteps: ...
-
-
 def of_container(
-    kubelet: Kubelet, admission: Admission, explained: MergeRecord | None, place: Placement, who: str = "It"
+    kubelet: Kubelet, admission: Admission, explained: ExplainedDecision | None, place: Placement, who: str = "It"
 ) -> str:
     """Of a container that was placed; `who` is the subject."""
     chosen = place.memory_nodes
@@ -62,7 +50,7 @@ def of_container(
 
 
 def of_refusal(
-    kubelet: Kubelet, admission: Admission, explained: MergeRecord | None, rejection: Rejection, who: str = "It"
+    kubelet: Kubelet, admission: Admission, explained: ExplainedDecision | None, rejection: Rejection, who: str = "It"
 ) -> str:
     """Of the container, or the pod, that was refused; `who` is the subject."""
     if rejection.shortage is not None:
@@ -74,7 +62,7 @@ def of_refusal(
     return " ".join([f"{needs}{why}", *_absent_pages(kubelet, admission.pod)])
 
 
-def _asker(explained: MergeRecord | None, who: str) -> str:
+def _asker(explained: ExplainedDecision | None, who: str) -> str:
     """In pod scope the request is that of the whole pod."""
     decision = None if explained is None else explained.decision
     is_whole = decision is not None and decision.container is None and decision.memory_requests
@@ -92,7 +80,7 @@ def _absent_pages(kubelet: Kubelet, pod: Pod) -> Iterator[str]:
 def _why_refused(
     kubelet: Kubelet,
     admission: Admission,
-    explained: MergeRecord | None,
+    explained: ExplainedDecision | None,
     rejection: Rejection,
     requests: Requests,
 ) -> str:
@@ -142,11 +130,11 @@ def _too_little_on_the_node(short: NodeShortage) -> str:
     return f"the node has {has} of {short.resource} for pods; its pods request {used} of it, and this one {asked}"
 
 
-def _before(explained: MergeRecord) -> MemoryState:
+def _before(explained: ExplainedDecision) -> MemoryState:
     return explained.decision.memory_before.state
 
 
-def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: MergeRecord | None) -> Requests:
+def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: ExplainedDecision | None) -> Requests:
     if explained is not None and explained.decision.memory_requests:
         return explained.decision.memory_requests
     if kubelet.memory_policy == "None" or not is_managed(pod, kubelet.features):
@@ -207,7 +195,7 @@ def _all_together(machine: MachineState, requests: Requests) -> str:
     return f"all nodes together have only {words.listed(short)} allocatable"
 
 
-def _choice(explained: MergeRecord | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
+def _choice(explained: ExplainedDecision | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
     if place.outcome is AdmissionOutcome.DEFAULT_HINT or explained is None:
         return f"the Topology Manager has no hint for it, so the Memory Manager chose {chosen.in_words} itself"
     if place.outcome is AdmissionOutcome.EXTENDED:
@@ -227,7 +215,7 @@ def _choice(explained: MergeRecord | None, admission: Admission, place: Placemen
     return f"{chosen.in_words} {verb} {how}"
 
 
-def _why_not_preferred(explained: MergeRecord, admission: Admission) -> str:
+def _why_not_preferred(explained: ExplainedDecision, admission: Admission) -> str:
     if any(one.preferred for one in explained.candidates):
         return f"not all prefer the same nodes ({_preferences(explained.merge)})"
     dead = [one for one in explained.candidates if one.verdict not in (BrokenRule.KEPT, BrokenRule.TOO_SMALL)]
@@ -254,7 +242,7 @@ def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
     return ", ".join(parts[:_MOST_HOLDERS])
 
 
-def _holders(explained: MergeRecord, admission: Admission) -> str:
+def _holders(explained: ExplainedDecision, admission: Admission) -> str:
     """Name the holders of the nodes that the rule of groups keeps apart."""
     conflicts = NodeSet.from_ids(node for one in explained.candidates for node in one.conflicts)
     return holders(_before(explained), conflicts, _names(admission))
@@ -332,7 +320,7 @@ def _name(offer: Offer) -> str:
     return offer.resource or PROVIDERS[offer.provider]
 
 
-def _group_rule(admission: Admission, explained: MergeRecord | None, rejection: Rejection) -> str:
+def _group_rule(admission: Admission, explained: ExplainedDecision | None, rejection: Rejection) -> str:
     detail = rejection.detail or f"{rejection.message.split(',')[0]}"
     memory = admission.state.memory.state
     conflicts = NodeSet()
@@ -363,7 +351,7 @@ def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
     return ", ".join([*found[:_MOST_HOLDERS], *more])
 
 
-def _no_room(memory: MemoryState, requests: Requests, explained: MergeRecord | None) -> str:
+def _no_room(memory: MemoryState, requests: Requests, explained: ExplainedDecision | None) -> str:
     for name, asked in requests.items():
         sizes: Sequence[tuple[int, int]] = list(largest_by_size(memory.machine, name).values())
         of = "" if name == MEMORY else f" of {name}"

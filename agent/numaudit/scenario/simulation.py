@@ -17,10 +17,9 @@ from numaudit.encoding.value import Value
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, reconcile, remove
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.manager import Pins, StartRefused, restart, start, start_refusal
-from numaudit.scenario.fate import Fate, Readmission, fates
+from numaudit.memorymanager.manager import Pins, StartRefused, has_moved, restart, start, start_refusal
 from numaudit.scenario.files import restored, written
-from numaudit.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
+from numaudit.scenario.values import Admit, Fate, Readmission, Remove, Restart, Scenario, Setup, Start, Step
 
 _SAME_UID = (
     "it has the UID of a pod that ended, so it takes over what that one still holds; give it a metadata.uid of its own"
@@ -101,11 +100,13 @@ class ScenarioRun(Struct, frozen=True):
 
 def simulate(scenario: Scenario) -> ScenarioRun:
     """Play all steps. Raises InputError for one that makes no sense, such as a pod that is there already."""
-    node = _Node(scenario.setup, scenario.state, all_run=not any(isinstance(step, Start) for step in scenario.steps))
+    player = _Player(
+        scenario.setup, scenario.state, all_run=not any(isinstance(step, Start) for step in scenario.steps)
+    )
     played: list[Played] = []
     for index, step in enumerate(scenario.steps):
         try:
-            played.append(node.play(step))
+            played.append(player.play(step))
         except (InputError, KubeletHangs) as error:
             if index < len(scenario.places):
                 raise scenario.places[index].error(str(error)) from None
@@ -115,7 +116,7 @@ def simulate(scenario: Scenario) -> ScenarioRun:
     return ScenarioRun(scenario, tuple(played), tuple(notices))
 
 
-class _Node:
+class _Player:
     """A node between two steps."""
 
     def __init__(self, setup: Setup, state: NodeState, *, all_run: bool) -> None:
@@ -210,7 +211,7 @@ class _Node:
                 return Played(step, self.setup, before, before, problem=refused.problem)
             return Played(step, self.setup, before, before, refusal=str(refused), note="its files stay as they are")
         self._down, self._unknown, self.setup = False, None, step.setup
-        readmissions = fates(before, admissions, running)
+        readmissions = tuple(Readmission(one, _fate(before, one, bool(running[one.pod.uid]))) for one in admissions)
         for one in readmissions:
             if one.fate in (Fate.REFUSED, Fate.EVICTED):
                 self._running.pop(one.admission.pod.uid, None)
@@ -224,6 +225,14 @@ class _Node:
     def _nothing(self, step: Start | Remove) -> Played:
         note = f"nothing happens: pod {step.pod} is not on the node, it was refused or has ended"
         return Played(step, self.setup, self.state, self.state, note=note)
+
+
+def _fate(before: NodeState, admission: Admission, was_running: bool) -> Fate:
+    if admission.problem is not None:
+        return Fate.UNKNOWN
+    if not admission.admitted:
+        return Fate.EVICTED if was_running else Fate.REFUSED
+    return Fate.ELSEWHERE if has_moved(before, admission.state, admission.pod.uid) else Fate.KEPT
 
 
 def _names(pod: Pod) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from functools import cached_property
 
 from msgspec import Struct, field
@@ -14,7 +15,7 @@ from numaudit.containermanager.memory.reserved import read_reserved_memory
 from numaudit.containermanager.plain import Document, given
 from numaudit.containermanager.pod.spec import CPU, Pod, PodName
 from numaudit.containermanager.predicates import Amounts, unrequested
-from numaudit.memorymanager.admission import NodeState, reconcile
+from numaudit.memorymanager.admission import Admission, NodeState, reconcile
 from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
 from numaudit.scenario.machine import Devices
 from numaudit.topology.machine import Machine
@@ -118,6 +119,33 @@ class Node(Struct, frozen=True, dict=True):
         if self.state.capacity is None:
             return None
         return unrequested(self.state.pods.values(), self.state.capacity, self.kubelet.features).get(CPU, 0) / 1000
+
+
+class Fate(StrEnum):
+    """The fate of a pod when its kubelet restarts."""
+
+    KEPT = "kept"
+    """It is admitted, with what it had."""
+    ELSEWHERE = "elsewhere"
+    """It is admitted, but with other nodes, CPUs or devices than it runs on."""
+    REFUSED = "refused"
+    """It is not admitted; none of its containers had started."""
+    EVICTED = "evicted"
+    """It is not admitted, so its containers are killed."""
+    UNKNOWN = "unknown"
+    """It is not known what this kubelet does with it: see `Admission.problem`."""
+
+
+class Readmission(Struct, frozen=True):
+    """One pod's admission after a restart."""
+
+    admission: Admission
+    fate: Fate
+
+    @property
+    def admitted(self) -> bool | None:
+        """None = that is not known."""
+        return None if self.fate == Fate.UNKNOWN else self.admission.admitted
 
 
 class Admit(Struct, frozen=True):

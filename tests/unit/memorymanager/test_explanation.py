@@ -17,11 +17,11 @@ from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.manager import fresh_state
-from numaudit.memorymanager.outcome import AdmissionOutcome
-from numaudit.scenario.explanation import SLOW_COMBINATIONS, AdmissionExplanation, accounts_of, admit_without, explain
-from numaudit.scenario.fate import Fate
+from numaudit.memorymanager.outcome import SLOW_COMBINATIONS, AdmissionOutcome
+from numaudit.scenario.explanation import AdmissionExplanation, accounts_of, admit_without, explain
 from numaudit.scenario.make_room import make_room
 from numaudit.scenario.simulation import find_orders
+from numaudit.scenario.values import Fate
 from numaudit.views.terminal import explanation_tables, simulation_tables
 
 

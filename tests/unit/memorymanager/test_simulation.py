@@ -13,8 +13,8 @@ from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.errors import InputError
 from numaudit.scenario import files
 from numaudit.scenario.explanation import accounts_of
-from numaudit.scenario.fate import Fate
 from numaudit.scenario.simulation import ScenarioRun
+from numaudit.scenario.values import Fate
 
 GIB = 1 << 30
 

@@ -20,7 +20,7 @@ from numaudit.daemon.web.auth import AccessRules
 from numaudit.daemon.web.connections import Connections
 from numaudit.exporters.exposition import Exposition, evaluate_live
 from numaudit.exporters.facts import Live, PushCounts
-from numaudit.nrt.apiserver.counts import PublishCounts
+from numaudit.nrt.apiserver import PublishCounts
 
 
 class LiveNumbers(Struct):
@@ -76,7 +76,7 @@ class LiveNumbers(Struct):
             evicted_connections=self.connections.evicted,
             web_config_valid=self.access.valid,
             otlp=None if self.push_counts is None else self.push_counts.now(),
-            nrt=None if self.nrt_counts is None else self.nrt_counts.now(),
+            nrt=self.nrt_counts,
             suppressed_log_lines=self.log_limit.suppressed,
             reload_success=None if self.reload is None else self.reload.succeeded,
             reloaded_at=None if self.reload is None else self.reload.succeeded_at,

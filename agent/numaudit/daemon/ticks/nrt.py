@@ -10,8 +10,7 @@ from numaudit.config.settings import NrtSettings
 from numaudit.errors import InputError
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import name_of_mounted, origin_of
-from numaudit.nrt.apiserver import check_installed
-from numaudit.nrt.apiserver.counts import PublishCounts
+from numaudit.nrt.apiserver import PublishCounts, check_installed
 
 if TYPE_CHECKING:
     from numaudit.daemon.ticks.ticker import Newest

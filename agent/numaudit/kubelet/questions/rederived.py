@@ -16,9 +16,10 @@ from numaudit.errors import NumauditError
 from numaudit.intent.node import Intent
 from numaudit.intent.pods import HintRecord, Rejection
 from numaudit.memorymanager.admission import remove
+from numaudit.memorymanager.outcome import ExplainedDecision
 from numaudit.memorymanager.outcome import Rejection as DerivedRejection
 from numaudit.scenario import words
-from numaudit.scenario.explanation import AdmissionExplanation, ExplainedDecision, explain
+from numaudit.scenario.explanation import AdmissionExplanation, explain
 from numaudit.scenario.holdings import holders
 from numaudit.scenario.values import Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from numaudit.errors import InputError, Unavailable
+from numaudit.nrt.apiserver import PublishCounts
 from numaudit.nrt.apiserver.client import KIND, ApiServer
-from numaudit.nrt.apiserver.counts import PublishCounts
 from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 from numaudit.nrt.apiserver.publishing import Describe, Round, Wanted, publish
 

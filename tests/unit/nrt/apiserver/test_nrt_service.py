@@ -28,8 +28,8 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
+from numaudit.nrt.apiserver import PublishCounts
 from numaudit.nrt.apiserver.client import ApiServer
-from numaudit.nrt.apiserver.counts import PublishCounts
 from numaudit.nrt.apiserver.credentials import find_config
 from numaudit.nrt.apiserver.failures import Reason
 from numaudit.nrt.apiserver.publishing import publish
