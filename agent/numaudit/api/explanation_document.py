@@ -13,7 +13,7 @@ from numaudit.containermanager.predicates import NodeShortage
 from numaudit.containermanager.topologymanager.hints import MergeSteps, TopologyHint
 from numaudit.encoding.value import Value
 from numaudit.memorymanager.admission import Admission
-from numaudit.memorymanager.outcome import ExplainedDecision, ProviderAnswer
+from numaudit.memorymanager.outcome import Decision, ProviderAnswer
 from numaudit.scenario import words
 from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.explanation import AdmissionExplanation
@@ -205,7 +205,7 @@ def explanation(
         detail=None if rejection is None else rejection.detail,
         sentence=found.sentence,
         containers=simulation_document.containers(admission),
-        decisions=[explained_merge(one, policy) for one in found.decisions],
+        decisions=[explained_merge(one, policy) for one in found.admission.decisions],
         admitting_changes=found.admitting_changes,
         shortage=None if rejection is None else rejection.shortage,
         not_added_up=not_added_up,
@@ -235,20 +235,20 @@ def _held(place: ContainerPlace) -> object:
     return place.cpuset_mems, place.cpus, place.devices, place.device_choices
 
 
-def explained_merge(one: ExplainedDecision, policy: str) -> ExplainedMerge:
+def explained_merge(one: Decision, policy: str) -> ExplainedMerge:
     """`policy` is the Topology Manager's."""
     return ExplainedMerge(
-        container=one.decision.container,
+        container=one.container,
         candidates=[
             Candidate(list(each.mask), str(each.verdict), each.preferred, words.verdict(each))
             for each in one.candidates
         ],
-        providers=one.decision.answers,
-        merge=_steps(one.merge, policy, one.seconds),
+        providers=one.answers,
+        merge=_steps(one.merge, policy),
     )
 
 
-def _steps(merge: MergeSteps, policy: str, seconds: float | None) -> Merge:
+def _steps(merge: MergeSteps, policy: str) -> Merge:
     return Merge(
         policy,
         [MergeOffer(PROVIDERS[one.provider], one.resource, len(one.hints), len(one.kept)) for one in merge.offers],
@@ -259,7 +259,7 @@ def _steps(merge: MergeSteps, policy: str, seconds: float | None) -> Merge:
         merge.result.hint,
         merge.result.admit,
         merge.combinations,
-        None if seconds is None else round(seconds, 1),
+        None if merge.seconds is None else round(merge.seconds, 1),
     )
 
 

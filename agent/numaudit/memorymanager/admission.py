@@ -205,7 +205,7 @@ class _Run(Struct):
             ProviderAnswer("memory", self._memory_hints(container)),
         )
         topology = self.kubelet.topology
-        result = merge(
+        merged = merge(
             [one.hints for one in answers],
             policy=topology.policy,
             nodes=self.kubelet.machine.online,
@@ -213,11 +213,9 @@ class _Run(Struct):
             distances=self.kubelet.distances,
             version=self.kubelet.features.version,
         )
-        decision = Decision(
-            container, answers, result.hint, result.admit, self.state.memory, self._memory_requests(container)
-        )
-        self.decisions.append(decision)
-        return result.hint if result.admit else None
+        requests = self._memory_requests(container)
+        self.decisions.append(Decision(self.pod.uid, container, answers, merged, self.state.memory, requests))
+        return merged.result.hint if merged.result.admit else None
 
     def _device_hints(self, container: str | None) -> ProviderHints:
         devices, nodes, version = self.state.devices, self.kubelet.machine.online, self.kubelet.features.version

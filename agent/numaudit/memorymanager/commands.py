@@ -155,7 +155,7 @@ def why_refused(admission: Admission) -> str:
         parts.append(rejection.detail)
     if rejection.outcome is AdmissionOutcome.REJECTED_AFFINITY:
         parts.append("`topologyManagerPolicy: best-effort` admits commands on nodes that are not the preferred ones")
-    judged = [one for decision in admission.decisions for one in decision.judge_memory(admission.pod.uid)]
+    judged = [one for decision in admission.decisions for one in decision.candidates]
     if judged:
         parts.append("; ".join(f"{one.mask.in_words}: {one.verdict}" for one in judged))
     return "\n".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from functools import cached_property
 
 from msgspec import Struct
 
@@ -80,20 +81,25 @@ class ProviderAnswer(Value, frozen=True):
     """Resource -> its hints. null = it has no preference at all; a resource's null = none for it; [] = impossible."""
 
 
-class Decision(Struct, frozen=True):
-    """One merge: of a container, or of the whole pod in pod scope."""
+class Decision(Struct, frozen=True, dict=True):
+    """One merge with what went in: of a container, or of the whole pod in pod scope."""
 
+    pod_uid: str
     container: str | None
     """None = the whole pod."""
     answers: tuple[ProviderAnswer, ...]
-    merged: TopologyHint
-    admitted: bool
+    merge: MergeSteps
     memory_before: MemoryPolicy
     """The Memory Manager's state when it was asked."""
     memory_requests: Requests
     """Its request; empty when the pod is not managed."""
 
-    def judge_memory(self, pod_uid: str) -> tuple[JudgedCandidate, ...]:
+    @property
+    def merged(self) -> TopologyHint:
+        return self.merge.result.hint
+
+    @cached_property
+    def candidates(self) -> tuple[JudgedCandidate, ...]:
         """Every set of nodes the Memory Manager considered, and what ruled it out.
 
         Empty when it was asked for nothing. Memory that the container holds already is not free here.
@@ -101,27 +107,7 @@ class Decision(Struct, frozen=True):
         if not self.memory_requests:
             return ()
         machine, reusable = self.memory_before.state.machine, self.memory_before.reusable
-        return judge_candidates(machine, self.memory_requests, reusable.get(pod_uid))
-
-
-SLOW_COMBINATIONS = 500_000_000
-"""The kubelet walks some 16 million a second: 255^4 took 258 s (kubernetes#137700)."""
-_PER_SECOND = 255**4 / 258
-
-
-class ExplainedDecision(Struct, frozen=True):
-    """One merge with what went in: of a container, or of the whole pod in pod scope."""
-
-    decision: Decision
-    candidates: tuple[JudgedCandidate, ...]
-    """Every set of nodes that the Memory Manager looked at; empty = it was asked for nothing."""
-    merge: MergeSteps
-
-    @property
-    def seconds(self) -> float | None:
-        """Seconds that a kubelet is busy with this merge; None = too short to matter."""
-        combinations = self.merge.combinations
-        return combinations / _PER_SECOND if combinations >= SLOW_COMBINATIONS else None
+        return judge_candidates(machine, self.memory_requests, reusable.get(self.pod_uid))
 
 
 class Placement(Struct, frozen=True):

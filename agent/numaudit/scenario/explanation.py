@@ -9,12 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from numaudit.containermanager.pod.spec import Pod
-from numaudit.containermanager.topologymanager.hints import merge_step_by_step
 from numaudit.errors import NumauditError
 from numaudit.memorymanager.admission import Admission, NodeState, admit, remove
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.manager import start_refusal
-from numaudit.memorymanager.outcome import Decision, ExplainedDecision
+from numaudit.memorymanager.outcome import Decision
 from numaudit.scenario.admitting_changes import AdmittingChange, find_admitting_changes, needs_a_change
 from numaudit.scenario.sentences import of_container, of_refusal
 from numaudit.scenario.simulation import Played
@@ -25,8 +24,6 @@ class AdmissionExplanation(Struct, frozen=True):
     """A pod's admission, accounted for."""
 
     admission: Admission
-    decisions: tuple[ExplainedDecision, ...]
-    """None under policy none: then there is no merge."""
     sentence: str
     """The explanation, for people."""
     admitting_changes: tuple[AdmittingChange, ...]
@@ -44,7 +41,7 @@ def explain(setup: Setup, state: NodeState, pod: Pod) -> AdmissionExplanation:
     refusal, sentence = start_refusal(kubelet, admission.state), sentence_of(kubelet, admission)
     if refusal is not None:
         sentence += f" But the kubelet will not start again: {refusal}."
-    return AdmissionExplanation(admission, decisions_of(kubelet, admission), sentence, ways, refusal)
+    return AdmissionExplanation(admission, sentence, ways, refusal)
 
 
 def admit_without(kubelet: Kubelet, state: NodeState, admission: Admission, uids: Collection[str]) -> Admission | None:
@@ -84,14 +81,9 @@ def _admissions(played: Played) -> Sequence[Admission]:
     return [one.admission for one in played.readmissions]
 
 
-def decisions_of(kubelet: Kubelet, admission: Admission) -> tuple[ExplainedDecision, ...]:
-    """The merges of an admission, each with its candidates and its steps."""
-    return tuple(_explained(kubelet, admission.pod, one) for one in admission.decisions)
-
-
 def sentence_of(kubelet: Kubelet, admission: Admission) -> str:
     """A sentence or two for each container, the refused one last."""
-    decisions = decisions_of(kubelet, admission)
+    decisions = admission.decisions
     rejection = admission.rejection
     placed = [one for one in admission.placements if rejection is None or one.container != rejection.container]
     is_only_one = len(placed) + (rejection is not None) == 1
@@ -113,19 +105,6 @@ def _subject(container: str | None, *, is_only_one: bool) -> str:
     return "The pod" if container is None else f"Container {container}"
 
 
-def _explained(kubelet: Kubelet, pod: Pod, decision: Decision) -> ExplainedDecision:
-    topology = kubelet.topology
-    steps = merge_step_by_step(
-        [one.hints for one in decision.answers],
-        policy=topology.policy,
-        nodes=kubelet.machine.online,
-        options=topology.options,
-        distances=kubelet.distances,
-        version=kubelet.features.version,
-    )
-    return ExplainedDecision(decision, decision.judge_memory(pod.uid), steps)
-
-
-def _of(decisions: Sequence[ExplainedDecision], container: str | None) -> ExplainedDecision | None:
+def _of(decisions: Sequence[Decision], container: str | None) -> Decision | None:
     """The decision about a container; in pod scope there is one for all."""
-    return next((one for one in decisions if one.decision.container in (None, container)), None)
+    return next((one for one in decisions if one.container in (None, container)), None)

@@ -27,7 +27,7 @@ from numaudit.containermanager.topologymanager.policy import RESTRICTED, SINGLE_
 from numaudit.containermanager.versions import POD_LEVEL_GATE
 from numaudit.memorymanager.admission import Admission
 from numaudit.memorymanager.kubelet import Kubelet
-from numaudit.memorymanager.outcome import AdmissionOutcome, ExplainedDecision, Placement, Rejection
+from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
@@ -37,34 +37,33 @@ _MOST_HOLDERS = 3
 
 
 def of_container(
-    kubelet: Kubelet, admission: Admission, explained: ExplainedDecision | None, place: Placement, who: str = "It"
+    kubelet: Kubelet, admission: Admission, decision: Decision | None, place: Placement, who: str = "It"
 ) -> str:
     """Of a container that was placed; `who` is the subject."""
     chosen = place.memory_nodes
     if chosen is None:
         return _not_managed(kubelet, admission.pod, place.container, who)
-    machine = admission.state.memory.state.machine if explained is None else _before(explained).machine
-    requests = _asked(kubelet, admission.pod, place.container, explained)
-    needs = _needs(machine, requests, _asker(explained, who))
-    return f"{needs} {_sentence(_choice(explained, admission, place, chosen))}"
+    machine = admission.state.memory.state.machine if decision is None else _before(decision).machine
+    requests = _asked(kubelet, admission.pod, place.container, decision)
+    needs = _needs(machine, requests, _asker(decision, who))
+    return f"{needs} {_sentence(_choice(decision, admission, place, chosen))}"
 
 
 def of_refusal(
-    kubelet: Kubelet, admission: Admission, explained: ExplainedDecision | None, rejection: Rejection, who: str = "It"
+    kubelet: Kubelet, admission: Admission, decision: Decision | None, rejection: Rejection, who: str = "It"
 ) -> str:
     """Of the container, or the pod, that was refused; `who` is the subject."""
     if rejection.shortage is not None:
         return _sentence("; ".join(filter(None, [_too_little_on_the_node(rejection.shortage), rejection.detail])))
     state = admission.state.memory.state
-    requests = _asked(kubelet, admission.pod, rejection.container, explained)
-    needs = f"{_needs(state.machine, requests, _asker(explained, who))} " if requests and state.machine else ""
-    why = _sentence(_why_refused(kubelet, admission, explained, rejection, requests))
+    requests = _asked(kubelet, admission.pod, rejection.container, decision)
+    needs = f"{_needs(state.machine, requests, _asker(decision, who))} " if requests and state.machine else ""
+    why = _sentence(_why_refused(kubelet, admission, decision, rejection, requests))
     return " ".join([f"{needs}{why}", *_absent_pages(kubelet, admission.pod)])
 
 
-def _asker(explained: ExplainedDecision | None, who: str) -> str:
+def _asker(decision: Decision | None, who: str) -> str:
     """In pod scope the request is that of the whole pod."""
-    decision = None if explained is None else explained.decision
     is_whole = decision is not None and decision.container is None and decision.memory_requests
     return "The pod" if is_whole and who != "It" else who
 
@@ -80,19 +79,19 @@ def _absent_pages(kubelet: Kubelet, pod: Pod) -> Iterator[str]:
 def _why_refused(
     kubelet: Kubelet,
     admission: Admission,
-    explained: ExplainedDecision | None,
+    decision: Decision | None,
     rejection: Rejection,
     requests: Requests,
 ) -> str:
     match rejection.outcome:
-        case AdmissionOutcome.REJECTED_AFFINITY if explained is not None:
-            return _no_agreement(kubelet, admission, explained.merge)
+        case AdmissionOutcome.REJECTED_AFFINITY if decision is not None:
+            return _no_agreement(kubelet, admission, decision.merge)
         case AdmissionOutcome.REJECTED_GROUP_RULE:
-            return _group_rule(admission, explained, rejection)
+            return _group_rule(admission, decision, rejection)
         case AdmissionOutcome.REJECTED_CAPACITY if rejection.detail is not None:
-            return _group_rule(admission, explained, rejection)
+            return _group_rule(admission, decision, rejection)
         case AdmissionOutcome.REJECTED_CAPACITY:
-            return _no_room(admission.state.memory.state, requests, explained)
+            return _no_room(admission.state.memory.state, requests, decision)
         case AdmissionOutcome.REJECTED_PREFERRED_EXTENSION:
             return "the preferred nodes have too little free memory, and the nodes that have enough are not preferred"
         case _ if NOT_INT64 in rejection.message:
@@ -130,13 +129,13 @@ def _too_little_on_the_node(short: NodeShortage) -> str:
     return f"the node has {has} of {short.resource} for pods; its pods request {used} of it, and this one {asked}"
 
 
-def _before(explained: ExplainedDecision) -> MemoryState:
-    return explained.decision.memory_before.state
+def _before(decision: Decision) -> MemoryState:
+    return decision.memory_before.state
 
 
-def _asked(kubelet: Kubelet, pod: Pod, container: str | None, explained: ExplainedDecision | None) -> Requests:
-    if explained is not None and explained.decision.memory_requests:
-        return explained.decision.memory_requests
+def _asked(kubelet: Kubelet, pod: Pod, container: str | None, decision: Decision | None) -> Requests:
+    if decision is not None and decision.memory_requests:
+        return decision.memory_requests
     if kubelet.memory_policy == "None" or not is_managed(pod, kubelet.features):
         return {}
     try:
@@ -195,19 +194,19 @@ def _all_together(machine: MachineState, requests: Requests) -> str:
     return f"all nodes together have only {words.listed(short)} allocatable"
 
 
-def _choice(explained: ExplainedDecision | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
-    if place.outcome is AdmissionOutcome.DEFAULT_HINT or explained is None:
+def _choice(decision: Decision | None, admission: Admission, place: Placement, chosen: NodeSet) -> str:
+    if place.outcome is AdmissionOutcome.DEFAULT_HINT or decision is None:
         return f"the Topology Manager has no hint for it, so the Memory Manager chose {chosen.in_words} itself"
     if place.outcome is AdmissionOutcome.EXTENDED:
         merged = (place.hint.affinity or NodeSet()).in_words
         return f"the merged hint is {merged}, which has too little free memory, so it gets {chosen.in_words}"
     if not place.hint.preferred:
         which = "is" if len(chosen) == 1 else "are"
-        return f"{_why_not_preferred(explained, admission)}, so it gets {chosen.in_words}, which {which} not preferred"
+        return f"{_why_not_preferred(decision, admission)}, so it gets {chosen.in_words}, which {which} not preferred"
     kind = {1: "node", 2: "pair"}.get(len(chosen), f"set of {words.number(len(chosen))}")
     verb = "is" if len(chosen) == 1 else "are"
-    first = next((one.mask for one in explained.candidates if one.preferred), None)
-    if first is None and not explained.candidates:
+    first = next((one.mask for one in decision.candidates if one.preferred), None)
+    if first is None and not decision.candidates:
         return f"the merged hint of the other resources is {chosen.in_words}, so its memory is there"
     if first is None:
         return f"it keeps {chosen.in_words}"
@@ -215,14 +214,14 @@ def _choice(explained: ExplainedDecision | None, admission: Admission, place: Pl
     return f"{chosen.in_words} {verb} {how}"
 
 
-def _why_not_preferred(explained: ExplainedDecision, admission: Admission) -> str:
-    if any(one.preferred for one in explained.candidates):
-        return f"not all prefer the same nodes ({_preferences(explained.merge)})"
-    dead = [one for one in explained.candidates if one.verdict not in (BrokenRule.KEPT, BrokenRule.TOO_SMALL)]
+def _why_not_preferred(decision: Decision, admission: Admission) -> str:
+    if any(one.preferred for one in decision.candidates):
+        return f"not all prefer the same nodes ({_preferences(decision.merge)})"
+    dead = [one for one in decision.candidates if one.verdict not in (BrokenRule.KEPT, BrokenRule.TOO_SMALL)]
     if not dead:
-        return f"not all prefer the same nodes ({_preferences(explained.merge)})"
+        return f"not all prefer the same nodes ({_preferences(decision.merge)})"
     narrow = [one for one in dead if len(one.mask) == len(dead[0].mask)]
-    return _ruled_out(narrow) + _in_brackets(_holders(explained, admission))
+    return _ruled_out(narrow) + _in_brackets(_holders(decision, admission))
 
 
 def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
@@ -242,10 +241,10 @@ def _ruled_out(candidates: Sequence[JudgedCandidate]) -> str:
     return ", ".join(parts[:_MOST_HOLDERS])
 
 
-def _holders(explained: ExplainedDecision, admission: Admission) -> str:
+def _holders(decision: Decision, admission: Admission) -> str:
     """Name the holders of the nodes that the rule of groups keeps apart."""
-    conflicts = NodeSet.from_ids(node for one in explained.candidates for node in one.conflicts)
-    return holders(_before(explained), conflicts, _names(admission))
+    conflicts = NodeSet.from_ids(node for one in decision.candidates for node in one.conflicts)
+    return holders(_before(decision), conflicts, _names(admission))
 
 
 def _names(admission: Admission) -> dict[str, str]:
@@ -320,12 +319,12 @@ def _name(offer: Offer) -> str:
     return offer.resource or PROVIDERS[offer.provider]
 
 
-def _group_rule(admission: Admission, explained: ExplainedDecision | None, rejection: Rejection) -> str:
+def _group_rule(admission: Admission, decision: Decision | None, rejection: Rejection) -> str:
     detail = rejection.detail or f"{rejection.message.split(',')[0]}"
     memory = admission.state.memory.state
     conflicts = NodeSet()
-    if explained is not None:
-        judged = [one for one in explained.candidates if one.conflicts]
+    if decision is not None:
+        judged = [one for one in decision.candidates if one.conflicts]
         named = [one for one in judged if one.rule_in_words == detail] or judged[:1]
         conflicts = NodeSet.from_ids(node for one in named for node in one.conflicts)
     if not conflicts:
@@ -351,7 +350,7 @@ def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:
     return ", ".join([*found[:_MOST_HOLDERS], *more])
 
 
-def _no_room(memory: MemoryState, requests: Requests, explained: ExplainedDecision | None) -> str:
+def _no_room(memory: MemoryState, requests: Requests, decision: Decision | None) -> str:
     for name, asked in requests.items():
         sizes: Sequence[tuple[int, int]] = list(largest_by_size(memory.machine, name).values())
         of = "" if name == MEMORY else f" of {name}"
@@ -359,8 +358,8 @@ def _no_room(memory: MemoryState, requests: Requests, explained: ExplainedDecisi
         narrow = sizes[0][0] if sizes else 0
         if free < asked:
             return f"no nodes that it may use have more than {words.amount(free)}{of} free"
-        if explained is not None and narrow < asked:
-            merged = explained.decision.merged.affinity
+        if decision is not None and narrow < asked:
+            merged = decision.merged.affinity
             where = "" if merged is None else f" on {merged.in_words} (the merged hint)"
             return f"too little memory is free{where}, and it may not use more nodes"
     return "the nodes of the merged hint do not have enough free memory"

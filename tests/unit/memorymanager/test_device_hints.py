@@ -79,8 +79,8 @@ def test_only_nodes_with_devices_are_tried_since_1_36() -> None:
 def test_the_1_36_change_alters_a_merge() -> None:
     cpus: ProviderHints = {"cpu": [TopologyHint(TWO, True)]}
     single = state(devices(a="0"))
-    now = merge([ask(single, 1), cpus], policy="best-effort", nodes=TWO)
-    before = merge([ask(single, 1, version=(1, 32)), cpus], policy="best-effort", nodes=TWO)
+    now = merge([ask(single, 1), cpus], policy="best-effort", nodes=TWO).result
+    before = merge([ask(single, 1, version=(1, 32)), cpus], policy="best-effort", nodes=TWO).result
     assert now.hint == TopologyHint(NodeSet.of(0), False)
     assert before.hint == TopologyHint(TWO, False)
 

@@ -13,11 +13,12 @@ from rich.console import Console
 from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.api import explanation_document, simulation_document
 from numaudit.containermanager.pod.manifest import read_pod
+from numaudit.containermanager.topologymanager.hints import SLOW_COMBINATIONS
 from numaudit.containermanager.topologymanager.policy import KubeletHangs
 from numaudit.errors import InputError
 from numaudit.memorymanager.admission import admit
 from numaudit.memorymanager.manager import fresh_state
-from numaudit.memorymanager.outcome import SLOW_COMBINATIONS, AdmissionOutcome
+from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.scenario.explanation import AdmissionExplanation, accounts_of, admit_without, explain
 from numaudit.scenario.make_room import make_room
 from numaudit.scenario.simulation import find_orders
@@ -119,7 +120,7 @@ def test_the_policy_that_would_admit_is_named() -> None:
 
 def test_policy_none_has_no_merge_and_still_a_sentence() -> None:
     found = explained(THREE, [], pod("wide", "15Gi"), topologyManagerPolicy="none")
-    assert found.decisions == ()
+    assert found.admission.decisions == ()
     assert found.sentence.endswith(
         "The Topology Manager has no hint for it, so the Memory Manager chose nodes 0-1 itself."
     )
@@ -136,12 +137,12 @@ def test_the_combinations_that_a_kubelet_walks_are_counted_and_minutes_are_fores
     wanted = dict.fromkeys(devices, "1")
     kubelet = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
     found = explained({**eight, "devices": devices}, [], pod("a", "50Gi", **wanted), **kubelet)
-    (decision,) = found.decisions
+    (decision,) = found.admission.decisions
     assert decision.merge.combinations == 255**4 > SLOW_COMBINATIONS
-    assert decision.seconds == pytest.approx(258)
+    assert decision.merge.seconds == pytest.approx(258)
     quick = explained(eight, [], pod("a", "50Gi"), **kubelet)
-    assert quick.decisions[0].merge.combinations == 255**2
-    assert quick.decisions[0].seconds is None
+    assert quick.admission.decisions[0].merge.combinations == 255**2
+    assert quick.admission.decisions[0].merge.seconds is None
 
 
 def test_pods_that_a_restart_refuses_are_explained_with_the_others_still_there() -> None:
@@ -434,10 +435,8 @@ def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain,
     setup, state, wanted = played.scenario.setup, played.state, read_pod(last)
     found = explain(setup, state, wanted)
     assert found.admission == admit(setup.kubelet, state, wanted)
-    for one in found.decisions:
-        assert one.merge.result.hint == one.decision.merged
-        assert one.merge.result.admit == one.decision.admitted
-        hints = next(answer.hints for answer in one.decision.answers if answer.provider == "memory")
+    for one in found.admission.decisions:
+        hints = next(answer.hints for answer in one.answers if answer.provider == "memory")
         kept = [each.mask for each in one.candidates if each.verdict == "kept"]
         offered = (hints or {}).get("memory") or ()
         assert kept == [hint.affinity for hint in offered]

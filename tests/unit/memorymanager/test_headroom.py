@@ -124,7 +124,7 @@ def _admits(machine: MachineState, nodes: NodeSet, policy: str, width: int, aske
     """Would the Topology Manager admit a request if its hints of `width` nodes were the only ones?"""
     hints = [one for one in calculate_hints(machine, {"memory": asked}).get("memory", ()) if one.affinity]
     of_width = [one for one in hints if one.affinity is not None and len(one.affinity) == width]
-    return bool(of_width) and merge([{"memory": of_width}], policy=policy, nodes=nodes).admit
+    return bool(of_width) and merge([{"memory": of_width}], policy=policy, nodes=nodes).result.admit
 
 
 PAGE = "hugepages-2Mi"
@@ -155,7 +155,7 @@ def _gets_pages(machine: MachineState, policy: str, width: int, asked: int, room
     for hint in calculate_hints(machine, {PAGE: asked}).get(PAGE, ()):
         if hint.affinity is None or len(hint.affinity) != width:
             continue
-        if not merge([{PAGE: [hint]}], policy=policy, nodes=nodes).admit:
+        if not merge([{PAGE: [hint]}], policy=policy, nodes=nodes).result.admit:
             continue
         here = sum(room.free[node] or 0 for node in hint.affinity)
         claimed = sum(size or 0 for on, size in room.unclaimed.items() if set(on) & set(hint.affinity))

@@ -49,9 +49,9 @@ def four(*bad: str, good: str = "") -> list[TopologyHint]:
 
 def test_different_masks_are_preferred_together_only_before_1_24() -> None:
     providers: list[ProviderHints] = [{"cpu": [hint(0, 1)]}, {"memory": [hint(0)]}]
-    now = merge(providers, policy="restricted", nodes=TWO)
+    now = merge(providers, policy="restricted", nodes=TWO).result
     assert now == MergeResult(hint(0, preferred=False), admit=False)
-    assert merge(providers, policy="restricted", nodes=TWO, version=(1, 23)) == MergeResult(hint(0), admit=True)
+    assert merge(providers, policy="restricted", nodes=TWO, version=(1, 23)).result == MergeResult(hint(0), admit=True)
 
 
 def test_the_hungriest_resource_sets_the_goal() -> None:
@@ -59,9 +59,9 @@ def test_the_hungriest_resource_sets_the_goal() -> None:
     cpu = four("012 013 023 123 0123", good="12 13 23")
     memory = four("12 13 23 123", good="0 1 2 3")
     providers: list[ProviderHints] = [{}, {"cpu": cpu}, {"memory": memory}]
-    assert merge(providers, policy="best-effort", nodes=FOUR).hint == hint(1, 2, preferred=False)
+    assert merge(providers, policy="best-effort", nodes=FOUR).result.hint == hint(1, 2, preferred=False)
     # Before 1.24 the narrowest won, wherever the AND of two masks gave it.
-    old = merge(providers, policy="best-effort", nodes=FOUR, version=(1, 23)).hint
+    old = merge(providers, policy="best-effort", nodes=FOUR, version=(1, 23)).result.hint
     assert old == hint(1)
 
 
@@ -69,7 +69,7 @@ def test_less_than_the_goal_is_better_than_more() -> None:
     """Of sizes 1 and 4 with goal 3, the smaller wins although it is farther off."""
     six = NodeSet.parse("0-5")
     providers: list[ProviderHints] = [{"cpu": four("012 2345")}, {"memory": four("0 2345")}]
-    assert merge(providers, policy="best-effort", nodes=six).hint == hint(0, preferred=False)
+    assert merge(providers, policy="best-effort", nodes=six).result.hint == hint(0, preferred=False)
     assert enumerate_all(providers, "best-effort", six, None, old=False).hint == hint(0, preferred=False)
 
 
@@ -81,7 +81,7 @@ def test_a_missing_distance_is_named() -> None:
 
 def test_distances_are_asked_for_only_where_sizes_tie() -> None:
     for hints in ([hint(0), hint(0, 1)], [hint(0, preferred=False), hint(0, 1, preferred=False)]):
-        merged = merge([{"cpu": hints}], policy="best-effort", nodes=TWO, options=CLOSEST, distances={})
+        merged = merge([{"cpu": hints}], policy="best-effort", nodes=TWO, options=CLOSEST, distances={}).result
         assert merged.hint.affinity == NodeSet.of(0)
 
 
@@ -191,7 +191,7 @@ def test_the_merge_is_what_trying_every_combination_gives(
     providers, nodes, distances = case
     expected = enumerate_all(providers, policy, nodes, distances if closest else None, old=version < (1, 24))
     options = TopologyOptions(prefer_closest_numa_nodes=closest)
-    answer = merge(providers, policy=policy, nodes=nodes, options=options, distances=distances, version=version)
+    answer = merge(providers, policy=policy, nodes=nodes, options=options, distances=distances, version=version).result
     assert answer == expected
 
 
@@ -205,8 +205,8 @@ def test_a_kubelet_crashes_at_any_pod_on_such_a_machine_unless_its_policy_is_non
     nodes = NodeSet.parse("0,8,250-255")
     for policy in ("best-effort", "restricted", "single-numa-node"):
         with pytest.raises(InputError, match="this machine has nodes 250-255"):
-            merge([], policy=policy, nodes=nodes)
-    assert merge([], policy="none", nodes=nodes).admit
+            merge([], policy=policy, nodes=nodes).result
+    assert merge([], policy="none", nodes=nodes).result.admit
 
 
 def test_sixteen_nodes_are_tried_and_of_more_it_is_said_that_a_kubelet_does_not_end() -> None:

@@ -59,6 +59,11 @@ class Offer(Struct, frozen=True):
     """Those that the policy lets take part: all but under single-numa-node."""
 
 
+SLOW_COMBINATIONS = 500_000_000
+"""The kubelet walks some 16 million a second: 255^4 took 258 s (kubernetes#137700)."""
+_PER_SECOND = 255**4 / 258
+
+
 class MergeSteps(Struct, frozen=True):
     """Record of how a merge came to its result. Sets of nodes are bitmasks."""
 
@@ -73,6 +78,11 @@ class MergeSteps(Struct, frozen=True):
     finalists: Set[int]
     """Of these the narrowest (with distances the nearest, then the lowest) is taken; empty = none was left."""
     result: MergeResult
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds that a kubelet is busy with this merge; None = too short to matter."""
+        return self.combinations / _PER_SECOND if self.combinations >= SLOW_COMBINATIONS else None
 
     @property
     def combinations(self) -> int:
@@ -135,8 +145,8 @@ def merge(
     options: TopologyOptions = TopologyOptions(),  # noqa: B008 -- an immutable value
     distances: Distances | None = None,
     version: KubernetesVersion = LATEST,
-) -> MergeResult:
-    """Merge the providers' answers into one hint.
+) -> MergeSteps:
+    """Merge the providers' answers into one hint, with all that led to it.
 
     `nodes` are the machine's NUMA nodes. `distances` are needed with prefer-closest-numa-nodes.
     Before 1.24 a merged hint could be preferred although the providers' masks differed, and among
@@ -146,21 +156,6 @@ def merge(
     The kubelet tries every combination of one hint from each list. What it keeps is the maximum of
     a total order over (mask, preferred), so the sets of masks that combinations can reach are enough.
     """
-    return merge_step_by_step(
-        hints, policy=policy, nodes=nodes, options=options, distances=distances, version=version
-    ).result
-
-
-def merge_step_by_step(
-    hints: Sequence[ProviderHints],
-    *,
-    policy: str,
-    nodes: NodeSet,
-    options: TopologyOptions = TopologyOptions(),  # noqa: B008 -- an immutable value
-    distances: Distances | None = None,
-    version: KubernetesVersion = LATEST,
-) -> MergeSteps:
-    """The same as `merge`, with all that led to it. Raises as `merge` does."""
     if policy not in POLICIES:
         raise InputError(f"unknown policy: {quote(policy)}")
     if policy == NONE:

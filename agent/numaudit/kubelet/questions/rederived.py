@@ -16,7 +16,7 @@ from numaudit.errors import NumauditError
 from numaudit.intent.node import Intent
 from numaudit.intent.pods import HintRecord, Rejection
 from numaudit.memorymanager.admission import remove
-from numaudit.memorymanager.outcome import ExplainedDecision
+from numaudit.memorymanager.outcome import Decision
 from numaudit.memorymanager.outcome import Rejection as DerivedRejection
 from numaudit.scenario import words
 from numaudit.scenario.explanation import AdmissionExplanation, explain
@@ -38,9 +38,9 @@ class Rederived(Struct, frozen=True):
     refusal: Rejection | None = None
     """The kubelet's, by its log; None = it admitted the pod then, whatever a later start of it made of the pod."""
 
-    def decision(self, container: str) -> ExplainedDecision | None:
+    def decision(self, container: str) -> Decision | None:
         """The merge about a container; in pod scope there is one for all."""
-        return next((one for one in self.explanation.decisions if one.decision.container in (None, container)), None)
+        return next((one for one in self.explanation.admission.decisions if one.container in (None, container)), None)
 
 
 def rederive(node: Node, intent: Intent, uid: str) -> Rederived | str:
@@ -67,20 +67,20 @@ def rederive(node: Node, intent: Intent, uid: str) -> Rederived | str:
     return Rederived(found, node.kubelet.topology.policy, len(holders(state)), gone, refusal)
 
 
-def differences(record: HintRecord, again: Rederived, derived: ExplainedDecision) -> tuple[str, ...]:
+def differences(record: HintRecord, again: Rederived, derived: Decision) -> tuple[str, ...]:
     """Differences between the log and the derivation: hints, merge, outcome and what was given. () = they agree."""
     return (*_merges_differ(record, derived), *_outcomes_differ(record, again))
 
 
-def _merges_differ(record: HintRecord, derived: ExplainedDecision) -> Iterator[str]:
-    logged, again = _by_resource(record.providers), _by_resource(one.hints for one in derived.decision.answers)
+def _merges_differ(record: HintRecord, derived: Decision) -> Iterator[str]:
+    logged, again = _by_resource(record.providers), _by_resource(one.hints for one in derived.answers)
     if record.providers:
         for name in sorted({*logged, *again}):
             ours, theirs = again.get(name, ()), logged.get(name, ())
             if ours != theirs:
                 yield f"{name}: the log has {words.hints(theirs)}, derived are {words.hints(ours)}"
-    if record.best is not None and record.best != derived.decision.merged:
-        best = words.hint(derived.decision.merged)
+    if record.best is not None and record.best != derived.merged:
+        best = words.hint(derived.merged)
         yield f"merged hint: the log has {words.hint(record.best)}, derived is {best}"
 
 
