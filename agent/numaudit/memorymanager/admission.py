@@ -221,9 +221,9 @@ class _Run(Struct):
         devices, nodes, version = self.state.devices, self.kubelet.machine.online, self.kubelet.features.version
         if container is None:
             wanted = device_hints.pod_requests(devices, self.pod, self.kubelet.features)
-            return device_hints.hints_for_pod(devices, self.pod.uid, wanted, nodes=nodes, version=version)
-        wanted = device_hints.container_requests(devices, self.pod, container)
-        return device_hints.hints_for_container(devices, self.pod.uid, container, wanted, nodes=nodes, version=version)
+        else:
+            wanted = device_hints.container_requests(devices, self.pod, container)
+        return device_hints.hints(devices, self.pod.uid, container, wanted, nodes=nodes, version=version)
 
     def _cpu_hints(self, container: str | None) -> ProviderHints:
         if self.kubelet.cpu is None or self.state.cpu is None:

@@ -35,7 +35,6 @@ from numaudit.containermanager.versions import (
     LATEST_FEATURES,
     PARTITION_GATE,
     KubeletFeatures,
-    KubernetesVersion,
     at_least_described,
     parse_version,
 )
@@ -117,15 +116,19 @@ def read_kubelet(
             version=parse_version(kubernetes_version),
         )
     reservation = _node_allocatable_reservation(config, _capacity(machine))
-    cpu_options = _CPUManagerConfig(
-        _name(config, "cpuManagerPolicy", NONE),
-        _texts(config, "cpuManagerPolicyOptions"),
-        _reserved_cpus(config),
-        reservation[CPU].milli_value if CPU in reservation else None,
-        _option_gates(gates, "CPUManagerPolicy"),
-    )
+    cpu_policy, cpu_options = _name(config, "cpuManagerPolicy", NONE), _texts(config, "cpuManagerPolicyOptions")
+    is_none, reserved_cpus = cpu_policy == NONE, _reserved_cpus(config)
     with _about(config, "cpuManager"):
-        cpu = _cpu_policy(cpu_options, machine, topology, at_least_described(parse_version(kubernetes_version)))
+        cpu = create_cpu_manager(
+            cpu_policy,
+            cpu_options,
+            CPUTopology({}) if is_none else CPUTopology.from_machine(machine),
+            reserved_cpu=reservation[CPU].milli_value if CPU in reservation else None,
+            reserved_cpus=CpuSet() if is_none else reserved_cpus,
+            topology_manager_policy=topology.policy,
+            gates=_option_gates(gates, "CPUManagerPolicy"),
+            version=at_least_described(parse_version(kubernetes_version)),
+        )
     if cpu is not None:  # options ripen by the real version
         cpu = replace(cpu, version=max(cpu.version, features.version))
     with _about(config, "memoryManager"):
@@ -220,30 +223,6 @@ def _reserved_cpus(config: Mapping[str, object]) -> CpuSet:
         return CpuSet.parse(text if isinstance(text, str) else read_text(text, "reservedSystemCPUs"))
     except ParseError as error:
         raise InputError(f"reservedSystemCPUs: {error}") from None
-
-
-class _CPUManagerConfig(Struct, frozen=True):
-    policy: str
-    options: Mapping[str, str]
-    reserved_cpus: CpuSet
-    reserved_milli: int | None
-    gates: OptionGates
-
-
-def _cpu_policy(
-    config: _CPUManagerConfig, machine: Machine, topology: TopologyManager, version: KubernetesVersion
-) -> CPUPolicy | None:
-    is_none = config.policy == NONE
-    return create_cpu_manager(
-        config.policy,
-        config.options,
-        CPUTopology({}) if is_none else CPUTopology.from_machine(machine),
-        reserved_cpu=config.reserved_milli,
-        reserved_cpus=CpuSet() if is_none else config.reserved_cpus,
-        topology_manager_policy=topology.policy,
-        gates=config.gates,
-        version=version,
-    )
 
 
 def _node_allocatable_reservation(config: Mapping[str, object], capacity: Quantities) -> Quantities:

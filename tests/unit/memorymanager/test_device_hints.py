@@ -13,8 +13,7 @@ from numaudit.containermanager.device.hints import (
     DeviceState,
     container_requests,
     generate_hints,
-    hints_for_container,
-    hints_for_pod,
+    hints,
     pod_requests,
 )
 from numaudit.containermanager.pod.spec import Container, Pod, Resources
@@ -51,12 +50,12 @@ def nics(answer: ProviderHints) -> str:
 
 
 def ask(of: DeviceState, count: int, *, nodes: NodeSet = TWO, version: tuple[int, int] = (1, 36)) -> ProviderHints:
-    return hints_for_container(of, "uid", "app", {NIC: count}, nodes=nodes, version=version)
+    return hints(of, "uid", "app", {NIC: count}, nodes=nodes, version=version)
 
 
 def test_no_devices_asked_for_is_an_empty_answer() -> None:
-    assert hints_for_container(DeviceState(), "uid", "app", {}, nodes=TWO) == {}
-    assert hints_for_pod(DeviceState(), "uid", {}, nodes=TWO) == {}
+    assert hints(DeviceState(), "uid", "app", {}, nodes=TWO) == {}
+    assert hints(DeviceState(), "uid", None, {}, nodes=TWO) == {}
 
 
 def test_devices_without_nodes_are_no_preference() -> None:
@@ -134,15 +133,15 @@ def test_a_pod_asks_without_what_it_could_reuse() -> None:
     known = devices(a="0", b="1")
     reusing = DeviceState({NIC: known}, {}, {"uid": {NIC: frozenset("a")}})
     in_use = DeviceState({NIC: known}, {"other": {"c": {NIC: frozenset("a")}}}, {"uid": {NIC: frozenset("a")}})
-    assert nics(hints_for_pod(reusing, "uid", {NIC: 1}, nodes=TWO)) == "0+ 1+ 01-"
-    assert hints_for_pod(in_use, "uid", {NIC: 2}, nodes=TWO) == {NIC: []}
+    assert nics(hints(reusing, "uid", None, {NIC: 1}, nodes=TWO)) == "0+ 1+ 01-"
+    assert hints(in_use, "uid", None, {NIC: 2}, nodes=TWO) == {NIC: []}
     assert nics(ask(in_use, 2)) == "01+"
 
 
 def test_a_pod_counts_what_all_its_containers_hold() -> None:
     of = state(devices(a="0", b="1", c="1"), x={"b"}, y={"c"})
-    assert nics(hints_for_pod(of, "uid", {NIC: 2}, nodes=TWO)) == "1+ 01-"
-    assert hints_for_pod(of, "uid", {NIC: 1}, nodes=TWO) == {NIC: []}
+    assert nics(hints(of, "uid", None, {NIC: 2}, nodes=TWO)) == "1+ 01-"
+    assert hints(of, "uid", None, {NIC: 1}, nodes=TWO) == {NIC: []}
 
 
 def limited(name: str, count: int, *, sidecar: bool = False) -> Container:

@@ -205,7 +205,7 @@ def test_a_kubelet_crashes_at_any_pod_on_such_a_machine_unless_its_policy_is_non
     nodes = NodeSet.parse("0,8,250-255")
     for policy in ("best-effort", "restricted", "single-numa-node"):
         with pytest.raises(InputError, match="this machine has nodes 250-255"):
-            merge([], policy=policy, nodes=nodes).result
+            merge([], policy=policy, nodes=nodes)
     assert merge([], policy="none", nodes=nodes).result.admit
 
 

@@ -7,9 +7,16 @@ from msgspec.structs import replace
 
 from kubelets.pods import bare, container, pod, quantities
 from numaudit.containermanager.pod.manifest import read_pod
-from numaudit.containermanager.pod.spec import full_name, with_names
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
-from numaudit.containermanager.pod.spec import Resources, is_ordinary_init, is_sidecar, is_unsupported, qos
+from numaudit.containermanager.pod.spec import (
+    Resources,
+    full_name,
+    is_ordinary_init,
+    is_sidecar,
+    is_unsupported,
+    qos,
+    with_names,
+)
 from numaudit.containermanager.versions import (
     LATEST_FEATURES,
     KubeletFeatures,

@@ -5,7 +5,7 @@ The node is this host, a captured one, the end of a scenario, or what a kubelet'
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import click
@@ -182,7 +182,7 @@ def _explained(node: Node, manifest: Manifest, count: int | None, *, with_room: 
         _doubt(node, found.admission),
         _not_added_up(node, pod),
         manifest.owner,
-        _hugepages_short(node, found.admission),
+        _lacking(node, found.admission, {pod.uid}) if found.admission.admitted else None,
         _replicas(node, found.admission, count or manifest.replicas or 1),
     )
 
@@ -211,10 +211,6 @@ def _huge_pages(host: Host) -> Mapping[str, HugePageRoom]:
     from numaudit.evaluation.huge_pages import huge_pages_of
 
     return {one.type: one.room for one in huge_pages_of(Engine(Observer.of(host)).tick().snapshot)}
-
-
-def _hugepages_short(node: Node, admission: Admission) -> tuple[HugePageShortage, ...] | None:
-    return _lacking(node, admission, {admission.pod.uid}) if admission.admitted else None
 
 
 def _lacking(node: Node, admission: Admission, uids: Collection[str]) -> tuple[HugePageShortage, ...] | None:
@@ -247,13 +243,10 @@ def _doubt(node: Node, admission: Admission) -> explanation_document.Doubt | Non
     doubtful = node.doubtful
     if not doubtful:
         return None
-    names = [full_name(one.namespace, one.pod, uid, None) for uid, one in _named(node, doubtful)]
+    known = {uid: node.pods.names.get(uid, PodName(None, None, None)) for uid in doubtful}
+    names = [full_name(one.namespace, one.pod, uid, None) for uid, one in known.items()]
     other = admit_without(node.kubelet, node.state, admission, doubtful)
     return explanation_document.doubt(names, node.pods.problem or "", admission, other)
-
-
-def _named(node: Node, uids: Iterable[str]) -> Iterator[tuple[str, PodName]]:
-    return ((uid, node.pods.names.get(uid, PodName(None, None, None))) for uid in uids)
 
 
 def _not_added_up(node: Node, manifest: Pod) -> str | None:

@@ -10,10 +10,16 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from numaudit.containermanager.cpu.topology import CPUTopology
-from numaudit.containermanager.topologymanager.policy import SINGLE_NUMA_NODE, OptionGates, bool_option
+from numaudit.containermanager.topologymanager.policy import (
+    SINGLE_NUMA_NODE,
+    OptionGates,
+    OptionLevels,
+    bool_option,
+    option_level,
+)
 from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.encoding.go_syntax import quote
-from numaudit.errors import InputError, nearest
+from numaudit.errors import InputError
 
 
 class CPUOptions(Struct, frozen=True):
@@ -34,7 +40,7 @@ ACROSS_CORES = "distribute-cpus-across-cores"
 STRICT = "strict-cpu-reservation"
 BY_UNCORE = "prefer-align-cpus-by-uncorecache"
 
-_LEVELS: Mapping[str, Mapping[KubernetesVersion, str]] = {
+_LEVELS: OptionLevels = {
     FULL_PCPUS: {(1, 22): "alpha", (1, 23): "beta", (1, 36): "stable"},
     ACROSS_NUMA: {(1, 23): "alpha", (1, 36): "beta"},
     BY_SOCKET: {(1, 25): "alpha"},
@@ -42,7 +48,6 @@ _LEVELS: Mapping[str, Mapping[KubernetesVersion, str]] = {
     STRICT: {(1, 32): "alpha", (1, 36): "stable"},
     BY_UNCORE: {(1, 32): "alpha", (1, 36): "stable"},
 }
-"""Option -> since which of the versions described here -> how ripe it is."""
 
 _CONFLICTS: Mapping[KubernetesVersion, tuple[tuple[str, str], ...]] = {
     (1, 32): ((FULL_PCPUS, ACROSS_CORES), (ACROSS_NUMA, ACROSS_CORES)),
@@ -92,12 +97,8 @@ def _is_on(options: CPUOptions, name: str) -> bool:
 
 
 def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) -> None:
-    reached = [level for since, level in _LEVELS.get(name, {}).items() if version >= since]
-    if not reached:
-        known = [one for one, levels in _LEVELS.items() if version >= min(levels)]
-        raise InputError(f"unknown CPU Manager Policy option: {quote(name)}{nearest(name, known)}")
-    level = reached[-1]
-    if (level == "alpha" and not gates.alpha) or (level == "beta" and not gates.beta):
+    level = option_level("CPU", name, _LEVELS, version)
+    if not gates.open(level):
         raise InputError(
             f"CPU Manager Policy {level.capitalize()}-level Options not enabled, but option {quote(name)} provided"
         )

@@ -109,56 +109,28 @@ def pod_requests(state: DeviceState, pod: Pod, features: KubeletFeatures = LATES
     }
 
 
-def hints_for_container(
+def hints(
     state: DeviceState,
     uid: str,
-    name: str,
+    name: str | None,
     requests: Mapping[str, int],
     *,
     nodes: NodeSet,
     version: KubernetesVersion = LATEST,
 ) -> ProviderHints:
-    """The Device Manager's answer in container scope. `nodes` are the machine's.
+    """The Device Manager's answer about a container; `name` None = in pod scope, where reusable devices do not count.
 
-    {} = no devices asked for, {r: None} = no device of r has a node, {r: []} = impossible.
+    `nodes` are the machine's. {} = no devices asked for, {r: None} = no device of r has a node, {r: []} = impossible.
     """
-    held = state.entries.get(uid, {}).get(name, {})
-    reusable = state.reusable.get(uid, {})
-    return {
-        resource: _hints(
-            state,
-            resource,
-            request,
-            held=held.get(resource),
-            reusable=reusable.get(resource, frozenset()),
-            nodes=nodes,
-            version=version,
-        )
-        for resource, request in requests.items()
-    }
-
-
-def hints_for_pod(
-    state: DeviceState,
-    uid: str,
-    requests: Mapping[str, int],
-    *,
-    nodes: NodeSet,
-    version: KubernetesVersion = LATEST,
-) -> ProviderHints:
-    """The Device Manager's answer in pod scope. Reusable devices do not count here."""
-    return {
-        resource: _hints(
-            state,
-            resource,
-            request,
-            held=state.held_by_pod(uid, resource) or None,
-            reusable=frozenset(),
-            nodes=nodes,
-            version=version,
-        )
-        for resource, request in requests.items()
-    }
+    found: dict[str, list[TopologyHint] | None] = {}
+    for resource, request in requests.items():
+        if name is None:
+            held, reusable = state.held_by_pod(uid, resource) or None, frozenset[str]()
+        else:
+            held = state.entries.get(uid, {}).get(name, {}).get(resource)
+            reusable = state.reusable.get(uid, {}).get(resource, frozenset())
+        found[resource] = _hints(state, resource, request, held=held, reusable=reusable, nodes=nodes, version=version)
+    return found
 
 
 def generate_hints(

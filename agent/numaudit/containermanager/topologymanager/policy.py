@@ -55,6 +55,13 @@ PREFER_CLOSEST = "prefer-closest-numa-nodes"
 MAX_ALLOWABLE = "max-allowable-numa-nodes"
 DEFAULT_MAX_NODES = 8
 
+OptionLevels = Mapping[str, Mapping[KubernetesVersion, str]]
+"""Option -> since which of the versions described here -> how ripe it is."""
+_LEVELS: OptionLevels = {
+    PREFER_CLOSEST: {(1, 26): "alpha", (1, 28): "beta", (1, 32): "stable"},
+    MAX_ALLOWABLE: {(1, 31): "beta", (1, 35): "stable"},
+}
+
 Distances = Mapping[int, Mapping[int, int]]
 """SLIT: from node -> to node -> relative distance, 10 = local."""
 
@@ -75,6 +82,10 @@ class OptionGates(Struct, frozen=True):
 
     alpha: bool = False
     beta: bool = True
+
+    def open(self, level: str) -> bool:
+        """May options of this maturity be given?"""
+        return {"alpha": self.alpha, "beta": self.beta}.get(level, True)
 
 
 _BY_DEFAULT = OptionGates()
@@ -155,11 +166,8 @@ def _max_nodes(name: str, value: str) -> int:
 
 
 def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) -> None:
-    level = _level(name, version)
-    if level is None:
-        known = [one for one in (PREFER_CLOSEST, MAX_ALLOWABLE) if _level(one, version)]
-        raise InputError(f"unknown Topology Manager Policy option: {quote(name)}{nearest(name, known)}")
-    if (level == "alpha" and not gates.alpha) or (level == "beta" and not gates.beta):
+    level = option_level("Topology", name, _LEVELS, version)
+    if not gates.open(level):
         # 1.32 rewrote only the text about alpha options.
         if version < (1, 32) or (level == "beta" and version < (1, 33)):
             raise InputError(
@@ -171,13 +179,10 @@ def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) 
         )
 
 
-def _level(name: str, version: KubernetesVersion) -> str | None:
-    """Maturity of an option in a version; None = that version does not know the option."""
-    if name == PREFER_CLOSEST:
-        steps = {(1, 26): "alpha", (1, 28): "beta", (1, 32): "stable"}
-    elif name == MAX_ALLOWABLE:
-        steps = {(1, 31): "beta", (1, 35): "stable"}
-    else:
-        return None
-    reached = [level for since, level in steps.items() if version >= since]
-    return reached[-1] if reached else None
+def option_level(manager: str, name: str, levels: OptionLevels, version: KubernetesVersion) -> str:
+    """Maturity of a policy option in a version. Raises InputError with the kubelet's text for one that it lacks."""
+    reached = [level for since, level in levels.get(name, {}).items() if version >= since]
+    if not reached:
+        known = [one for one, steps in levels.items() if version >= min(steps)]
+        raise InputError(f"unknown {manager} Manager Policy option: {quote(name)}{nearest(name, known)}")
+    return reached[-1]
