@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hosts.node_tree import MIB, NodeTree
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import find_hierarchies
 from numaudit.kernel.host import Host
@@ -26,6 +27,13 @@ WORKER = Path(__file__).parents[1] / "vm/inside/touch.py"
 def _root_only(request: pytest.FixtureRequest) -> None:
     if request.node.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> NodeTree:
+    tree = NodeTree(tmp_path / "node")
+    tree.container(tree.pod("prod", "db-0"), "db", anon=(5 * MIB, 2 * MIB))
+    return tree
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Signals at any moment of the agent's life: it ends when it is asked to, reloads, and never dies of one."""
+"""Signals and changed settings at any moment of the agent's life: it ends when it is asked to, reloads, and never dies
+of one."""
 
 from __future__ import annotations
 
@@ -14,19 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hosts.node_tree import MIB, NodeTree
+from clusters.config_map import ConfigMap
+from hosts.node_tree import NodeTree
 from processes.agent_process import NUMAUDIT, PATIENCE, eventually, running_agent
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a PID namespace needs root")
 FIRST_PROCESS = ("unshare", "--pid", "--fork", "--mount-proc")
 AGENTS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> NodeTree:
-    tree = NodeTree(tmp_path / "node")
-    tree.container(tree.pod("prod", "db-0"), "db", anon=(5 * MIB, 2 * MIB))
-    return tree
 
 
 def _catches(pid: int, *signals: signal.Signals) -> bool:
@@ -126,17 +121,31 @@ def test_a_signal_has_the_settings_read_again_and_says_what_waits_for_the_next_s
         path.write_text("interval: 1s\nlog: {format: json}\nmetrics: {labels: [namespace]}\n")
         agent.process.send_signal(signal.SIGHUP)
         assert eventually(lambda: agent.value("numaudit_container_judged_bytes", container="") is not None)
+        assert agent.stop()[0] == 0
 
-        path.write_text("interval: never\nlog: {format: text}\n")
-        agent.process.send_signal(signal.SIGHUP)
+
+def test_a_changed_config_map_is_taken_over_without_a_signal(tree: NodeTree, tmp_path: Path) -> None:
+    volume = ConfigMap(tmp_path / "volume", "agent.yaml", "interval: 1h\n")
+    with running_agent("--root", str(tree.root), "--config", str(volume.path), log=tmp_path / "log") as agent:
+        begun = agent.value("numaudit_config_reload_success_timestamp_seconds") or 0
+
+        volume.swap("interval: 2s\nmetrics: {labels: [namespace]}\nprobes: []\n")
+        assert eventually(lambda: agent.value("numaudit_container_judged_bytes", container="") is not None)
+        assert "the settings were read again; changed: interval, metrics.labels" in agent.log()
+        assert agent.log().count("these changed settings take effect at the next start: probes") == 1
+        assert (agent.value("numaudit_config_reload_success_timestamp_seconds") or 0) > begun
+
+        volume.swap("interval: never\n")
         assert eventually(lambda: agent.value("numaudit_config_reload_success") == 0)
-        assert '"message": "the changed settings are invalid' in agent.log()
         ticks = agent.value("numaudit_ticks_total") or 0
-        assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) > ticks + 1)
+        assert eventually(lambda: (agent.value("numaudit_ticks_total") or 0) > ticks + 3)
+        assert agent.log().count("the changed settings are invalid") == 1
+        assert f"{volume.path}:1: interval must be" in agent.log()
+        assert agent.value("numaudit_container_judged_bytes", container="") is not None  # those before stay
 
-        path.write_text("interval: 1s\n")
-        agent.process.send_signal(signal.SIGHUP)
+        volume.swap("interval: 1s\n")
         assert eventually(lambda: agent.value("numaudit_config_reload_success") == 1)
+        assert eventually(lambda: agent.value("numaudit_container_judged_bytes", container="db") is not None)
         assert agent.stop()[0] == 0
 
 

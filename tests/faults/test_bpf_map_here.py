@@ -18,8 +18,6 @@ from numaudit.probes.loading.loader import LoadedProbe
 
 pytestmark = pytest.mark.root
 
-NAMES = {"page_alloc_bytes": MapType.PERCPU_HASH, "page_alloc_node_of_block": MapType.ARRAY}
-
 
 @pytest.fixture
 def probe() -> Iterator[LoadedProbe]:

@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from numaudit.containers.inventory import Census
+from numaudit.engine.collectors.containers.owners import Owners
+from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME, CpuTime
 from numaudit.probes.page_alloc import PAGE_ALLOC, PageAlloc
 from numaudit.probes.reasons import ProbeRefusal
-from numaudit.probes.session import Session
+from numaudit.probes.session import ProbeReadings, Session
+from numaudit.snapshot import ContainerId
 from processes.agent_process import eventually
 
 pytestmark = pytest.mark.root
@@ -28,6 +32,8 @@ MIB = 1 << 20
 SIZE = 32 * MIB
 SMALL = 2 * MIB
 """What the kernel and the worker's interpreter allocate beside the worker's bytes."""
+INTERPRETER = 8 * MIB
+"""What a whole Python allocates beside."""
 PLACES = 64
 """In which a CPU keeps time of the cgroups that it ran lately (bpf/cpu_time.bpf.c)."""
 TRIES = 5
@@ -70,16 +76,8 @@ def test_a_known_number_of_bytes_is_counted_for_the_cgroup_that_asked(
     assert sum(added.by_order[group.stat().st_ino].values()) == total
     assert added.by_order[group.stat().st_ino][0] >= SIZE
     assert added.lost["map-full"] == 0
-
-
-def test_every_page_is_of_a_node_that_is_online(
-    session: Session, new_group: NewGroup, start_worker: StartWorker
-) -> None:
-    group = new_group("nodes")
-    start_worker(group, SIZE)("refill")
-    nodes = {int(path.name[4:]) for path in Host().nodes.glob("node[0-9]*")}
-    for cpu_node, page_node in session.read(PAGE_ALLOC).by_node[group.stat().st_ino]:
-        assert {cpu_node, page_node} <= nodes
+    online = {int(path.name[4:]) for path in Host().nodes.glob("node[0-9]*")}
+    assert {node for pair in added.by_node[group.stat().st_ino] for node in pair} <= online
 
 
 def test_two_cgroups_allocations_are_not_mixed_up(
@@ -218,10 +216,37 @@ def test_a_cgroup_recreated_under_the_same_path_starts_at_nothing(
     assert sum(counted[first.stat().st_ino].values()) < SIZE
 
 
+def test_a_cgroup_that_is_gone_at_the_next_tick_gives_all_that_it_counted(
+    session: Session, new_group: NewGroup, run_in: RunIn
+) -> None:
+    owners, job, other = Owners(), new_group("job"), new_group("other")
+    owners.follow(_census(job, other))
+    id_ = ContainerId(job.stat().st_ino)
+    run_in(job, [sys.executable, "-I", "-S", "-c", f"bytearray(b'x') * {SIZE}"]).communicate()
+    job.rmdir()
+    for is_last_tick in (True, False):
+        owners.follow(_census(other), session.cgroups())
+        readings = ProbeReadings(session)
+        allocated = owners.add_up("page_alloc", readings.of(PAGE_ALLOC).by_node)
+        ran = owners.add_up("cpu_time", readings.of(CPU_TIME).by_node)
+        readings.forget(owners.ended())
+        if is_last_tick:
+            assert SIZE <= sum(allocated[id_].values()) < SIZE + INTERPRETER
+            assert 0 < sum(ran[id_].values()) < 10e9
+        else:
+            assert id_ not in allocated.keys() | ran.keys()
+            assert id_ not in session.read(PAGE_ALLOC).by_node.keys() | session.read(CPU_TIME).by_node.keys()
+
+
 def test_memory_blocks_can_be_read_again_at_any_time(session: Session) -> None:
     probe = session.probe(PAGE_ALLOC)
     assert isinstance(probe, PageAlloc)
     assert probe.refresh_blocks() == 0
+
+
+def _census(*groups: Path) -> Census:
+    ids = [group.stat().st_ino for group in groups]
+    return Census((), {ContainerId(id_): (Cgroup(id_, f"/{id_}"),) for id_ in ids}, {"/": ()})
 
 
 def _python(text: str) -> list[str]:

@@ -32,8 +32,6 @@ pytestmark = [pytest.mark.root, pytest.mark.quiet]
 NewGroup = Callable[[str], Path]
 StartWorker = Callable[[Path, int], Callable[[str], None]]
 MIB = 1 << 20
-NOT_NANOSECONDS = 1_000_000
-"""A program runs for some hundred: what is as large is a figure in another unit."""
 
 
 @pytest.fixture

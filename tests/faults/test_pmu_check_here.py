@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from hosts.cores import NO_SUCH_PMU, cpuinfo, host_of
+from made_up.plans import open_events
 from numaudit.doctor.sources import check_pmu, count_a_load
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
@@ -30,7 +31,7 @@ SOFTWARE, RAW = 1, 4
 CPU_CLOCK, TASK_CLOCK, PAGE_FAULTS, CONTEXT_SWITCHES, ALIGNMENT_FAULTS, EMULATION_FAULTS, CGROUP_SWITCHES = (
     0, 1, 2, 3, 7, 8, 11,
 )  # fmt: skip
-UNKNOWN = 4711
+OPENS, DOES_NOT = Encoding("opens", PAGE_FAULTS), Encoding("does not", 4711)
 CORES = Cores((CpuIdentity("x86_64", "GenuineIntel", 6, 0x8F, 8),), (CorePmu("cpu", RAW),), nodes=2, sockets=2)
 
 
@@ -53,11 +54,6 @@ def _count(plan: Plan) -> None:
         events.close()
 
 
-def _events() -> int:
-    names = (str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
-    return sum("perf_event" in name for name in names)
-
-
 def test_a_load_that_the_events_count_is_noticed_on_all_its_cpus_again() -> None:
     before = os.sched_getaffinity(0)
     _count(_plan(PAGE_FAULTS, TASK_CLOCK))
@@ -70,12 +66,25 @@ def test_events_that_open_and_count_nothing_are_no_source() -> None:
     assert caught.value.word == "counts-nothing"
 
 
-def test_a_plan_of_which_one_group_is_refused_leaves_no_file_open() -> None:
-    half = replace(_plan(PAGE_FAULTS), groups=((Encoding("opens", PAGE_FAULTS),), (Encoding("does not", UNKNOWN),)))
-    before = _events()
+@pytest.mark.parametrize("groups", [((OPENS,), (DOES_NOT,)), ((OPENS, DOES_NOT),)], ids=["group", "member"])
+def test_a_plan_of_which_one_event_is_refused_leaves_no_file_open(groups: tuple[tuple[Encoding, ...], ...]) -> None:
+    before = open_events()
     with pytest.raises(OSError, match="perf_event_open"):
-        PlanEvents.open(half, _own_cpu())
-    assert _events() == before
+        PlanEvents.open(replace(_plan(PAGE_FAULTS), groups=groups), _own_cpu())
+    assert open_events() == before
+
+
+def test_events_of_a_group_are_counted_for_the_same_time() -> None:
+    leader, member = perf_event.open_group([Event(SOFTWARE, PAGE_FAULTS), Event(SOFTWARE, CPU_CLOCK)], cpu=0)
+    try:
+        assert perf_event.read_group(leader) == (0, 0, (0, 0))
+        perf_event.enable(leader)
+        found = perf_event.read_group(leader)
+    finally:
+        os.close(leader)
+        os.close(member)
+    assert found.enabled == found.running > 0
+    assert len(found.counts) == 2 and found.counts[1] > 0
 
 
 def test_a_pmu_that_the_kernel_does_not_drive_is_absent(tmp_path: Path) -> None:

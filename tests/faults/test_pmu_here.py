@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from made_up.plans import ALIGNMENT_FAULTS, PAGE_FAULTS, TASK_CLOCK, faults_and_time, plan_of
+from made_up.plans import ALIGNMENT_FAULTS, PAGE_FAULTS, TASK_CLOCK, faults_and_time, open_events, plan_of
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
 from numaudit.pmu.choose import Plan
@@ -122,7 +122,7 @@ def test_cpu_time_is_that_of_the_threads_own_clock(
 
 
 def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
-    before = _open_events()
+    before = open_events()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(highest)]  # no gap below the limit
@@ -135,16 +135,16 @@ def test_a_process_without_descriptors_left_is_refused_and_leaks_none() -> None:
         for one in held:
             os.close(one)
     assert refusal.value.reason is Reason.TOO_MANY_FILES
-    assert _open_events() == before
+    assert open_events() == before
 
 
 def test_a_probe_that_is_closed_leaves_no_event_open(new_group: NewGroup, start_worker: StartWorker) -> None:
     start_worker(new_group("closed"), MIB)
-    before = _open_events()
+    before = open_events()
     with Session.open(Host(), [kind_of(lambda _: [faults_and_time()])], cgroups=10, nodes=1):
         pass
     PmuOfCgroups(Host(), faults_and_time()).close()
-    assert _open_events() == before
+    assert open_events() == before
 
 
 def test_events_that_open_and_never_count_are_refused_as_such() -> None:
@@ -164,11 +164,6 @@ def test_events_that_count_less_in_all_than_one_part_of_it_are_refused() -> None
     assert isinstance(refusal, ProbeRefusal)
     assert refusal.reason is Reason.COUNTS_NOTHING
     assert "fewer" in refusal.text
-
-
-def _open_events() -> int:
-    names = (str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
-    return sum("perf_event" in name for name in names)
 
 
 def _local(counts: AccessCounts, group: Path) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from made_up.plans import ALIGNMENT_FAULTS, PAGE_FAULTS, faults_and_time, plan_of
+from made_up.plans import ALIGNMENT_FAULTS, PAGE_FAULTS, faults_and_time, open_events, plan_of
 from numaudit.containers.inventory import Inventory
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
@@ -151,11 +151,6 @@ def open_process() -> Iterator[Callable[[Worker], ProcessEvents]]:
         one.close()
 
 
-def _events() -> int:
-    names = (str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
-    return sum("perf_event" in name for name in names)
-
-
 def _one(found: ProcessesReport, worker: Worker) -> ProcessReport:
     (one,) = [one for one in found.items if one.pid == worker.pid]
     return one
@@ -197,14 +192,14 @@ def test_no_event_stays_open_after_a_measurement(
 ) -> None:
     group = new_group("closed")
     worker = start(group)
-    measurement, before = Measurement(session, group), _events()
+    measurement, before = Measurement(session, group), open_events()
     measurement.begin()
-    opened = _events() - before
+    opened = open_events() - before
     measurement.begin()  # in the place of the first
-    assert _events() - before == opened == 4  # two threads, two events
+    assert open_events() - before == opened == 4  # two threads, two events
     worker.order("touch")
     measurement.end()
-    assert _events() == before
+    assert open_events() == before
 
 
 def test_a_process_that_began_in_between_has_the_reason(
@@ -231,9 +226,9 @@ def test_a_report_without_a_measurement_opens_no_event(new_group: NewGroup, star
     group = new_group("unmeasured")
     start(group)
     of = frozenset({ContainerId(group.stat().st_ino)})
-    before, engine = _events(), Engine(_observer(), counts_from_load=True)
+    before, engine = open_events(), Engine(_observer(), counts_from_load=True)
     engine.tick(numa_maps_of=of, with_processes=True)
-    assert _events() == before
+    assert open_events() == before
     report = engine.tick(60.0, of, with_processes=True).report
     (found,) = [one.processes for one in report.containers if one.processes is not None]
     assert "--duration" in (found.accesses_uncounted or "")
@@ -242,14 +237,14 @@ def test_a_report_without_a_measurement_opens_no_event(new_group: NewGroup, star
 def test_without_a_pmu_there_is_its_reason(new_group: NewGroup, start: Callable[[Path], Worker]) -> None:
     kind = kind_of(lambda _: [plan_of(TYPE_SOFTWARE, ALIGNMENT_FAULTS, ALIGNMENT_FAULTS)])
     group = new_group("refused")
-    worker, before = start(group), _events()
+    worker, before = start(group), open_events()
     with Session.open(Host(), [kind], cgroups=10, nodes=1) as session:
         measurement = Measurement(session, group)
         measurement.begin()
         found = measurement.end()
     assert "count nothing while memory is used" in (found.accesses_uncounted or "")
     assert _one(found, worker).accesses is None
-    assert _events() == before
+    assert open_events() == before
 
 
 @pytest.mark.parametrize("order", ["touch", "old_thread", "new_thread"])
@@ -281,19 +276,19 @@ def test_what_a_process_counted_stays_when_it_ends_and_its_children_do_not_count
 
 def test_a_process_of_a_thousand_threads_is_counted_or_refused_as_a_whole(new_group: NewGroup, run_in: RunIn) -> None:
     worker = Worker(run_in(new_group("many"), [sys.executable, "-I", "-S", "-c", MANY_THREADS]))
-    before = _events()
+    before = open_events()
     with pytest.raises(Unavailable, match="it has 1000 threads, and 999 more can be counted"):
         ProcessEvents.open(Host(), faults_and_time(), worker.pid, 999)
-    assert _events() == before
+    assert open_events() == before
     with closing(ProcessEvents.open(Host(), faults_and_time(), worker.pid, 1000)):
-        assert _events() - before == 2000
-    assert _events() == before
+        assert open_events() - before == 2000
+    assert open_events() == before
 
 
 def test_a_process_that_has_no_descriptors_left_says_so_and_leaks_none(
     new_group: NewGroup, start: Callable[[Path], Worker]
 ) -> None:
-    worker, before, limits = start(new_group("full")), _events(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    worker, before, limits = start(new_group("full")), open_events(), resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
     held = [os.open("/dev/null", os.O_RDONLY) for _ in range(highest)]  # no gap below the limit
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 4, limits[1]))  # enough for one thread
@@ -304,7 +299,7 @@ def test_a_process_that_has_no_descriptors_left_says_so_and_leaks_none(
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         for one in held:
             os.close(one)
-    assert _events() == before
+    assert open_events() == before
 
 
 def test_a_user_without_rights_has_the_reason(new_group: NewGroup, start: Callable[[Path], Worker]) -> None:

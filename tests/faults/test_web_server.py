@@ -206,19 +206,6 @@ def test_a_connection_is_used_again_for_the_next_scrape(start: StartServer) -> N
     connection.close()
 
 
-def test_a_scraper_among_five_hundred_silent_clients_is_answered_again_and_again(start: StartServer) -> None:
-    server = start(most=16, timeout=NEVER)
-    silent = _silent(server, 500)
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)
-    for _ in range(5):
-        connection.close()  # its connection, too, is closed when it has been idle longest
-        silent += _silent(server, 20)
-        connection.request("GET", "/")
-        assert connection.getresponse().read() == BODY
-    for one in silent:
-        one.close()
-
-
 def test_the_connection_that_has_been_idle_longest_is_closed_for_a_newer_one(start: StartServer) -> None:
     server = start(most=4, timeout=NEVER)
     oldest, used, other = (_silent(server, 1)[0] for _ in range(3))
@@ -231,13 +218,6 @@ def test_the_connection_that_has_been_idle_longest_is_closed_for_a_newer_one(sta
     assert _eventually(lambda: server.connections.evicted == 1)
     for one in (oldest, used, other, *newer):
         one.close()
-
-
-def test_head_is_get_without_the_body(start: StartServer) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", start().port, timeout=PATIENCE)
-    connection.request("HEAD", "/")
-    answer = connection.getresponse()
-    assert (answer.status, answer.headers["Content-Length"], answer.read()) == (200, str(len(BODY)), b"")
 
 
 @pytest.mark.quiet
@@ -391,14 +371,6 @@ def _get_tls(server: Server, authority: Authority, client: tuple[Path, Path] | N
     assert answer.read() == BODY
     connection.close()
     return answer.status
-
-
-def test_silent_clients_do_not_stop_tls_scrapes(start: StartServer, authority: Authority, tmp_path: Path) -> None:
-    server = start(_tls_access(authority, tmp_path), most=16, timeout=NEVER)
-    silent = _silent(server, 100)
-    assert _get_tls(server, authority) == 200
-    for one in silent:
-        one.close()
 
 
 def test_plain_text_on_a_tls_port_ends_that_connection_only(

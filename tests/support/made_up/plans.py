@@ -41,3 +41,9 @@ def cycles_and_instructions() -> Plan:
     """On an arm64 machine."""
     (pmu,) = DEVICES.glob("armv8_pmuv3*")
     return of_device(pmu.name, plan_of(0, CYCLES, INSTRUCTIONS))
+
+
+def open_events() -> int:
+    """How many perf events this process has open."""
+    names = (str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+    return sum("perf_event" in name for name in names)
