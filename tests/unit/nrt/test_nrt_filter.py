@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from random import Random
-from typing import Any
-
-import pytest
-from msgspec.structs import replace
 
 from clusters.nrt_filter import would_admit
 from kubelets.random_nodes import Plain, random_kubelet, random_pod, random_state
@@ -21,9 +16,9 @@ from numaudit.memorymanager.admission import NodeState, admit
 from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.nrt.describe import topology_of
-from numaudit.nrt.resource_topology import PREFIX, annotations_of
+from numaudit.nrt.resource_topology import annotations_of
 
-ROUNDS = int(os.environ.get("FILTER_ROUNDS", "400"))
+ROUNDS = int(os.environ.get("FILTER_ROUNDS", "150"))
 """10,000 take some minutes: FILTER_ROUNDS=10000 pytest -s tests/unit/nrt/test_nrt_filter.py"""
 MISALIGNED = (AdmissionOutcome.DEGRADED, AdmissionOutcome.EXTENDED)
 
@@ -86,60 +81,13 @@ def test_it_agrees_with_the_admission_on_random_nodes_wherever_it_can_tell() -> 
     assert said["cannot tell, damaged"] > 0.02 * total
 
 
-def _kai(policy: str, *steps: Plain) -> tuple[Kubelet, NodeState]:
-    """The node of KAI-Scheduler#2013: two nodes of 128 GiB."""
-    kept = [{"numaNode": node, "limits": {"memory": "1Gi"}} for node in (0, 1)]
-    kubelet = {"topologyManagerPolicy": policy, "reservedMemory": kept}
-    run = play(scenario(machine("128Gi", "128Gi"), steps, kubelet))
-    return run.scenario.setup.kubelet, run.state
-
-
-WIDE, SMALL, NEXT = pod("wide", "200Gi"), pod("small"), pod("next")
-GROUP = ({"admit": WIDE}, {"admit": SMALL}, {"remove": {"pod": "wide"}})
-"""Small keeps the group of a wide pod that is gone."""
-
-
-@pytest.mark.parametrize(
-    ("policy", "steps", "asked", "admits", "is_aligned", "reason"),
-    [
-        ("best-effort", GROUP, NEXT, True, False, None),
-        ("restricted", GROUP, NEXT, False, None, "TopologyAffinityError"),
-        ("best-effort", [{"admit": SMALL}], WIDE, False, None, "containers use node 0 alone or in another group"),
-        ("best-effort", [{"admit": SMALL}, {"remove": {"pod": "small"}}], WIDE, True, True, None),
-    ],
-)
-def test_the_cases_of_kai_scheduler_2013(
-    policy: str, steps: list[Plain], asked: Plain, admits: bool, is_aligned: bool | None, reason: str | None
-) -> None:
-    kubelet, state = _kai("best-effort", *steps)
-    kubelet = replace(kubelet, topology=replace(kubelet.topology, policy=policy))
-    answer = would_admit(annotations_of(topology_of("n", kubelet, state)), asked)
-    assert (answer.admits, answer.is_aligned) == (admits, is_aligned)
-    assert (reason or "") in (answer.reason or "")
-    assert admit(kubelet, state, read_pod(asked)).admitted == admits
+NEXT = pod("next")
 
 
 def _answer(annotations: dict[str, str], asked: Plain) -> str:
     found = would_admit(annotations, asked)
     assert found.admits is None, found
     return found.reason or ""
-
-
-def test_what_is_not_published_is_not_guessed() -> None:
-    kubelet, state = _kai("best-effort", {"admit": SMALL})
-    whole = annotations_of(topology_of("n", kubelet, state))
-    assert "policies are not published" in _answer({}, NEXT)
-    assert "memory map of the node" in _answer({key: whole[key] for key in whole if key != f"{PREFIX}memory"}, NEXT)
-    without_devices = {key: whole[key] for key in whole if key != f"{PREFIX}devices"}
-    assert "devices of the node" in _answer(without_devices, pod("gpu", **{"v.example/gpu": "1"}))
-    assert would_admit(without_devices, NEXT).admits is True
-
-
-def test_a_pod_that_gets_nothing_of_its_own_needs_no_memory_map() -> None:
-    kubelet, state = _kai("single-numa-node", {"admit": SMALL})
-    whole = annotations_of(topology_of("n", kubelet, state))
-    burstable = {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "app"}]}}
-    assert would_admit({key: whole[key] for key in whole if key != f"{PREFIX}memory"}, burstable).admits is True
 
 
 def test_devices_on_nodes_that_are_not_known_cannot_tell() -> None:
@@ -165,30 +113,3 @@ def test_a_kubelet_that_prefers_near_nodes_needs_the_distances() -> None:
     for latencies, admits in ((None, True), (pairs, None)):
         found = topology_of("n", run.scenario.setup.kubelet, run.state, latencies=latencies)
         assert would_admit(annotations_of(found), NEXT).admits is admits
-
-
-@pytest.mark.parametrize(
-    ("part", "value"),
-    [
-        ("devices", {"devices": {"a/b": [{"total": 10**12, "healthy": 0, "free": 0}]}}),
-        ("kubelet", {"kubernetes": "nonsense", "topologyManager": "best-effort"}),
-        ("kubelet", {"topologyManager": "no such policy"}),
-        ("memory", {"nodes": {"0": {"resources": {}}}}),
-        ("memory", {"nodes": {}}),
-        ("memory", {"nodes": {"7": {"resources": {"memory": {"allocatable": 2**40, "free": 2**40}}}}}),
-        ("memory", {"nodes": {str(n): {"resources": {"memory": {"allocatable": 1, "free": 1}}} for n in range(64)}}),
-        ("kubelet", {"numaNodes": "0-1023"}),
-    ],
-)
-def test_a_made_up_annotation_is_an_answer_and_no_failure(part: str, value: dict[str, Any]) -> None:
-    kubelet, state = _kai("best-effort")
-    whole = annotations_of(topology_of("n", kubelet, state))
-    key = f"{PREFIX}{part}"
-    mixed = {**whole, key: json.dumps({**json.loads(whole[key]), **value})}
-    asked = pod("next", **{"a/b": "1"})
-    assert would_admit(mixed, asked).admits in (None, False), part
-
-
-def test_what_is_no_pod_is_an_error() -> None:
-    with pytest.raises(InputError, match="containers"):
-        would_admit({}, {"metadata": {"name": "x"}, "spec": {"containers": []}})

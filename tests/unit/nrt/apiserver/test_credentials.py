@@ -120,15 +120,6 @@ def test_without_credentials_it_says_where_it_looked(tmp_path: Path) -> None:
         ask()
 
 
-def test_relative_paths_are_those_of_the_kubeconfigs_folder(server: Server, kubeconfig: Path) -> None:
-    shutil.copy(server.authority, kubeconfig.parent / "own.crt")
-    ask(
-        changed(
-            kubeconfig, lambda config: config["clusters"][0]["cluster"].update({"certificate-authority": "own.crt"})
-        )
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.api_server import ApiServer as Server
-from clusters.api_server import Fault, Right, until
-from clusters.api_topologies import RESOURCE
+from clusters.api_server import Fault, until
 from clusters.topologies import NFD, discover, whole
 from numaudit.errors import Unavailable
 from numaudit.net.target import LONGEST_WAIT
@@ -141,18 +140,6 @@ def test_what_is_missing_is_awaited_and_then_published(node: Node, what: str, ca
     assert levels == ["WARNING", "INFO"], "each state is logged once"
 
 
-def test_an_object_that_somebody_deletes_is_published_again_when_it_is_back(node: Node) -> None:
-    node.requests(1)
-    topologies = node.server.cluster.topologies
-    topologies.delete("node1")
-    node.requests(2 * INTERVAL)
-    assert node.counts.failing == "no-object"
-    discover(topologies)
-    node.requests(LONGEST)
-    assert node.shown() == node.wanted
-    assert node.counts.failing is None
-
-
 def test_an_owner_makes_the_object_again_that_somebody_deletes(node: Node) -> None:
     node.server.cluster.rights["agent"] = None
     topologies = node.server.cluster.topologies
@@ -212,18 +199,6 @@ def test_a_step_of_the_clock_changes_no_round(node: Node, step: float) -> None:
     node.wall += step
     assert node.requests(300) == pytest.approx(5, abs=1)
     assert "-" not in node.counts.sentence()
-
-
-def test_a_token_that_expires_and_is_renewed_is_read_again(node: Node) -> None:
-    node.requests(1)
-    cluster = node.server.cluster
-    del cluster.rights["agent"]
-    node.requests(2 * INTERVAL)
-    assert node.counts.failing == "credentials"
-    cluster.allow("renewed", *(Right(verb, RESOURCE) for verb in ("get", "patch")))
-    node.kubeconfig.write_text(node.kubeconfig.read_text().replace("token: agent", "token: renewed"))
-    node.requests(LONGEST)
-    assert node.counts.failing is None
 
 
 def test_a_kubeconfig_that_is_not_there_yet_is_awaited(node: Node) -> None:
