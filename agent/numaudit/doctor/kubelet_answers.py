@@ -92,7 +92,7 @@ def _metrics(readings: KubeletReadings) -> str:
 
 
 def _podresources(readings: KubeletReadings) -> str:
-    return f"{readings.resources_version}, {plural(len(readings.resources or ()), 'pod')}"
+    return f"v1, {plural(len(readings.resources or ()), 'pod')}"
 
 
 _CHECKS: dict[str, tuple[Question, Callable[[KubeletReadings], str]]] = {

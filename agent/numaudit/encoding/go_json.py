@@ -70,14 +70,6 @@ NIL_MAP: Mapping[Any, Any] = MappingProxyType({})
 """Go's nil map, likewise. Compare with `is`: it equals an empty one."""
 
 
-class Notes:
-    """Passed over: paths of keys that no field has, and of entries whose key is half of a surrogate pair."""
-
-    def __init__(self) -> None:
-        self.unknown: list[str] = []
-        self.refused: list[str] = []
-
-
 class Reader(Generic[Value]):
     """Reads documents that are one msgspec struct. `where`: the path that theirs begin with."""
 
@@ -85,8 +77,8 @@ class Reader(Generic[Value]):
         self._decoder = msgspec.json.Decoder(kind)
         self._kind, self._where = kind, where
 
-    def read(self, data: bytes, notes: Notes) -> Value:
-        """Raises ParseError with the path of what is wrong."""
+    def read(self, data: bytes, unknown: list[str]) -> Value:
+        """`unknown` gets the paths of keys that no field has. Raises ParseError with the path of what is wrong."""
         try:
             value = self._decoder.decode(data)
             # Written again it is the same: it has no key twice, no unknown key, and no number that is not exact.
@@ -94,7 +86,7 @@ class Reader(Generic[Value]):
                 return value
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # the slow way knows what to say
-        return cast("Value", _Walk(notes).read(load(data), inspect.type_info(self._kind), self._where))
+        return cast("Value", _Walk(unknown).read(load(data), inspect.type_info(self._kind), self._where))
 
 
 def dump(value: object) -> bytes:
@@ -111,7 +103,7 @@ def go_map(
     return {key: written(value) for key, value in sorted((str(key), value) for key, value in mapping.items())}
 
 
-def has_half_a_pair(text: str) -> bool:
+def _has_half_a_pair(text: str) -> bool:
     """Is there half of a surrogate pair, such as "\\ud800" alone, which UTF-8 cannot hold?"""
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
@@ -123,8 +115,8 @@ class _Walk:
     kubelet writes (a negative node, a key twice) raises a plain ParseError.
     """
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
+    def __init__(self, unknown: list[str]) -> None:
+        self._unknown = unknown
 
     def read(self, value: object, of: inspect.Type, path: _Path) -> object:
         kinds: Sequence[inspect.Type] = of.types if isinstance(of, inspect.UnionType) else (of,)
@@ -141,7 +133,7 @@ class _Walk:
                 case list(), inspect.VarTupleType():
                     return self._list(value, kind, path)
                 case str(), inspect.StrType() | inspect.BytesType():
-                    if has_half_a_pair(value):
+                    if _has_half_a_pair(value):
                         _refuse("half of a surrogate pair in a text", path)
                     return value if isinstance(kind, inspect.StrType) else _bytes(value, path)
                 case int(), inspect.IntType() if type(value) is int and _least(kind) <= value <= _largest(kind):
@@ -155,8 +147,8 @@ class _Walk:
             field = fields.get(key.casefold())
             # "ß" folds to "ss", but Go folds letter by letter.
             if field is None or len(key) != len(field.encode_name):
-                if len(self._notes.unknown) < _MOST_UNKNOWN:
-                    self._notes.unknown.append(_shown_path((*path, key)))
+                if len(self._unknown) < _MOST_UNKNOWN:
+                    self._unknown.append(_shown_path((*path, key)))
             elif field.name in found:
                 _refuse(f"the key {_shown(field.encode_name)} occurs twice (Go reads keys without case)", path)
             else:
@@ -172,10 +164,9 @@ class _Walk:
     def _map(self, value: Mapping[str, object], kind: inspect.DictType, path: _Path) -> dict[Any, object]:
         found: dict[Any, object] = {}
         for key, item in value.items():
-            if has_half_a_pair(key):
-                self._notes.refused.append(_shown_path((*path, key)))
-                continue
             below = (*path, key)
+            if _has_half_a_pair(key):
+                _refuse("the key has half of a surrogate pair", below)
             name = _number(key, kind.key_type, below) if isinstance(kind.key_type, inspect.IntType) else key
             found[name] = self.read(item, kind.value_type, below)
         return found

@@ -221,7 +221,7 @@ def _held_devices(data: bytes | None) -> dict[str, dict[str, dict[str, frozenset
     held: dict[str, dict[str, dict[str, frozenset[str]]]] = {}
     checkpoint = None if data is None else checkpoints.parse(checkpoints.DEVICES, data)
     for one in (checkpoint.entries if isinstance(checkpoint, DeviceCheckpoint) else None) or ():
-        ids = one.device_ids if isinstance(one.device_ids, Mapping) else {NO_NODE: one.device_ids or ()}
+        ids = one.device_ids or {}
         found = frozenset(name for names in ids.values() for name in names or ())
         held.setdefault(one.pod_uid, {}).setdefault(one.container_name, {})[one.resource_name] = found
     return held

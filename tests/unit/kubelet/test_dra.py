@@ -22,7 +22,7 @@ from numaudit.exporters.catalogue import CONTAINER_METRICS
 from numaudit.exporters.metric import Columns, Values
 from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.kernel.host import Host
-from numaudit.kubelet.sources.podresources import ListAnswer, decode
+from numaudit.kubelet.sources.podresources import decode
 from numaudit.report.cells import why
 from numaudit.report.values import ContainerReport, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -403,7 +403,7 @@ def test_memory_of_two_nodes_by_the_two_kinds_disagrees(tree: Path) -> None:
 
 
 def test_recorded_bytes_of_podresources_name_the_claim_and_its_device() -> None:
-    (pod,) = decode(ListAnswer(RECORDED))
+    (pod,) = decode(RECORDED)
     (found,) = pod.claims["app"]
     assert (found.namespace, found.claim, found.driver) == ("default", "cpus-10", "dra.cpu")
     assert (found.pool, found.device, found.share_id) == ("node-a", "cpudevnuma001", None)
@@ -438,7 +438,7 @@ def test_podresources_stand_in_where_the_kubelets_file_is_not_there(tree: Path) 
 def test_a_kubelet_before_1_34_lists_no_claims_and_its_file_has_them(tree: Path) -> None:
     made.claim(tree, BEST_EFFORT, "cpus-10", CPU_UID, CPUS)
     made.cpu_cdi(tree, CPU_UID, "2-3")
-    assert all(not one.claims for one in decode(ListAnswer((tree / "numaudit/podresources-list.pb").read_bytes())))
+    assert all(not one.claims for one in decode((tree / "numaudit/podresources-list.pb").read_bytes()))
     assert [one.cpus for one in claims_of(tree, BEST_EFFORT)] == [CpuSet.of(2, 3)]
 
 

@@ -295,7 +295,7 @@ def test_nodes_in_another_order_are_no_contradiction() -> None:
 def test_checkpoints_are_sorted_by_container() -> None:
     block = Block((0, 1), "hugepages-2Mi", 4 << 20)
     memory = MemoryCheckpoint.of("Static", MemoryState({}, {"u1": {"db": (block,)}}, {"u9": (block,)}), pod_level=True)
-    cpu = CpuCheckpoint("static", "0,4", {"u1": {"db": "1-2"}}, None, {"u9": "3"}, checksum=0)
+    cpu = CpuCheckpoint("static", "0,4", {"u1": {"db": "1-2"}}, {"u9": "3"}, checksum=0)
     nic = PodDevices("u1", "db", "vendor.example/nic", {0: ("n1",), -1: ("n2",)}, None)
     fuse = PodDevices("u1", "db", "vendor.example/fuse", {-1: ("f",)}, None)
     devices = DeviceCheckpoint((nic, fuse), {}, 0)
@@ -310,11 +310,6 @@ def test_checkpoints_are_sorted_by_container() -> None:
         )
     }
     assert found.keys == {("u1", "db")}
-
-
-def test_a_cpu_checkpoint_by_container_ids_names_no_pod() -> None:
-    cpu = CpuCheckpoint("static", "0", None, {A: "1"}, None, checksum=0)
-    assert by_container(None, cpu, None, current=(False, True, False)).cpus is None
 
 
 UIDS = st.sampled_from(["u1", "u2", "u3"])
@@ -384,13 +379,6 @@ def test_a_promise_that_podresources_does_not_know_is_a_conflict() -> None:
     )
     found = joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise((ONE_GIB,), CpuSet())))
     assert found.conflicts == ("prod/db-0/db: CPUs are 4 by the checkpoint, none by PodResources",)
-    # v1alpha1 lists devices only.
-    assert joined([cgroup(1)], checkpoints, by_uid(pod()), resources=listed(Promise())).conflicts == ()
-
-
-def test_the_shared_pool_of_an_old_kubelet_is_no_promise_of_cpus() -> None:
-    found = joined([cgroup(1)], STATIC, by_uid(pod()), resources=listed(Promise((), CpuSet.of(0, 1))))
-    assert (only(found).promise.cpus, found.conflicts) == (CpuSet(), ())
 
 
 def test_a_promise_that_only_the_log_knows_is_unknown_instead_of_nothing() -> None:

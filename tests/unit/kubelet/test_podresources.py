@@ -25,7 +25,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.errors import ParseError, Unavailable
 from numaudit.intent.node import Promise, PromisedDevices
 from numaudit.kubelet.proto import podresources_pb2 as pb
-from numaudit.kubelet.sources.podresources import Client, ListAnswer, PodResources, decode, decode_allocatable
+from numaudit.kubelet.sources.podresources import Client, PodResources, decode, decode_allocatable
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 AGENT = Path(__file__).parents[3] / "agent"
@@ -44,7 +44,7 @@ def path() -> Iterator[Path]:
 @pytest.mark.parametrize("step", STEPS)
 def test_a_recorded_answer_says_what_its_decoded_form_says(step: str) -> None:
     recorded = json.loads(Step(step).read("podresources-list.json"))
-    found = {(one.namespace, one.name): one for one in decode(ListAnswer(Step(step).read("podresources-list.pb")))}
+    found = {(one.namespace, one.name): one for one in decode(Step(step).read("podresources-list.pb"))}
     assert len(found) == len(recorded["pod_resources"])
     for pod in recorded["pod_resources"]:
         ours = found[pod["namespace"], pod["name"]]
@@ -64,7 +64,7 @@ def test_a_recorded_answer_says_what_its_decoded_form_says(step: str) -> None:
 
 
 def test_a_missing_node_id_is_node_0() -> None:
-    (small,) = [one for one in decode(ListAnswer(RUNNING)) if one.name == "gu-small-numanode"]
+    (small,) = [one for one in decode(RUNNING) if one.name == "gu-small-numanode"]
     assert small.containers["app"].memory_nodes == NodeSet.of(0)
 
 
@@ -80,7 +80,7 @@ def test_lists_of_the_whole_pod_are_kept_apart_from_its_containers() -> None:
         {"app": Promise((block,), CpuSet.of(2), ())},
         Promise((block,), CpuSet.of(2, 3)),
     )
-    assert decode(ListAnswer(data)) == (expected,)
+    assert decode(data) == (expected,)
 
 
 FUSE = pb.ContainerDevices(resource_name="vendor.example/fuse", device_ids=["f"])
@@ -94,7 +94,7 @@ def _nic(id_: str, *nodes: int) -> pb.ContainerDevices:
 def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
     app = pb.ContainerResources(name="app", devices=[_nic("b", 1), _nic("a", 0), _nic("c", 1), _nic("d", 0, 1), FUSE])
     pod = pb.PodResources(name="p", namespace="n", containers=[app])
-    (found,) = decode(ListAnswer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
+    (found,) = decode(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString())
     assert found.containers["app"].devices == (
         PromisedDevices("vendor.example/nic", ("a",), NodeSet.of(0)),
         PromisedDevices("vendor.example/nic", ("b", "c"), NodeSet.of(1)),
@@ -103,15 +103,10 @@ def test_devices_of_one_resource_on_the_same_nodes_come_together() -> None:
     )
 
 
-def test_v1alpha1_tells_of_devices_only_so_memory_and_cpus_are_not_known() -> None:
-    (small,) = [one for one in decode(ListAnswer(RUNNING, "v1alpha1")) if one.name == "gu-small-numanode"]
-    assert small.containers["app"] == Promise(None, None, ())
-
-
 def test_fields_of_a_newer_kubelet_are_passed_over() -> None:
     # Field 999, length-delimited, "new".
     data = RUNNING + b"\xba\x3e\x03new"
-    assert decode(ListAnswer(data)) == decode(ListAnswer(RUNNING))
+    assert decode(data) == decode(RUNNING)
 
 
 @pytest.mark.parametrize("node", [-1, 1024, 2**40])
@@ -120,7 +115,7 @@ def test_an_impossible_node_is_refused(node: int) -> None:
     app = pb.ContainerResources(name="app", memory=[memory])
     pod = pb.PodResources(name="p", namespace="n", containers=[app])
     with pytest.raises(ParseError, match="pod n/p: node"):
-        decode(ListAnswer(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString()))
+        decode(pb.ListPodResourcesResponse(pod_resources=[pod]).SerializeToString())
 
 
 def test_a_device_on_several_nodes_is_allocatable_on_all_of_them() -> None:
@@ -142,7 +137,7 @@ def test_an_allocatable_device_on_an_impossible_node_is_refused() -> None:
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for one in (data, RUNNING[: len(data)] + data):
         with contextlib.suppress(ParseError):
-            decode(ListAnswer(one))
+            decode(one)
         with contextlib.suppress(ParseError):
             decode_allocatable(one)
 
@@ -150,17 +145,15 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
 def test_a_server_on_a_socket_is_asked_and_asked_again(path: Path) -> None:
     client = Client(path)
     with serving(path, {LIST: lambda: RUNNING}):
-        assert client.list() == ListAnswer(RUNNING, "v1")
-        assert client.list() == ListAnswer(RUNNING, "v1")
+        assert client.list() == RUNNING
+        assert client.list() == RUNNING
         assert client.allocatable() is None
     client.close()
 
 
-def test_an_old_kubelet_is_asked_for_v1alpha1(path: Path) -> None:
+def test_a_kubelet_without_v1_is_named(path: Path) -> None:
     client = Client(path)
-    with serving(path, {"/v1alpha1.PodResourcesLister/List": lambda: RUNNING}):
-        assert client.list() == ListAnswer(RUNNING, "v1alpha1")
-    with serving(path, {}), pytest.raises(Unavailable, match="neither v1 nor v1alpha1"):
+    with serving(path, {}), pytest.raises(Unavailable, match="does not know v1 of the PodResources interface"):
         client.list()
     client.close()
 
@@ -170,7 +163,7 @@ def test_an_answer_larger_than_4_mib_is_read(path: Path) -> None:
     assert len(many) > 8 << 20
     client = Client(path, deadline=120)
     with serving(path, {LIST: lambda: many}):
-        assert len(client.list().data) == len(many)
+        assert len(client.list()) == len(many)
     client.close()
 
 
@@ -207,7 +200,7 @@ def test_a_slow_kubelet_within_the_deadline_is_waited_for(path: Path) -> None:
 
     client = Client(path, deadline=120)
     with serving(path, {LIST: slow}):
-        assert client.list().data == RUNNING
+        assert client.list() == RUNNING
     client.close()
 
 
@@ -242,7 +235,7 @@ def test_a_restarted_kubelet_is_found_again_at_the_next_call(path: Path) -> None
             client.list()
     path.unlink()
     with serving(path, {LIST: lambda: b""}):
-        assert client.list() == ListAnswer(b"", "v1")
+        assert client.list() == b""
     client.close()
 
 

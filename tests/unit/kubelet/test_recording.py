@@ -21,7 +21,7 @@ from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.sources import recording
 from numaudit.kubelet.sources.client import Endpoint, KubeletAnswers, LiveKubelet, RecordedKubelet
 from numaudit.kubelet.sources.log_follow import FileLog
-from numaudit.kubelet.sources.podresources import Client, ListAnswer
+from numaudit.kubelet.sources.podresources import Client
 from numaudit.kubelet.sources.poller import KubeletPoller
 
 STEP = Step("standalone-single-numa-node/2-rejected")
@@ -85,11 +85,6 @@ def test_what_is_asked_of_a_kubelet_reads_back_the_same(tmp_path: Path) -> None:
     assert recorded.rejections == intent.rejections
     assert recorded.config.memory_manager_policy == "Static"
     assert len(recorded.hints) == 15
-
-
-def test_an_answer_of_another_version_than_v1_is_not_recorded_as_v1() -> None:
-    assert recording._list(ListAnswer(b"x", "v1")) == b"x"
-    assert recording._list(ListAnswer(b"x", "v1alpha1")) is None
 
 
 def test_a_capture_of_a_captured_tree_has_the_kubelets_answers_and_settings(fixtures: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from numaudit.checkpoints.formats.cpu import CpuCheckpoint, accepts, parse, verify
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint, OldFormat, accepts, parse, verify
 from numaudit.checkpoints.formats.seal import write
 from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.errors import ParseError
@@ -26,7 +26,6 @@ POD_ENTRIES = b'"podEntries":{"pod":{"cpuSet":"4-6"}},'
 @pytest.mark.parametrize(
     ("data", "form"),
     [
-        (BY_ID % 3680390589, "V1"),
         (BY_POD % (b"", 3610638499), "V2"),
         (BY_POD % (POD_ENTRIES, 2649431787), "V3"),
         (b'{"policyName":"none","defaultCpuSet":"","checksum":1353318690}', "V2"),
@@ -53,9 +52,11 @@ def test_values_are_those_of_the_file() -> None:
         {"pod": {"container1": CpuSet.of(4, 5, 6), "container2": CpuSet.of(1, 2, 3)}},
         {"pod": CpuSet.of(4, 5, 6)},
     )
-    by_id = parse(BY_ID % 3680390589)
-    assert by_id.entries_by_id == {"containerID1": "4-6", "containerID2": "1-3"}
-    assert by_id.state.entries == {}
+
+
+def test_a_file_that_knows_containers_by_their_id_is_too_old_to_be_read() -> None:
+    with pytest.raises(OldFormat, match="containers are known by their id, as until Kubernetes"):
+        parse(BY_ID % 3680390589)
 
 
 def test_null_is_not_the_same_as_empty() -> None:
@@ -88,7 +89,6 @@ def test_unknown_keys_are_named_with_their_path() -> None:
         (b'{"entries":{"uid":{"app":"x"}}}', "entries.uid.app: not a CPU list"),
         (b'{"entries":{"uid":{"app":["1"]}}}', "entries.uid.app: expected a text, found a list"),
         (b'{"entries":{"id":"1","uid":{"app":"1"}}}', "entries.uid: expected a text, found an object"),
-        (b'{"entries":{"id":"x"}}', "entries.id: not a CPU list"),
         (b'{"entries":[]}', "entries: expected an object, found a list"),
         (b'{"podEntries":{"uid":{"cpuSet":"x"}}}', "podEntries.uid.cpuSet: not a CPU list"),
         (b'{"entries":{"uid":{"a":"1","a":"2"}}}', 'entries.uid: the key "a" occurs twice'),
@@ -100,7 +100,7 @@ def test_what_no_kubelet_wrote_is_refused_with_its_place(data: bytes, message: s
 
 
 def test_who_reads_which_format() -> None:
-    assert all(accepts(form, version=(1, 28)) for form in ("V1", "V2", "no checksum"))
+    assert all(accepts(form, version=(1, 28)) for form in ("V2", "no checksum"))
     assert accepts("V3", version=(1, 36), pod_level=True)
     assert not accepts("V3", version=(1, 36), pod_level=False)
     assert not accepts("V3", version=(1, 35), pod_level=True)

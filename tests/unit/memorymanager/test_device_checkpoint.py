@@ -18,7 +18,6 @@ ONE = (
     b'"Checksum":1202970318}'
 )
 EMPTY = b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":3467439661}'
-PLAIN_LIST = ONE.replace(b'{"0":["d1","d2"]}', b'["d1","d2"]')
 
 
 def test_a_file_is_read_verified_and_written() -> None:
@@ -37,19 +36,10 @@ def test_no_entries_are_null() -> None:
     assert verify(parse(EMPTY.replace(b"null", b"[]"))).form is None
 
 
-def test_plain_lists_are_the_format_before_1_20() -> None:
-    checkpoint = parse(PLAIN_LIST)
-    assert checkpoint.has_plain_lists
-    assert write(checkpoint) == PLAIN_LIST
-    sealed = DeviceCheckpoint.of(checkpoint.entries, checkpoint.registered or {})
-    assert verify(sealed).form == "before 1.20"
-    assert sealed.checksum != 1202970318
-
-
 def test_the_nodes_of_devices_are_known_where_the_plugin_named_them() -> None:
     entry = PodDevices("u", "c", NIC, {NO_NODE: ("d3",), 1: ("d1",), 3: ("d2",), 5: ()}, None)
     assert entry.nodes == NodeSet.of(1, 3)
-    assert PodDevices("u", "c", NIC, ("d1",), None).nodes == NodeSet()
+    assert PodDevices("u", "c", NIC, None, None).nodes == NodeSet()
 
 
 def test_nodes_are_in_text_order_in_the_file() -> None:
@@ -77,10 +67,7 @@ def test_unknown_keys_are_named_with_their_path() -> None:
         (ONE.replace(b'["d1","d2"]}', b'["d1",2]}', 1), r"DeviceIDs.0\[1\]: expected a text, found 2"),
         (ONE.replace(b"1202970318", b"-3"), "Checksum: expected a whole number"),
         (ONE.replace(b'"Checksum"', b'"checksum":1,"Checksum"'), 'the key "Checksum" occurs twice'),
-        (
-            ONE.replace(b"}],", b'},{"DeviceIDs":["d3"]}],'),
-            r"Data.PodDeviceEntries: some DeviceIDs are lists .before Kubernetes 1.20., others are by NUMA node",
-        ),
+        (ONE.replace(b'{"0":["d1","d2"]}', b'["d1","d2"]'), r"DeviceIDs: expected an object, found a list"),
     ],
 )
 def test_what_no_kubelet_wrote_is_refused_with_its_place(data: bytes, message: str) -> None:

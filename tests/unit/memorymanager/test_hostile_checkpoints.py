@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import pytest
 
-from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
@@ -145,31 +144,19 @@ def test_500_nodes_that_all_disagree_are_judged_soon() -> None:
     assert "groups-overlap" in {one.name for one in soon(lambda: outlook_of(data)).findings}
 
 
-HALF = '"\\ud800":{"app":[]},'
-
-
-def test_an_entry_whose_key_is_half_a_surrogate_pair_is_left_out_and_the_others_are_read() -> None:
-    data = pods(2)
-    few = memory_checkpoint.parse(data).state
-    broken = data.replace(b'"entries":{', b'"entries":{' + HALF.encode())
-    checkpoint = memory_checkpoint.parse(broken)
-    assert checkpoint.entries == few.entries
-    assert checkpoint.refused == ("entries.\\ud800",)
-    assert memory_checkpoint.verify(checkpoint).form == "V1"
-    outlook = outlook_of(broken)
-    finding = outlook.findings[0]
-    assert (finding.name, finding.severity) == ("entry-refused", "warning")
-    assert finding.message == "entries.\\ud800: the key has half of a surrogate pair"
-
-
-def test_a_broken_key_inside_any_part_of_any_file_costs_that_entry_alone() -> None:
-    container = memory_checkpoint.parse(memory_file(entries={"uid": {"\ud800": [], "app": []}}))
-    assert container.entries == {"uid": {"app": ()}}
-    cpu = cpu_checkpoint.parse(b'{"defaultCpuSet":"0","entries":{"\\udfff":{"a":"1"},"u":{"a":"2"}},"checksum":0}')
-    assert cpu.entries == {"u": {"a": "2"}}
-    devices = checkpoints.parse(DEVICES, b'{"Data":{"RegisteredDevices":{"\\ud800":["a"],"b":["c"]}},"Checksum":1}')
-    assert devices.refused == ("Data.RegisteredDevices.\\ud800",)
-    assert not checkpoints.verify(devices).is_valid
+@pytest.mark.parametrize(
+    ("kind", "data", "where"),
+    [
+        (MEMORY, memory_file(entries={"uid": {"\ud800": [], "app": []}}), r"entries.uid.\\ud800"),
+        (CPU, b'{"defaultCpuSet":"0","entries":{"\\udfff":{"a":"1"}},"checksum":0}', r"entries.\\udfff"),
+        (DEVICES, b'{"Data":{"RegisteredDevices":{"\\ud800":["a"]}},"Checksum":1}', r"RegisteredDevices.\\ud800"),
+    ],
+)
+def test_a_key_that_is_half_a_surrogate_pair_is_refused_with_its_place(
+    kind: CheckpointKind, data: bytes, where: str
+) -> None:
+    with pytest.raises(ParseError, match=f"{where}: the key has half of a surrogate pair"):
+        checkpoints.parse(kind, data)
 
 
 def test_an_unknown_key_that_is_broken_is_named_in_ascii() -> None:

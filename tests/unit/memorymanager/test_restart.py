@@ -329,9 +329,7 @@ def test_cpus_in_no_set_are_refused_before_strict_reservation_existed() -> None:
     assert names(outlook_of(file)) == []
 
 
-def test_old_cpu_files_and_pod_entries_without_checksum_are_findings() -> None:
-    by_id = CpuCheckpoint("none", "1-3", None, {"containerID1": "4-6", "containerID2": "1-3"}, {}, checksum=3680390589)
-    assert names(outlook_of(by_id)) == ["format-old"]
+def test_pod_entries_without_checksum_are_findings() -> None:
     stale = replace(cpus("0,2-7", {"app": "1"}), pod_entries={"uid": "1"})
     assert names(outlook_of(stale, guest(*FIRST_BOOT))) == ["stale-pod-entries"]
     assert names(outlook_of(CpuCheckpoint.of("Static", CPUState(CpuSet.of(0))))) == ["policy-unknown"]
@@ -343,8 +341,6 @@ def test_a_corrupt_device_file_does_not_stop_the_kubelet_but_is_an_error() -> No
     outlook = outlook_of(structs.replace(file, checksum=5))
     assert names(outlook) == ["devices-lost"]
     assert (outlook.is_valid, outlook.starts_now) == (False, "yes")
-    old = DeviceCheckpoint.of((PodDevices("u", "c", "r", ("d",), b""),), {"r": ("d",)})
-    assert names(outlook_of(old)) == ["format-old"]
 
 
 totals = st.integers(4 * GI, 4 * GI + 3)

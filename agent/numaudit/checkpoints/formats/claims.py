@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from numaudit.encoding import go_json
 from numaudit.encoding.checksum import Verification
-from numaudit.encoding.go_json import Notes, Reader
+from numaudit.encoding.go_json import Reader
 from numaudit.encoding.go_syntax import NotJson
 from numaudit.errors import ParseError
 
@@ -111,8 +111,6 @@ class ClaimCheckpoint(Struct, frozen=True):
     checksum: int
     unknown: tuple[str, ...] = ()
     """Paths of keys that are none of the format's; the kubelet passes over them."""
-    refused: tuple[str, ...] = ()
-    """Paths of entries that were left out, because their key is half of a surrogate pair."""
 
     @classmethod
     def of(cls, claims: tuple[Claim, ...] | None) -> ClaimCheckpoint:
@@ -130,17 +128,17 @@ def parse(data: bytes) -> ClaimCheckpoint:
     """Read the file. The checksum is not checked: see `verify`. Raises ParseError naming the path, and
     DevelopmentFormat. Where the checksum does not fit, content that cannot be read counts as none.
     """
-    notes, inner = Notes(), Notes()
-    file = _FILE.read(data, notes)
+    unknown: list[str] = []
+    inner: list[str] = []
+    file = _FILE.read(data, unknown)
     found = ClaimCheckpoint(None, file.data, file.checksum)
     try:
         found = replace(found, claims=_claims(file.data, inner))
     except ParseError:
         if verify(found).is_valid:
             raise
-        inner = Notes()
-    unknown, refused = (*notes.unknown, *inner.unknown), (*notes.refused, *inner.refused)
-    return replace(found, unknown=unknown, refused=refused)
+        inner = []
+    return replace(found, unknown=(*unknown, *inner))
 
 
 def write(checkpoint: ClaimCheckpoint) -> bytes:
@@ -159,16 +157,16 @@ def verify(checkpoint: ClaimCheckpoint) -> Verification:
     return Verification("V1" if computed == checkpoint.checksum else None, checkpoint.checksum, computed)
 
 
-def _claims(text: str, notes: Notes) -> tuple[Claim, ...] | None:
+def _claims(text: str, unknown: list[str]) -> tuple[Claim, ...] | None:
     try:
-        header = _HEADER.read(text.encode(), Notes())
+        header = _HEADER.read(text.encode(), [])
     except NotJson as error:
         raise ParseError(f"Data: {error}") from None
     kind, version = header.kind, header.api_version
     if (kind, version) != (KIND, API_VERSION):
         raise DevelopmentFormat(f"Data is a {kind or 'document'} of apiVersion {version or '(none)'}")
-    claims = _DATA.read(text.encode(), notes).claims
+    claims = _DATA.read(text.encode(), unknown).claims
     if claims is UNSET:
-        keys = ", ".join(notes.unknown[:3]) or "no other key"
+        keys = ", ".join(unknown[:3]) or "no other key"
         raise DevelopmentFormat(f"Data has no ClaimInfoStateList, but {keys}")
     return None if claims is None else tuple(one.claim for one in claims)

@@ -1,9 +1,8 @@
 """`cpu_manager_state`: the checkpoint of the CPU Manager, bit for bit.
 
-V1 (until Kubernetes 1.17) knows containers by their id, V2 by pod and name, V3 (1.36 with the
-feature gate PodLevelResourceManagers) adds `podEntries`. V4, since 1.37, is a V2 file with a `seal`
-beside it, which alone counts. CPU lists stay the texts they are in the file, because the checksum of
-V1 and V2 is taken over the texts.
+V2, since Kubernetes 1.18, knows containers by pod and name, V3 (1.36 with the feature gate
+PodLevelResourceManagers) adds `podEntries`. V4, since 1.37, is a V2 file with a `seal` beside it, which alone
+counts. CPU lists stay the texts they are in the file, because the checksum of V2 is taken over the texts.
 
 Source: pkg/kubelet/cm/cpumanager/state/{checkpoint,state_checkpoint}.go, k8s.io/utils/cpuset.
 """
@@ -28,13 +27,17 @@ from numaudit.encoding.go_syntax import GoSyntaxError, atoi, quote
 from numaudit.errors import ParseError
 from numaudit.topology.nodeset import CpuSet
 
-ChecksumFormat = Literal["V1", "V2", "V3", "V4", "no checksum"]
+ChecksumFormat = Literal["V2", "V3", "V4", "no checksum"]
 
 WITH_PODS = ("V3", "V4")
 """The formats whose checksum covers `podEntries`."""
 
 _SHORT = 100
 """Length of a CPU list whose meaning is remembered; longer ones would take much memory."""
+
+
+class OldFormat(ParseError):
+    """No kubelet that is supported writes this format."""
 
 
 class _Pod(Struct, frozen=True, rename="camel"):
@@ -45,7 +48,7 @@ class _Content(Struct, frozen=True, rename="camel", omit_defaults=True):
     policy_name: str
     default_cpu_set: str
     entries: Mapping[str, str | Mapping[str, str]] | None = field(default_factory=dict)
-    """By container id in V1."""
+    """V1, until Kubernetes 1.17, has a text for each container id."""
     pod_entries: Mapping[str, _Pod] | None = field(default_factory=dict)
 
 
@@ -66,8 +69,6 @@ class CpuCheckpoint(SealedCheckpoint):
     default_cpu_set: str
     entries: Mapping[str, Mapping[str, str]] | None
     """Pod UID -> container name -> CPU list."""
-    entries_by_id: Mapping[str, str] | None
-    """V1: container id -> CPU list. None in the other formats; `entries` is None then."""
     pod_entries: Mapping[str, str] | None
     """Pod UID -> CPU list of the whole pod."""
 
@@ -84,21 +85,18 @@ class CpuCheckpoint(SealedCheckpoint):
         lists = {uid: {name: str(cpus) for name, cpus in held.items()} for uid, held in state.entries.items()}
         pods = {uid: str(cpus) for uid, cpus in state.pod_entries.items()} if pod_level else {}
         form: ChecksumFormat = "V3" if pod_level and version < seal.SINCE else "V2"
-        whole = cls(policy_name, str(state.default_cpus), lists, None, pods, checksum=0)
+        whole = cls(policy_name, str(state.default_cpus), lists, pods, checksum=0)
         return seal.with_checksums(whole, replace(whole, pod_entries={}), version, lambda one: _render(one, form))
 
     @property
     def content(self) -> _Content:
-        entries = go_json.go_map(self.entries_by_id) or go_json.go_map(self.entries or {}, go_json.go_map)
+        entries = go_json.go_map(self.entries or {}, go_json.go_map)
         pods = go_json.go_map(self.pod_entries or {}, _Pod)
         return _Content(self.policy_name, self.default_cpu_set, entries, pods)
 
     @property
     def state(self) -> CPUState:
-        """The same as plain values; without the containers of V1, which name no pod.
-
-        Raises ParseError where a text is no CPU list, which `parse` has refused.
-        """
+        """The same as plain values. Raises ParseError where a text is no CPU list, which `parse` has refused."""
         entries = {
             uid: {name: _cpus(text, f"entries.{uid}.{name}") for name, text in containers.items()}
             for uid, containers in (self.entries or {}).items()
@@ -113,8 +111,6 @@ def parse(data: bytes) -> CpuCheckpoint:
     Raises ParseError naming the path of what is wrong, also where a text is no CPU list.
     """
     checkpoint = unmarshal(data)
-    for name, text in (checkpoint.entries_by_id or {}).items():
-        _cpus(text, f"entries.{name}")
     _ = checkpoint.state  # refuses what is no CPU list
     return checkpoint
 
@@ -128,13 +124,7 @@ def verify(checkpoint: CpuCheckpoint) -> Verification:
     """Find the format whose checksum is the stored one. See `accepts` for what a given kubelet makes of it."""
     if checkpoint.seal is not None:
         return seal.verify(checkpoint.seal, "V4")
-    forms: tuple[ChecksumFormat, ...] = ("V2", "V3", "V1")
-    if checkpoint.pod_entries:
-        forms = ("V3", "V2")
-    elif checkpoint.entries_by_id:
-        forms = ("V1",)
-    elif checkpoint.entries:
-        forms = ("V2", "V3")
+    forms: tuple[ChecksumFormat, ...] = ("V3", "V2") if checkpoint.pod_entries else ("V2", "V3")
     if checkpoint.checksum == 0:
         return Verification("no checksum", 0, checksum(_render(checkpoint, forms[0])))
     return identify(checkpoint.checksum, ((form, _render(checkpoint, form)) for form in forms))
@@ -146,7 +136,7 @@ def accepts(form: str | None, *, version: KubernetesVersion = LATEST, pod_level:
         return version >= seal.SINCE or (version >= (1, 36) and pod_level)
     if form == "V4":
         return version >= seal.SINCE
-    return form in ("V1", "V2", "no checksum")
+    return form in ("V2", "no checksum")
 
 
 def parse_cpus(text: str) -> CpuSet:
@@ -175,23 +165,19 @@ def _parse_list(text: str) -> CpuSet:
 
 
 def _checkpoint(content: _Content, checksum: int) -> CpuCheckpoint:
-    entries: dict[str, Mapping[str, str]] = {}
-    by_id: dict[str, str] = {}
-    for name, held in (content.entries or {}).items():
-        if isinstance(held, str):
-            by_id[name] = held
-        else:
-            entries[name] = held
+    by_id = {name for name, held in (content.entries or {}).items() if isinstance(held, str)}
+    entries = {name: held for name, held in (content.entries or {}).items() if not isinstance(held, str)}
     if by_id and entries:
         raise WrongType(f"entries.{next(iter(entries))}", "a text", {})
+    if by_id:
+        raise OldFormat("containers are known by their id, as until Kubernetes 1.17")
     pods = None if content.pod_entries is None else {uid: pod.cpu_set for uid, pod in content.pod_entries.items()}
     if sum(map(_least_cpus, (pods or {}).values())) > CpuSet.limit:
         raise ParseError(f"podEntries: more than {CpuSet.limit} CPUs in all; pods share none")
     return CpuCheckpoint(
         content.policy_name,
         content.default_cpu_set,
-        None if by_id or content.entries is None else entries,
-        by_id or None,
+        None if content.entries is None else entries,
         pods,
         checksum=checksum,
     )
@@ -223,19 +209,15 @@ def _least_cpus(text: str) -> int:
 
 def _render(checkpoint: CpuCheckpoint, form: ChecksumFormat) -> str:
     pods = ""
-    if form == "V1":
-        by_id = checkpoint.entries_by_id if checkpoint.entries is None else {}
-        kind, entries = "map[string]string", render_map(None if by_id is None else sorted(by_id.items()))
-    else:
-        held = checkpoint.entries
-        kind, entries = "map[string]map[string]string", render_map(None if held is None else _render_containers(held))
+    held = checkpoint.entries
+    entries = render_map(None if held is None else _render_containers(held))
     if form == "V3":
         shared = None if checkpoint.pod_entries is None else _render_pods(_pods(checkpoint.pod_entries))
         pods = f" PodEntries:(state.PodCPUAssignments){render_map(shared)}"
     return (
         f"(*state.CPUManagerCheckpoint){{PolicyName:(string){checkpoint.policy_name}"
         f" DefaultCPUSet:(string){checkpoint.default_cpu_set}"
-        f" Entries:({kind}){entries}{pods} Checksum:(checksum.Checksum)0}}"
+        f" Entries:(map[string]map[string]string){entries}{pods} Checksum:(checksum.Checksum)0}}"
     )
 
 

@@ -1,7 +1,6 @@
 """`kubelet_internal_checkpoint`: the checkpoint of the Device Manager, bit for bit.
 
-Since Kubernetes 1.20 the devices of a container are kept by NUMA node; before, as a plain list.
-The checksum covers `Data` only.
+The devices of a container are kept by NUMA node. The checksum covers `Data` only.
 
 Source: pkg/kubelet/cm/devicemanager/checkpoint/{checkpoint,checkpointv1}.go.
 """
@@ -17,8 +16,7 @@ from msgspec.structs import replace
 
 from numaudit.encoding import go_json
 from numaudit.encoding.checksum import Verification, checksum, identify, render_list, render_map
-from numaudit.encoding.go_json import Notes, Reader, Uint64
-from numaudit.errors import ParseError
+from numaudit.encoding.go_json import Reader, Uint64
 from numaudit.topology.nodeset import NodeSet
 
 NO_NODE = -1
@@ -33,16 +31,15 @@ class PodDevices(Struct, frozen=True):
     pod_uid: str = field(name="PodUID")
     container_name: str = field(name="ContainerName")
     resource_name: str = field(name="ResourceName")
-    device_ids: DevicesPerNuma | tuple[str, ...] | None = field(name="DeviceIDs")
-    """Node (or NO_NODE) -> device ids; a plain tuple in a file from before Kubernetes 1.20."""
+    device_ids: DevicesPerNuma | None = field(name="DeviceIDs")
+    """Node (or NO_NODE) -> device ids."""
     alloc_resp: bytes | None = field(name="AllocResp")
     """The plugin's answer: a ContainerAllocateResponse in protobuf."""
 
     @property
     def nodes(self) -> NodeSet:
         """The nodes of these devices, where they are known."""
-        by_node = self.device_ids if isinstance(self.device_ids, Mapping) else {}
-        return NodeSet.from_ids(node for node, ids in by_node.items() if node != NO_NODE and ids)
+        return NodeSet.from_ids(node for node, ids in (self.device_ids or {}).items() if node != NO_NODE and ids)
 
 
 class _Data(Struct, frozen=True, rename="pascal"):
@@ -67,8 +64,6 @@ class DeviceCheckpoint(Struct, frozen=True):
     checksum: int
     unknown: tuple[str, ...] = ()
     """Paths of keys that are none of the format's; the kubelet passes over them."""
-    refused: tuple[str, ...] = ()
-    """Paths of entries that were left out, because their key is half of a surrogate pair."""
 
     @classmethod
     def of(
@@ -78,22 +73,12 @@ class DeviceCheckpoint(Struct, frozen=True):
         unsealed = cls(entries, registered, 0)
         return replace(unsealed, checksum=checksum(_render(unsealed)))
 
-    @property
-    def has_plain_lists(self) -> bool:
-        """Is it from before Kubernetes 1.20?"""
-        return any(isinstance(entry.device_ids, tuple) for entry in self.entries or ())
-
 
 def parse(data: bytes) -> DeviceCheckpoint:
     """Read the file. The checksum is not checked: see `verify`. Raises ParseError naming the path."""
-    notes = Notes()
-    file = _FILE.read(data, notes)
-    entries = file.data.pod_device_entries
-    if len({isinstance(one.device_ids, tuple) for one in entries or () if one.device_ids}) > 1:
-        lists = "some DeviceIDs are lists (before Kubernetes 1.20), others are by NUMA node"
-        raise ParseError(f"Data.PodDeviceEntries: {lists}")
-    registered = file.data.registered_devices
-    return DeviceCheckpoint(entries, registered, file.checksum, tuple(notes.unknown), tuple(notes.refused))
+    unknown: list[str] = []
+    file = _FILE.read(data, unknown)
+    return DeviceCheckpoint(file.data.pod_device_entries, file.data.registered_devices, file.checksum, tuple(unknown))
 
 
 def write(checkpoint: DeviceCheckpoint) -> bytes:
@@ -109,20 +94,17 @@ def plain_content(checkpoint: DeviceCheckpoint) -> dict[str, object]:
 
 
 def verify(checkpoint: DeviceCheckpoint) -> Verification:
-    """Is the stored checksum that of the data? The format is `V1`, or `before 1.20` with plain lists."""
-    form = "before 1.20" if checkpoint.has_plain_lists else "V1"
-    return identify(checkpoint.checksum, [(form, _render(checkpoint))])
+    """Is the stored checksum that of the data?"""
+    return identify(checkpoint.checksum, [("V1", _render(checkpoint))])
 
 
 def _written(entry: PodDevices) -> PodDevices:
-    ids = entry.device_ids
-    return replace(entry, device_ids=go_json.go_map(ids)) if isinstance(ids, Mapping) else entry
+    return replace(entry, device_ids=go_json.go_map(entry.device_ids))
 
 
 def _render(checkpoint: DeviceCheckpoint) -> str:
     entries, registered = checkpoint.entries, checkpoint.registered
-    plain = checkpoint.has_plain_lists
-    listed = render_list(None if entries is None else [_render_entry(entry, plain) for entry in entries])
+    listed = render_list(None if entries is None else map(_render_entry, entries))
     known = render_map(
         None if registered is None else [(name, render_list(ids)) for name, ids in sorted(registered.items())]
     )
@@ -132,14 +114,11 @@ def _render(checkpoint: DeviceCheckpoint) -> str:
     )
 
 
-def _render_entry(entry: PodDevices, plain: bool) -> str:
-    if isinstance(entry.device_ids, Mapping):
-        devices = render_map((node, render_list(ids)) for node, ids in sorted(entry.device_ids.items()))
-    else:
-        devices = render_list(entry.device_ids)
-    kind = "[]string" if plain else "checkpoint.DevicesPerNUMA"
+def _render_entry(entry: PodDevices) -> str:
+    ids = entry.device_ids
+    devices = render_map(None if ids is None else [(node, render_list(listed)) for node, listed in sorted(ids.items())])
     return (
         f"{{PodUID:(string){entry.pod_uid} ContainerName:(string){entry.container_name}"
-        f" ResourceName:(string){entry.resource_name} DeviceIDs:({kind}){devices}"
+        f" ResourceName:(string){entry.resource_name} DeviceIDs:(checkpoint.DevicesPerNUMA){devices}"
         f" AllocResp:([]uint8){render_list(entry.alloc_resp)}}}"
     )

@@ -20,7 +20,7 @@ from msgspec import Struct
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.encoding import go_json
 from numaudit.encoding.checksum import Verification, checksum
-from numaudit.encoding.go_json import Notes, Reader
+from numaudit.encoding.go_json import Reader
 from numaudit.encoding.go_syntax import GoRefusal, NotJson, load
 from numaudit.errors import ParseError
 
@@ -71,8 +71,6 @@ class SealedCheckpoint(ABC):
     checksum: int
     unknown: tuple[str, ...] = ()
     """Paths of keys that are none of the format's; the kubelet passes over them."""
-    refused: tuple[str, ...] = ()
-    """Paths of entries that were left out, because their key is half of a surrogate pair."""
     seal: Seal | None = None
     """None = an older format."""
     outside: Self | None = None
@@ -111,21 +109,22 @@ def unmarshal(
     Of one with a seal the content is that of its `data`; where `data` is damaged, that outside of it. Raises
     ParseError.
     """
-    notes, inner = Notes(), Notes()
+    unknown: list[str] = []
+    inner: list[str] = []
     try:
-        file = files.read(data, notes)
+        file = files.read(data, unknown)
         checksum = file.checksum or 0
         whole = outside = checkpoint(file, checksum)
     except ParseError as error:
-        raise _newer_or(error, data, notes) from None
+        raise _newer_or(error, data, unknown) from None
     if file.data or file.data_checksum:
         found = Seal(file.data, file.data_checksum)
         try:
             whole = checkpoint(contents.read(file.data.encode(), inner), checksum)
         except ParseError as error:
-            found, inner = found.unread(error), Notes()
+            found, inner = found.unread(error), []
         whole = replace(whole, seal=found, outside=outside)
-    return replace(whole, unknown=(*notes.unknown, *inner.unknown), refused=(*notes.refused, *inner.refused))
+    return replace(whole, unknown=(*unknown, *inner))
 
 
 def write(checkpoint: SealedCheckpoint) -> bytes:
@@ -153,11 +152,11 @@ class NewerFormat(ParseError):
     """The file has keys that no known kubelet writes, and the others are not as known."""
 
 
-def _newer_or(error: ParseError, data: bytes, notes: Notes) -> ParseError:
+def _newer_or(error: ParseError, data: bytes, unknown: list[str]) -> ParseError:
     """NewerFormat where the file's own keys are not as known, else the error. Raises it for what is not JSON."""
     top = load(data)
     data_of = [value for key, value in top.items() if key.casefold() == "data"] if isinstance(top, dict) else []
-    keys = [path for path in notes.unknown if "." not in path]
+    keys = [path for path in unknown if "." not in path]
     if len(data_of) == 1 and not isinstance(data_of[0], str):
         keys.append("data")
     return NewerFormat(f"{error}; and there are keys unknown here: {', '.join(keys[:3])}") if keys else error

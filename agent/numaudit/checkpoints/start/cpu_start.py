@@ -36,9 +36,6 @@ def cpu_findings(
     if checkpoint.policy_name not in ("none", "static"):
         yield StateFinding.of("policy-unknown", f"policyName is {checkpoint.policy_name!r}", "policyName")
         return
-    if verification.form == "V1":
-        yield StateFinding.of("format-old", "containers are known by their id, as until Kubernetes 1.17", "entries")
-        return
     state, has_pods = checkpoint.state, verification.form in WITH_PODS
     yield from _pod_level_findings(state, has_pods)
     if checkpoint.policy_name == "static":

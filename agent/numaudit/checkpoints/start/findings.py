@@ -122,13 +122,13 @@ MEANINGS: dict[str, Meaning] = {
         "A kubelet before 1.37 reads the part of the file that has no pod-level entries, so it no longer knows what "
         "those pods hold as a whole. Delete these pods before you go back to the older kubelet.",
     ),
-    "entry-refused": Meaning(
-        "warning",
-        "nothing",
-        "No kubelet writes such a key. The entry was left out and the others were read; find out who edited the file.",
-    ),
     "more-findings": Meaning("info", "nothing", "See the file itself: many more places have the same finding."),
-    "format-old": Meaning("info", "nothing", "The kubelet rewrites the file in its own format at the next change."),
+    "format-old": Meaning(
+        "warning",
+        "unknown",
+        "No kubelet since 1.18 writes this format, so numaudit does not read it. A newer kubelet rewrites the "
+        "file when it starts.",
+    ),
     "policy-unknown": Meaning(
         "error",
         "start",

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats.claims import ClaimCheckpoint, DevelopmentFormat
-from numaudit.checkpoints.formats.cpu import CpuCheckpoint
+from numaudit.checkpoints.formats.cpu import CpuCheckpoint, OldFormat
 from numaudit.checkpoints.formats.device import DeviceCheckpoint
 from numaudit.checkpoints.formats.file import DEVICES, Checkpoint, CheckpointKind, newer_format, verify
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -119,6 +119,8 @@ def unreadable(kind: CheckpointKind | None, error: ParseError) -> StateFinding:
         return StateFinding.of("format-unknown", f"{UNKNOWN_FORMAT}: {error}")
     if isinstance(error, DevelopmentFormat):
         return StateFinding.of("format-unknown", f"the format is unknown, of a development version: {error}")
+    if isinstance(error, OldFormat):
+        return StateFinding.of("format-old", str(error))
     return StateFinding.of("devices-lost" if kind == DEVICES else "unreadable", str(error))
 
 
@@ -184,10 +186,6 @@ def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Check
             yield StateFinding.of("newer-key", f"{path} is not known here, but the checksum covers it", path)
         else:
             yield StateFinding.of("unknown-key", f"{path} is not a key of this format", path)
-    # Go reads another key in its place, so a checksum that fits without the entry does not fit for the kubelet.
-    stops: Stops = "nothing" if verification.form in (None, "no checksum") else "unknown"
-    for path in checkpoint.refused:
-        yield StateFinding.of("entry-refused", f"{path}: the key has half of a surrogate pair", path, stops)
     if not isinstance(checkpoint, SealedCheckpoint) or not isinstance(read, SealedCheckpoint):
         return
     if read is not checkpoint and verification.is_valid and checkpoint.pod_entries:
@@ -280,8 +278,6 @@ def _device_findings(verification: Verification) -> Iterator[StateFinding]:
     if not verification.is_valid:
         message = f"the file says {verification.stored}, its content gives {verification.computed}"
         yield StateFinding.of("devices-lost", f"checksum mismatch: {message}", "Checksum")
-    if verification.form == "before 1.20":
-        yield StateFinding.of("format-old", "DeviceIDs are plain lists, as before Kubernetes 1.20", "Data")
 
 
 def _claim_findings(

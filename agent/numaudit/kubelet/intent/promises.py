@@ -40,8 +40,6 @@ class Checkpoints(Struct, frozen=True):
     devices: Mapping[ContainerKey, tuple[PromisedDevices, ...]] | None = None
     devices_are_current: bool = False
     memory_policy: str | None = None
-    shared_cpus: CpuSet = CpuSet()
-    """The shared pool by the CPU Manager's checkpoint."""
 
     @property
     def keys(self) -> set[ContainerKey]:
@@ -65,7 +63,6 @@ def by_container(
         devices=None if devices is None else _devices(devices),
         devices_are_current=current[2],
         memory_policy=None if memory is None else memory.policy_name,
-        shared_cpus=CpuSet() if cpu is None else cpu.state.default_cpus,
     )
 
 
@@ -86,7 +83,7 @@ def promise(key: ContainerKey, checkpoints: Checkpoints, others: OtherSources) -
         memory = None
     return Promise(
         memory,
-        _known(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet(), _exclusive(resources.cpus, checkpoints)),
+        _known(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet(), resources.cpus),
         _known(checkpoints.devices, checkpoints.devices_are_current, key, (), resources.devices),
     )
 
@@ -103,7 +100,7 @@ def conflict(
     if not memory and not resources.memory and _is_logged(checkpoints, others):
         return f"{_path(who)}: memory is nothing by the checkpoint, on {others.logged.in_words} by the kubelet's log"
     cpus, given = _held(checkpoints.cpus, checkpoints.cpus_are_current, key, CpuSet()), resources.cpus
-    if cpus is not None and given is not None and cpus != given and cpus != _exclusive(given, checkpoints):
+    if cpus is not None and given is not None and cpus != given:
         return f"{_path(who)}: CPUs are {cpus or 'none'} by the checkpoint, {given or 'none'} by PodResources"
     return None
 
@@ -121,11 +118,6 @@ def _differ(blocks: tuple[Block, ...], others: tuple[Block, ...]) -> bool:
 def _is_logged(checkpoints: Checkpoints, others: OtherSources) -> bool:
     """Does the log show a promise beside a checkpoint that is current and static?"""
     return bool(others.logged) and checkpoints.memory_is_current and checkpoints.memory_policy == "Static"
-
-
-def _exclusive(cpus: CpuSet | None, checkpoints: Checkpoints) -> CpuSet | None:
-    """Before Kubernetes 1.22 PodResources listed the shared pool for containers that have no CPUs of their own."""
-    return CpuSet() if cpus is not None and cpus <= checkpoints.shared_cpus else cpus
 
 
 def _held(found: Mapping[ContainerKey, Value] | None, current: bool, key: ContainerKey, nothing: Value) -> Value | None:
@@ -151,21 +143,15 @@ def _memory(checkpoint: MemoryCheckpoint) -> dict[ContainerKey, tuple[Block, ...
     return {(uid, name): tuple(blocks) for uid, held in entries.items() for name, blocks in held.items()}
 
 
-def _cpus(checkpoint: CpuCheckpoint) -> dict[ContainerKey, CpuSet] | None:
-    if checkpoint.entries_by_id:
-        # From before Kubernetes 1.18: container ids instead of pods and names.
-        return None
+def _cpus(checkpoint: CpuCheckpoint) -> dict[ContainerKey, CpuSet]:
     return {(uid, name): cpus for uid, held in checkpoint.state.entries.items() for name, cpus in held.items()}
 
 
 def _devices(checkpoint: DeviceCheckpoint) -> dict[ContainerKey, tuple[PromisedDevices, ...]]:
     found: dict[ContainerKey, tuple[PromisedDevices, ...]] = {}
     for entry in checkpoint.entries or ():
-        by_node = entry.device_ids
-        if not isinstance(by_node, Mapping):
-            by_node = {NO_NODE: by_node}
         nodes: dict[str, NodeSet | None] = {}
-        for node, listed in by_node.items():
+        for node, listed in (entry.device_ids or {}).items():
             for id_ in listed or ():
                 nodes[id_] = nodes.get(id_) if node == NO_NODE else (nodes.get(id_) or NodeSet()) | NodeSet.of(node)
         key = (entry.pod_uid, entry.container_name)

@@ -4,7 +4,7 @@ counts when the next one comes, as far as they are known. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Set
 
 from msgspec.structs import replace
 
@@ -202,8 +202,7 @@ def _nodes_of_held(checkpoint: DeviceCheckpoint) -> NodesOfDevices:
     found: dict[str, dict[str, NodeSet | None]] = {}
     for entry in checkpoint.entries or ():
         nodes = found.setdefault(entry.resource_name, {})
-        by_node = entry.device_ids if isinstance(entry.device_ids, Mapping) else {}
-        for node, ids in by_node.items():
+        for node, ids in (entry.device_ids or {}).items():
             for one in ids or ():
                 nodes[one] = None if node == NO_NODE else (nodes.get(one) or NodeSet()) | NodeSet.of(node)
     return found

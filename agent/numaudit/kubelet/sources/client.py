@@ -24,7 +24,7 @@ from numaudit.kernel.files import may_use
 from numaudit.kernel.host import Host, explain, may_exist, read_bytes
 from numaudit.kubelet.parsers.config import LIMITS
 from numaudit.kubelet.sources.podresources import IN_A_TICK as RESOURCES_IN_A_TICK
-from numaudit.kubelet.sources.podresources import Client, ListAnswer
+from numaudit.kubelet.sources.podresources import Client
 from numaudit.kubelet.sources.podresources import socket as podresources_socket
 from numaudit.kubelet.sources.polled import time_left
 from numaudit.net import files
@@ -64,7 +64,7 @@ class KubeletAnswers(Protocol):
     def metrics(self) -> bytes:
         """Prometheus text."""
 
-    def podresources(self) -> ListAnswer:
+    def podresources(self) -> bytes:
         """Of List."""
 
     def allocatable(self) -> bytes | None:
@@ -85,8 +85,8 @@ class RecordedKubelet(Struct, frozen=True):
     def metrics(self) -> bytes:
         return self._read("kubelet-metrics.txt")
 
-    def podresources(self) -> ListAnswer:
-        return ListAnswer(self._read("podresources-list.pb"))
+    def podresources(self) -> bytes:
+        return self._read("podresources-list.pb")
 
     def allocatable(self) -> bytes | None:
         return self._read("podresources-allocatable.pb")
@@ -204,7 +204,7 @@ class LiveKubelet(Struct):
     def metrics(self) -> bytes:
         return self._get("/metrics")
 
-    def podresources(self) -> ListAnswer:
+    def podresources(self) -> bytes:
         return self.resources.list(self.until)
 
     def allocatable(self) -> bytes | None:

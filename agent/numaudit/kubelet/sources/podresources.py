@@ -3,7 +3,7 @@
 It knows pods by namespace and name only, and has neither UIDs nor container ids. It lists running
 containers of every QoS class, but no init container that ended and no rejected pod.
 
-Source: k8s.io/kubelet/pkg/apis/podresources/{v1,v1alpha1}, pkg/kubelet/apis/podresources.
+Source: k8s.io/kubelet/pkg/apis/podresources/v1, pkg/kubelet/apis/podresources.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from numaudit.kubelet.proto import podresources_pb2 as pb
 
-Version = Literal["v1", "v1alpha1"]
 NodesOfDevices = Mapping[str, Mapping[str, NodeSet | None]]
 """Resource -> device id -> its NUMA nodes; None = its plugin names none."""
 
@@ -78,26 +77,17 @@ class PodResources(Struct, frozen=True):
     """Container -> devices of its claims. None listed proves nothing: kubelets before 1.34 list none by default."""
 
 
-class ListAnswer(Struct, frozen=True):
-    """A raw answer to List, and the version of the interface that gave it."""
-
-    data: bytes
-    version: Version = "v1"
-
-
-def decode(answer: ListAnswer) -> tuple[PodResources, ...]:
-    """The pods of an answer. Fields unknown here are passed over.
-
-    v1alpha1 lists devices only, so memory and CPUs stay None. Each pod is decoded by itself, which takes the least
-    memory. Raises ParseError.
+def decode(data: bytes) -> tuple[PodResources, ...]:
+    """The pods of an answer to List. Fields unknown here are passed over. Each pod is decoded by itself, which takes
+    the least memory. Raises ParseError.
     """
     from google.protobuf.message import DecodeError  # noqa: PLC0415 (only where there is a kubelet)
 
     from numaudit.kubelet.proto import podresources_pb2  # noqa: PLC0415
 
     try:
-        encoded = podresources_pb2.ListOfEncodedPods.FromString(answer.data).pod_resources
-        return tuple(_pod(podresources_pb2.PodResources.FromString(one), answer.version) for one in encoded)
+        encoded = podresources_pb2.ListOfEncodedPods.FromString(data).pod_resources
+        return tuple(_pod(podresources_pb2.PodResources.FromString(one)) for one in encoded)
     except DecodeError as error:
         raise ParseError(f"not an answer of the PodResources interface: {error}") from None
 
@@ -119,12 +109,12 @@ def decode_allocatable(data: bytes) -> NodesOfDevices:
     return _nodes_of_devices(answer.devices, "allocatable devices")
 
 
-def _pod(pod: pb.PodResources, version: Version) -> PodResources:
+def _pod(pod: pb.PodResources) -> PodResources:
     where = f"pod {pod.namespace}/{pod.name}"
     containers = {
         one.name: Promise(
-            memory=_memory(one.memory, where) if version == "v1" else None,
-            cpus=_cpus(one.cpu_ids, where) if version == "v1" else None,
+            memory=_memory(one.memory, where),
+            cpus=_cpus(one.cpu_ids, where),
             devices=_devices(one.devices, where),
         )
         for one in pod.containers
@@ -202,15 +192,12 @@ class Client:
     deadline: float = DEADLINE
     _channel: grpc.Channel | None = dataclasses.field(default=None, repr=False)
 
-    def list(self, until: float = math.inf) -> ListAnswer:
-        """All pods, by v1, else v1alpha1; none after `until` by the monotonic clock. Raises Unavailable."""
+    def list(self, until: float = math.inf) -> bytes:
+        """The raw answer to List; none after `until` by the monotonic clock. Raises Unavailable."""
         data = self._call("/v1.PodResourcesLister/List", until)
-        if data is not None:
-            return ListAnswer(data, "v1")
-        data = self._call("/v1alpha1.PodResourcesLister/List", until)
-        if data is not None:
-            return ListAnswer(data, "v1alpha1")
-        raise Unavailable(f"{self.socket}: the kubelet knows neither v1 nor v1alpha1 of the PodResources interface")
+        if data is None:
+            raise Unavailable(f"{self.socket}: the kubelet does not know v1 of the PodResources interface")
+        return data
 
     def allocatable(self, until: float = math.inf) -> bytes | None:
         """The raw answer to GetAllocatableResources; None where the kubelet does not know it. Raises as `list`."""

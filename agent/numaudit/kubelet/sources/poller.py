@@ -85,7 +85,6 @@ class KubeletPoller:
     _allocatable: Polled[NodesOfDevices] = field(default_factory=lambda: Polled("allocatable devices", every=SELDOM))
     _cdi: Polled[CdiSpecs] = field(default_factory=lambda: Polled("cdi"))
     _admissions: Admissions = field(default_factory=Admissions)
-    _resources_version: str | None = None
     _configz_error: Exception | None = None
     _located: StartSettings | Unavailable | None = None
     """Settings that `locate` has read, for the poll after it."""
@@ -200,7 +199,6 @@ class KubeletPoller:
             refused=dict(self._refused),
             strange_pods=0 if self._pods.value is None else len(self._pods.value.problems),
             resources=self._resources.value if self._resources.is_current else None,
-            resources_version=self._resources_version,
             allocatable_devices=self._allocatable.value if has_devices else None,
             cdi=self._cdi.value or CdiSpecs(),
             log=self._admissions.facts,
@@ -324,9 +322,7 @@ class KubeletPoller:
         }
 
     def _read_resources(self) -> tuple[tuple[PodResources, ...], str | None]:
-        answer = self.answers.podresources()
-        self._resources_version = answer.version
-        return podresources.decode(answer), None
+        return podresources.decode(self.answers.podresources()), None
 
     def _read_allocatable(self) -> tuple[NodesOfDevices, str | None]:
         answer = self.answers.allocatable()

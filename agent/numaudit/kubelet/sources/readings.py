@@ -50,8 +50,6 @@ class KubeletReadings(Struct, frozen=True):
     """Parts of the list that were not understood."""
     resources: tuple[PodResources, ...] | None = None
     """None also when PodResources does not answer now: it has no last good value."""
-    resources_version: str | None = None
-    """Of the interface: v1 or v1alpha1."""
     allocatable_devices: NodesOfDevices | None = None
     """None also where no plugin has registered devices."""
     cdi: CdiSpecs = CdiSpecs()

@@ -13,7 +13,7 @@ from numaudit.kernel.host import Host, may_exist, read_bytes
 from numaudit.kubelet.parsers import config as kubelet_config
 from numaudit.kubelet.parsers import log as kubelet_log
 from numaudit.kubelet.parsers.pods import without_secrets
-from numaudit.kubelet.sources import podresources, presence
+from numaudit.kubelet.sources import presence
 from numaudit.kubelet.sources.client import LARGEST_ANSWER, LiveKubelet
 from numaudit.kubelet.sources.log_follow import LogSource, live_log
 from numaudit.kubelet.sources.process import StartSettings
@@ -59,15 +59,10 @@ def _questions(live: LiveKubelet, log: LogSource) -> Mapping[str, Callable[[], b
         "pods.json": lambda: without_secrets(live.pods()),
         "configz.json": lambda: _configz(live.configz()),
         "kubelet-metrics.txt": live.metrics,
-        "podresources-list.pb": lambda: _list(live.podresources()),
+        "podresources-list.pb": live.podresources,
         "podresources-allocatable.pb": live.resources.allocatable,
         "kubelet.log": lambda: _lines(log),
     }
-
-
-def _list(answer: podresources.ListAnswer) -> bytes | None:
-    """A captured tree has v1 only: it keeps no word of the version."""
-    return answer.data if answer.version == "v1" else None
 
 
 def configuration(name: str, body: bytes) -> bytes:

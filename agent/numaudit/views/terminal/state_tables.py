@@ -167,8 +167,6 @@ def _add_blocks(table: Table, pod: str, name: str, blocks: tuple[Block, ...]) ->
 def _cpu_table(checkpoint: CpuCheckpoint, pods: Pods) -> Table:
     table = new_table("POD", "CONTAINER", "~CPUS")
     table.add_row("(shared)", "", checkpoint.default_cpu_set or "none")
-    for name, cpus in sorted((checkpoint.entries_by_id or {}).items()):
-        table.add_row("", printable(name), cpus)
     for uid, containers in sorted((checkpoint.entries or {}).items()):
         for name, cpus in sorted(containers.items()):
             table.add_row(_pod(uid, pods), printable(name), cpus)
@@ -209,10 +207,7 @@ def _prepared(claim: Claim) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _devices(entry: PodDevices) -> Iterator[tuple[str, tuple[str, ...]]]:
-    if not isinstance(entry.device_ids, Mapping):
-        yield "?", entry.device_ids or ()
-        return
-    for node, ids in entry.device_ids.items():
+    for node, ids in (entry.device_ids or {}).items():
         yield "none" if node == NO_NODE else str(node), ids or ()
 
 
