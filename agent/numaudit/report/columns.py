@@ -6,7 +6,8 @@ report is in `cells`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Generic, Literal, TypeVar
 
@@ -56,6 +57,8 @@ class Column(Struct, Generic[Row], frozen=True):
     number."""
     of_node: Callable[[int, Row], str] | None = None
     """The part of one node, where a view can show one column for each."""
+    folds: bool = False
+    """May its text go on in a second line?"""
     table: ColumnPlaces | None = None
     top: ColumnPlaces | None = None
     page: ColumnPlaces | None = None
@@ -63,22 +66,39 @@ class Column(Struct, Generic[Row], frozen=True):
     def heading(self, place: ColumnPlaces) -> str:
         return self.title if place.heading is None else place.heading
 
+    def page_heading(self, place: ColumnPlaces) -> str:
+        """As sentences begin, but for abbreviations."""
+        sentence = re.sub("Pid|[Cc]pu", lambda found: found[0].upper(), self.title.capitalize())
+        return sentence if place.heading is None else place.heading
 
-def columns_of(
-    view: ViewName, report: Report | None = None, *, wide: bool = False
-) -> list[tuple[Column[ContainerReport], ColumnPlaces]]:
+
+Placed = tuple[Column[Row], ColumnPlaces]
+"""A column, and its position in one view."""
+
+
+def columns_of(view: ViewName, report: Report | None = None, *, wide: bool = False) -> list[Placed[ContainerReport]]:
     """The columns of a view's containers, as `placed` has them."""
     return placed(COLUMNS, view, report, wide=wide)
 
 
 def placed(
     columns: Iterable[Column[Row]], view: ViewName, report: Report | None = None, *, wide: bool = False
-) -> list[tuple[Column[Row], ColumnPlaces]]:
+) -> list[Placed[Row]]:
     """The columns of a view from left to right; with a report, those that have something to show."""
     shown = (column for column in columns if report is None or column.needs is None or column.needs(report))
     here = ((column, getattr(column, view)) for column in shown)
     found = [(column, place) for column, place in here if place is not None and (wide or not place.wide_only)]
     return sorted(found, key=lambda pair: pair[1].at)
+
+
+def everywhere(columns: Iterable[Column[Row]]) -> list[Placed[Row]]:
+    """Of a table that is the same in every view: columns in their order, with their place in the terminal's table."""
+    return [(column, column.table or ColumnPlaces(at)) for at, column in enumerate(columns)]
+
+
+def explained(columns: Iterable[Placed[Row]]) -> Iterator[tuple[str, str]]:
+    """Heading and explanation of each column that needs one."""
+    return ((column.heading(place), column.help) for column, place in columns if column.help)
 
 
 def can_promise(report: Report) -> bool:

@@ -6,10 +6,11 @@ A process has a row, and each of its thread groups that differs from its main th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from numaudit.report.columns import Column, ColumnPlaces
 from numaudit.report.processes.values import ProcessesReport, ProcessReport
 from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, size
 from numaudit.snapshot.processes import MappedMemory, ThreadGroup
@@ -41,20 +42,6 @@ class ProcessRow(Struct, frozen=True):
         return self.process.cpu_seconds if self.group is None else self.group.cpu_seconds
 
 
-class ProcessColumn(Struct, frozen=True):
-    """One figure of every row."""
-
-    title: str
-    text: Callable[[ProcessRow], str]
-    is_number: bool = False
-    folds: bool = False
-    """May it go on in a second line?"""
-    needs: Callable[[ProcessesReport], bool] | None = None
-    """Returns True when there is something to show."""
-    leaves: int = 0
-    """Order in which columns are dropped for lack of room: the highest number first; 0 = the column always stays."""
-
-
 def process_rows(report: ProcessesReport) -> list[ProcessRow]:
     """Of the processes with the most memory, in the order of their ids, which is that in which ranks were started."""
     shown = report.items
@@ -70,9 +57,11 @@ def _rows(one: ProcessReport) -> Iterator[ProcessRow]:
         yield ProcessRow(one, group)
 
 
-def process_columns(report: ProcessesReport) -> list[ProcessColumn]:
+def process_columns(report: ProcessesReport) -> list[Column[ProcessRow]]:
     """Those that have something to show."""
-    return [column for column in COLUMNS if column.needs is None or column.needs(report)]
+    counted, used = report.accesses_uncounted is None, report.none_used_remotely is None
+    hidden = {title for title, has in (("COUNTED REMOTE", counted), ("USED REMOTELY", used)) if not has}
+    return [column for column in COLUMNS if column.title not in hidden]
 
 
 def _processes(count: int) -> str:
@@ -174,30 +163,24 @@ def _counted_remote(row: ProcessRow) -> str:
     return _NONE if found is None else counted_share(found)
 
 
-COLUMNS = (
-    ProcessColumn("PID", _pid, is_number=True),
-    ProcessColumn("PROCESS", _name),
-    ProcessColumn("THREADS", _threads, is_number=True, leaves=2),
-    ProcessColumn("CPUS", _cpus, folds=True, leaves=4),
-    ProcessColumn("CPU NODES", _cpu_nodes),
-    ProcessColumn("POLICY", _policy, folds=True),
-    ProcessColumn("MEMORY", _memory, folds=True),
-    ProcessColumn("CPU TIME", _ran, folds=True, leaves=1),
-    ProcessColumn("ELSEWHERE", _elsewhere, is_number=True, leaves=3),
-    ProcessColumn("EXPECTED", _expected, is_number=True),
-    ProcessColumn(
-        "COUNTED REMOTE", _counted_remote, is_number=True, needs=lambda report: report.accesses_uncounted is None
+COLUMNS: tuple[Column[ProcessRow], ...] = (
+    Column("PID", _pid, is_number=True),
+    Column("PROCESS", _name),
+    Column("THREADS", _threads, is_number=True, table=ColumnPlaces(2, 2)),
+    Column("CPUS", _cpus, folds=True, table=ColumnPlaces(3, 4)),
+    Column("CPU NODES", _cpu_nodes),
+    Column("POLICY", _policy, folds=True),
+    Column("MEMORY", _memory, "what judges alignment; memory that processes share counts for each of them", folds=True),
+    Column("CPU TIME", _ran, folds=True, table=ColumnPlaces(7, 1)),
+    Column(
+        "ELSEWHERE", _elsewhere, "threads that ran last on a node where the main thread may not run", is_number=True,
+        table=ColumnPlaces(8, 3),
     ),
-    ProcessColumn(
-        "USED REMOTELY", _used_remotely, is_number=True, needs=lambda report: report.none_used_remotely is None
-    ),
-)
+    Column("EXPECTED", _expected, is_number=True),
+    Column("COUNTED REMOTE", _counted_remote, is_number=True),
+    Column("USED REMOTELY", _used_remotely, is_number=True),
+)  # fmt: skip
 """From left to right."""
-
-LEGEND = (
-    "ELSEWHERE = threads that ran last on a node where the main thread may not run.",
-    "MEMORY = what judges alignment; memory that processes share counts for each of them.",
-)
 
 
 def notes(report: ProcessesReport, expected: float | None, basis: str | None) -> Iterator[str]:

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
-from msgspec import Struct
+from collections.abc import Iterator, Sequence
 
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
 from numaudit.ranks.declaration import Declaration
+from numaudit.report.columns import Column
 from numaudit.report.words import UNKNOWN
 
 MOST_RANKS = 40
 """Ranks that are shown."""
-
-
-class RankColumn(Struct, frozen=True):
-    """One figure of every row."""
-
-    title: str
-    """As `new_table` takes it: > = a number, ~ = it may go on in a second line."""
-    text: Callable[[Rank], str]
-
-    @property
-    def name(self) -> str:
-        """The title without its mark."""
-        return self.title.lstrip(">~")
 
 
 def rank_rows(ranks: Sequence[Rank]) -> list[Rank]:
@@ -33,7 +19,7 @@ def rank_rows(ranks: Sequence[Rank]) -> list[Rank]:
     return ordered[:MOST_RANKS]
 
 
-def rank_columns(ranks: Sequence[Rank]) -> list[RankColumn]:
+def rank_columns(ranks: Sequence[Rank]) -> list[Column[Rank]]:
     """Those that have something to show."""
     has_devices = any(one.devices for one in ranks)
     return [one for one in _COLUMNS if one.text is not _devices or has_devices]
@@ -76,12 +62,12 @@ def _why(rank: Rank) -> str:
     return "; ".join(filter(None, parts))
 
 
-_COLUMNS = (
-    RankColumn(">RANK", _number),
-    RankColumn(">PID", lambda rank: str(rank.pid)),
-    RankColumn("TOLD BY", _told_by),
-    RankColumn("~DECLARED", _declared),
-    RankColumn("~DEVICES", _devices),
-    RankColumn("VERDICT", lambda rank: rank.verdict),
-    RankColumn("~WHY", _why),
+_COLUMNS: tuple[Column[Rank], ...] = (
+    Column("RANK", _number, is_number=True),
+    Column("PID", lambda rank: str(rank.pid), is_number=True),
+    Column("TOLD BY", _told_by),
+    Column("DECLARED", _declared, folds=True),
+    Column("DEVICES", _devices, folds=True),
+    Column("VERDICT", lambda rank: rank.verdict),
+    Column("WHY", _why, folds=True),
 )

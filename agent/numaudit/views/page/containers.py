@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
@@ -13,7 +13,7 @@ from numaudit.report.kinds import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name
 from numaudit.views.page.lanes import lanes, lanes_width
-from numaudit.views.page.markup import Markup, PageSection, box, element, short
+from numaudit.views.page.markup import Markup, PageSection, box, element, explanations, short
 from numaudit.views.page.own_page import MOST as MOST_OWN_PAGES
 from numaudit.views.page.own_page import Addresses, key
 
@@ -38,7 +38,7 @@ def containers_part(report: Report, addresses: Addresses) -> PageSection:
     left_out = len(report.containers) - len(rows)
     content = (
         _legend(),
-        element("details", element("summary", "What the columns mean"), element("p", " ".join(_explained()))),
+        element("details", element("summary", "What the columns mean"), explanations(columns_of("page"))),
         _controls(rows),
         _not_asked_for(report),
         box(_table(rows, nodes, addresses), aria_labelledby="containers"),
@@ -65,13 +65,6 @@ def _not_asked_for(report: Report) -> Markup | str:
         if shown < whole
         else ""
     )
-
-
-def _explained() -> Iterator[str]:
-    for column, place in columns_of("page"):
-        if column.help:
-            yield f"{column.heading(place)} = {column.help}."
-    yield "? = not known."
 
 
 def _table(rows: Sequence[ContainerReport], nodes: Sequence[int], addresses: Addresses) -> Markup:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from numaudit import __version__
 from numaudit.errors import printable
+from numaudit.report.columns import Placed, Row
 
 
 class Frame(Struct, frozen=True):
@@ -87,6 +88,18 @@ def table(caption: str, titles: Sequence[str], rows: Iterable[Sequence[str]]) ->
     body = element("tbody", (element("tr", _cells(line, kinds)) for line in lines))
     whole = element("table", element("caption", caption), head, body)
     return box(whole, aria_label=caption)
+
+
+def columns_table(caption: str, columns: Sequence[Placed[Row]], rows: Iterable[Row]) -> Markup:
+    """The same of columns that other views have too."""
+    titles = [column.page_heading(place) for column, place in columns]
+    return table(caption, titles, ([column.text(row) for column, _ in columns] for row in rows))
+
+
+def explanations(columns: Iterable[Placed[Row]]) -> Markup:
+    """What the columns mean, where that has to be said."""
+    said = (f"{column.page_heading(place)} = {column.help}." for column, place in columns if column.help)
+    return element("p", " ".join((*said, "? = not known.")), class_="facts")
 
 
 def _cells(line: Sequence[str], kinds: Sequence[str | None]) -> Iterator[Markup]:

@@ -12,7 +12,7 @@ from numaudit.report.values import NodeReport, Report
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import CpuSet
 from numaudit.views.page.arcs import arc_list, arcs_drawing, arcs_of
-from numaudit.views.page.markup import Markup, PageSection, box, element, short, table
+from numaudit.views.page.markup import Markup, PageSection, box, columns_table, element, short
 from numaudit.views.page.node_map import CpuOwners, MappedNode, node_map, places
 from numaudit.views.page.own_page import Addresses
 
@@ -128,11 +128,7 @@ def _swatch(kind: str, words: str) -> Markup:
 
 
 def _memory(report: Report) -> Markup:
-    columns = placed(NODE_COLUMNS, "page", report)
-    titles = [column.heading(place) for column, place in columns]
-    return table(
-        "Memory of each node", titles, ([column.text(row) for column, _ in columns] for row in node_rows(report))
-    )
+    return columns_table("Memory of each node", placed(NODE_COLUMNS, "page", report), node_rows(report))
 
 
 def _holders(report: Report) -> Markup:

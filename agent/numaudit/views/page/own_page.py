@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
@@ -11,14 +10,15 @@ from msgspec import Struct
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.cells import verdict
-from numaudit.report.processes.columns import LEGEND, notes, process_columns, process_rows
+from numaudit.report.columns import everywhere
+from numaudit.report.processes.columns import COLUMNS, notes, process_columns, process_rows
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.account import parts
 from numaudit.views.page.flow import flow
 from numaudit.views.page.lanes import sparkline
-from numaudit.views.page.markup import Markup, PageSection, element, short, table
+from numaudit.views.page.markup import Markup, PageSection, columns_table, element, explanations, short
 from numaudit.views.trends import KEPT, Trends
 
 
@@ -64,7 +64,7 @@ def process_tables(one: ContainerReport) -> Iterator[Markup]:
     """Of one container, and what the columns mean; nothing where its processes were not read."""
     if _has_some(one):
         yield from _tables(one)
-        yield from _facts(LEGEND)
+        yield explanations(everywhere(COLUMNS))
 
 
 def _of_each(shown: list[ContainerReport], addresses: Addresses) -> Iterator[Markup]:
@@ -74,7 +74,7 @@ def _of_each(shown: list[ContainerReport], addresses: Addresses) -> Iterator[Mar
         yield from _tables(one)
     if len(shown) > _MOST:
         yield from _facts([f"and {len(shown) - _MOST} more containers with processes; -o json has all"])
-    yield from _facts(LEGEND if shown else ["No processes: what was asked for has none."])
+    yield explanations(everywhere(COLUMNS)) if shown else element("p", "No processes: what was asked for has none.")
 
 
 def _has_some(one: ContainerReport) -> bool:
@@ -85,22 +85,13 @@ def _tables(one: ContainerReport) -> Iterator[Markup]:
     found = one.processes
     if found is None:
         return
-    columns = process_columns(found)
-    cells = ([column.text(row) for column in columns] for row in process_rows(found))
-    yield table("Processes", [_heading(column.title) for column in columns], cells)
+    yield columns_table("Processes", everywhere(process_columns(found)), process_rows(found))
     yield from _facts(notes(found, one.expected_remote_ratio, one.expected_basis))
     if found.ranks:
-        of_ranks = rank_columns(found.ranks)
-        lines = ([column.text(rank) for column in of_ranks] for rank in rank_rows(found.ranks))
         yield element("p", printable(found.ranks_summary or ""))
-        yield table("Ranks", [_heading(column.name) for column in of_ranks], lines)
+        yield columns_table("Ranks", everywhere(rank_columns(found.ranks)), rank_rows(found.ranks))
         if len(found.ranks) > MOST_RANKS:
             yield from _facts([f"and {len(found.ranks) - MOST_RANKS} more; -o json has all"])
-
-
-def _heading(title: str) -> str:
-    """As sentences begin, but for abbreviations."""
-    return re.sub("Pid|[Cc]pu", lambda found: found[0].upper(), title.capitalize())
 
 
 def _facts(lines: Iterable[str]) -> Iterator[Markup]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise, takewhile
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from numaudit.report.cells import Tone
-from numaudit.report.columns import Column, ColumnPlaces, Row, columns_of
+from numaudit.report.columns import Column, ColumnPlaces, Placed, Row, columns_of, explained
 from numaudit.report.values import ContainerReport, Report
-from numaudit.views.terminal.terminal import new_table
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _NODE_COLUMNS = 8
 _TWO_NODES = len("N0:99.9M N1:99.9M")
@@ -49,7 +51,7 @@ def _filled(
 
 def fill(column: Column[Row], place: ColumnPlaces, rows: Sequence[Row], rank: int | None = None) -> Filled:
     """The column with its cells, for `fit`. `rank`: when it leaves, if not as its place says."""
-    name = f"{'>' if column.is_number else ''}{column.heading(place)}"
+    name = f"{'>' if column.is_number else '~' if column.folds else ''}{column.heading(place)}"
     leaves = place.leaves if rank is None else rank
     cells = [column.text(row) for row in rows]
     if column.tone is None:
@@ -58,14 +60,46 @@ def fill(column: Column[Row], place: ColumnPlaces, rows: Sequence[Row], rank: in
     return Filled(name, leaves, [Text(cell, STYLES[tone]) for cell, tone in zip(cells, tones, strict=True)])
 
 
-def explained(report: Report, *, wide: bool) -> Iterator[str]:
-    """`ALLOWED = nodes that its memory may be on.`, for each column that needs it."""
-    for column, _ in columns_of("table", report, wide=wide):
-        if column.help:
-            yield f"{column.title} = {column.help}."
+def print_columns(
+    columns: Sequence[Placed[Row]],
+    rows: Sequence[Row],
+    out: Console,
+    *,
+    indent: str = "",
+    more: str = "",
+    explains: bool = False,
+) -> None:
+    """A table of as many columns as have room, and the names of the others. `more`: what shows those."""
+    filled = [fill(column, place, rows) for column, place in columns]
+    kept, _ = fit(filled, out.width - len(indent))
+    gone = left_out(filled, kept)
+    if indent:
+        mark = ">" if kept[0].title.startswith(">") else ""
+        cells = [f"{indent}{one}" for one in kept[0].cells]
+        kept[0] = replace(kept[0], title=f"{mark}{indent}{kept[0].title.removeprefix(mark)}", cells=cells)
+    print_table(filled_table(kept), out)
+    if gone:
+        print_note(f"{indent}left out: {', '.join(gone)} (no room){more}", out)
+    if explains:
+        print_explained([pair for pair in columns if pair[0].heading(pair[1]) not in gone], out)
+
+
+def print_explained(columns: Iterable[Placed[Row]], out: Console) -> None:
+    """`ALLOWED = nodes that its memory may be on.`, for each column that needs it: as many in a line as have room."""
+    line, room = "", min(out.width, _LINE)
+    for heading, said in explained(columns):
+        sentence = f"{heading} = {said}."
+        if line and len(line) + 1 + len(sentence) > room:
+            print_note(line, out, "dim")
+            line = ""
+        line += f" {sentence}" if line else sentence
+    if line:
+        print_note(line, out, "dim")
 
 
 _GAP = 2
+_LINE = 120
+"""Columns that what explains the tables fills, before a narrower terminal breaks it again."""
 _SHORTEST_NAME = 24
 """Before a name gets shorter than that, columns leave."""
 _SHORTEST_OF_ALL = 16

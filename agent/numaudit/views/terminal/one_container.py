@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from numaudit.errors import printable
 from numaudit.report import cells
-from numaudit.report.columns import columns_of
-from numaudit.report.processes.columns import (
-    LEGEND,
-    ProcessColumn,
-    ProcessRow,
-    notes,
-    process_columns,
-    process_rows,
-)
+from numaudit.report.columns import columns_of, everywhere
+from numaudit.report.processes.columns import COLUMNS, notes, process_columns, process_rows
 from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, display_name, in_utc, size
 from numaudit.snapshot import ProcessMapping
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.account import device_lines
-from numaudit.views.terminal.fit import STYLES
-from numaudit.views.terminal.terminal import natural_width, new_table, print_note, print_table
+from numaudit.views.terminal.fit import STYLES, print_columns, print_explained
+from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _MOST_NODES = 8
 """On a larger machine, nodes that have nothing to do with the container are left out."""
@@ -143,8 +135,7 @@ def print_process_tables(report: Report, out: Console) -> None:
         print_process_table(one, out)
         print_ranks(one, out)
     if shown:
-        for note in LEGEND:
-            print_note(note, out, "dim")
+        print_explained(everywhere(COLUMNS), out)
     elif any(one.processes is not None for one in report.containers):
         print_note("no processes: what was asked for has none", out)
 
@@ -154,28 +145,10 @@ def print_process_table(one: ContainerReport, out: Console, *, indented: bool = 
     found = one.processes
     if found is None:
         return
-    columns, shown, indent = process_columns(found), process_rows(found), "  " if indented else ""
-    left_out: list[str] = []
-    table = _process_table(columns, shown, indent)
-    while natural_width(table) > out.width and any(column.leaves for column in columns):
-        last = max(columns, key=lambda column: column.leaves)
-        left_out.append(last.title)
-        columns = [column for column in columns if column is not last]
-        table = _process_table(columns, shown, indent)
-    print_table(table, out)
-    if left_out:
-        print_note(f"{indent}left out: {', '.join(left_out)} (no room)", out)
+    indent = "  " if indented else ""
+    print_columns(everywhere(process_columns(found)), process_rows(found), out, indent=indent)
     for note in notes(found, one.expected_remote_ratio, one.expected_basis):
         print_note(f"{indent}{note}", out, "dim")
-
-
-def _process_table(columns: Sequence[ProcessColumn], rows: Sequence[ProcessRow], indent: str) -> Table:
-    marks = (">" if column.is_number else "~" if column.folds else "" for column in columns)
-    table = new_table(*(mark + column.title for mark, column in zip(marks, columns, strict=True)))
-    for row in rows:
-        first, *others = (column.text(row) for column in columns)
-        table.add_row(f"{indent}{first}", *others)
-    return table
 
 
 def print_ranks(one: ContainerReport, out: Console) -> None:
@@ -185,11 +158,7 @@ def print_ranks(one: ContainerReport, out: Console) -> None:
         return
     out.print()
     out.print(Text(found.ranks_summary or "", "bold"))
-    columns = rank_columns(found.ranks)
-    table = new_table(*(column.title for column in columns))
-    for rank in rank_rows(found.ranks):
-        table.add_row(*(column.text(rank) for column in columns))
-    print_table(table, out)
+    print_columns(everywhere(rank_columns(found.ranks)), rank_rows(found.ranks), out)
     if len(found.ranks) > MOST_RANKS:
         print_note(f"and {len(found.ranks) - MOST_RANKS} more; -o json has all", out, "dim")
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from numaudit.api.selection import shown_of
 from numaudit.errors import printable
-from numaudit.report.columns import placed
+from numaudit.report.columns import columns_of, placed
 from numaudit.report.kinds import is_small_remainder, kinds_in_words, small_remainders
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.occupants import NodePair, given, moved, sampled
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.notes import not_known, sources_in_trouble
-from numaudit.views.terminal import fit as fitting
-from numaudit.views.terminal.fit import container_table, explained, fill, filled_table, fit
+from numaudit.views.terminal.fit import container_table, print_columns, print_explained
 from numaudit.views.terminal.headroom_tables import print_headroom
 from numaudit.views.terminal.notes import print_reasons, print_what_to_do, text_of
 from numaudit.views.terminal.one_container import print_one_container
@@ -32,8 +31,6 @@ _ONE_NODE = (
     "what a host can measure."
 )
 """The next step on a host that has nothing to show."""
-_LINE = 120
-"""Columns that what explains the tables fills, before a narrower terminal breaks it again."""
 
 
 def print_report(
@@ -64,7 +61,10 @@ def print_report(
         print_table(table, out)
         if of is not None and len(report.containers) < of:
             print_note(shown_of(len(shown), of), out)
-        _print_left_out(columns, len(report.containers) - len(shown), out)
+        gone = [f"{', '.join(columns)} (no room)"] if columns else []
+        gone += [small_remainders(len(report.containers) - len(shown))] if len(shown) < len(report.containers) else []
+        if gone:
+            print_note(f"left out: {'; '.join(gone)}; -o wide shows all", out)
     if wide or nodes:
         _print_nodes(report, out)
     out.print()
@@ -79,27 +79,11 @@ def print_report(
 
 def _print_nodes(report: Report, out: Console) -> None:
     out.print()
-    rows = node_rows(report)
-    of_nodes = [fill(column, place, rows) for column, place in placed(NODE_COLUMNS, "table", report)]
-    kept, _ = fit(of_nodes, out.width)
-    print_table(filled_table(kept), out)
-    _print_left_out(fitting.left_out(of_nodes, kept), 0, out)
+    print_columns(placed(NODE_COLUMNS, "table", report), node_rows(report), out, more="; -o wide shows all")
     print_note(_RESIDUAL, out, "dim")
     if report.memory_manager is not None:
         out.print()
         print_headroom(report.memory_manager, out, whole=False)
-
-
-def _print_left_out(columns: Sequence[str], containers: int, out: Console) -> None:
-    if columns or containers:
-        print_note(f"left out: {'; '.join(_left_out(columns, containers))}; -o wide shows all", out)
-
-
-def _left_out(columns: Sequence[str], containers: int) -> Iterator[str]:
-    if columns:
-        yield f"{', '.join(columns)} (no room)"
-    if containers:
-        yield small_remainders(containers)
 
 
 def print_matrix(report: Report, out: Console) -> None:
@@ -149,8 +133,7 @@ def _node_name(node: int | None) -> str:
 
 def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console, wide: bool) -> None:
     if wide:
-        for note in _lines(explained(report, wide=wide)):
-            print_note(note, out, "dim")
+        print_explained(columns_of("table", report, wide=wide), out)
     print_reasons(shown, out)
     ended = _ended(report)
     if ended:
@@ -159,17 +142,6 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
         print_note(f"not known: {text_of(item)}", out, "yellow")
     for sources, why in sources_in_trouble(report):
         print_note(printable(f"{sources}: {why}"), out, "yellow")
-
-
-def _lines(sentences: Iterable[str]) -> Iterator[str]:
-    """As many sentences in a line as there is room for."""
-    line = ""
-    for sentence in sentences:
-        if line and len(line) + 1 + len(sentence) > _LINE:
-            yield line
-            line = ""
-        line += f" {sentence}" if line else sentence
-    yield line
 
 
 def _ended(report: Report) -> str | None:

@@ -66,11 +66,6 @@ def print_table(table: Table, out: Console) -> None:
         _print_folded(table, out)
 
 
-def natural_width(table: Table) -> int:
-    """Places of its longest line where nothing folds."""
-    return sum(max(map(_length, (one.header, *one.cells))) + _GAP for one in table.columns) - _GAP
-
-
 def _print_rows(table: Table, widths: Sequence[int], gap: int, out: Console) -> None:
     """A line for each row: rich takes ten times as long, which counts where there are thousands."""
     rows = zip(*((column.header, *column.cells) for column in table.columns), strict=True)

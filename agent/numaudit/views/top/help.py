@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from numaudit.report.columns import columns_of
+from numaudit.report.columns import columns_of, explained
 from numaudit.report.values import Report
 from numaudit.views.top import head
 from numaudit.views.top.columns import TREND_HELP
@@ -21,10 +21,10 @@ _GAP = 3
 def help_lines(report: Report | None, titles: str, width: int, *, captured: bool = False) -> list[Text]:
     """`titles`: the line above the rows, and that above the nodes; only columns in it are explained."""
     lines = [*_keys(width), Text()]
-    explained = [(title, said) for title, said in _explained() if title in titles]
-    if explained:
-        wide = max(cell_len(title) for title, _ in explained)
-        lines += [row for title, said in explained for row in _entry(title, said, wide, width)]
+    shown = [(title, said) for title, said in _explained() if title in titles]
+    if shown:
+        wide = max(cell_len(title) for title, _ in shown)
+        lines += [row for title, said in shown for row in _entry(title, said, wide, width)]
         lines.append(Text())
     missing = ["accesses and CPU time: this is a captured tree, where nothing runs"] if captured else []
     missing += [] if report is None else head.why_not_measured(report)
@@ -35,9 +35,7 @@ def help_lines(report: Report | None, titles: str, width: int, *, captured: bool
 def _explained() -> Iterator[tuple[str, str]]:
     yield "▓█░", "a node's memory: ▓ misplaced or remote, █ otherwise used, ░ free"
     yield "TREND", TREND_HELP
-    for column, place in columns_of("top"):
-        if column.help:
-            yield column.heading(place), column.help
+    yield from explained(columns_of("top"))
 
 
 def _entry(title: str, said: str, wide: int, width: int) -> Iterator[Text]:

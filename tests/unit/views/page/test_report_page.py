@@ -181,12 +181,11 @@ def test_headroom_names_what_is_left_what_is_in_the_way_and_who_holds_it() -> No
     )
     said = list(lines(report_page(replace(report(container()), memory_manager=manager))))
     for line in (
-        "tr: 0, memory | 0-1 | 9Gi | 4Gi | 5Gi | 5Gi | 3Gi | 2Gi | 1Gi",
-        "tr: 1 | none",
-        "tr: 2 | 5Gi",
+        "p: Largest Guaranteed container that would be admitted now: 5Gi on 2 nodes; fragmentation 25%.",
+        "tr: 0 | memory | 0-1 | 1Gi | 9Gi | 4Gi | 5Gi | 5Gi | 3Gi | 2Gi | 1Gi",
+        "p: node 0: containers without a promise use 1Gi of the promised memory: reserve more for the system, or limit "
+        "pods that are not Guaranteed.",
         "tr: 0-1 | prod/db-0 | memory 4Gi | yes",
-        "p: Fragmentation 25%: the largest container that would be admitted is smaller by "
-        "this share than the one that all free memory would allow.",
     ):
         assert line in said
 
