@@ -20,7 +20,7 @@ OF_PATH = {"chmod", "exists", "glob", "hardlink_to", "is_dir", "is_fifo", "is_fi
     "rglob", "rmdir", "samefile", "stat", "symlink_to", "touch", "unlink", "walk", "write_bytes",
     "write_text"}  # fmt: skip
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
-    "nrt/apiserver/credentials.py": ({".exists"}, "the user's kubeconfig, the pod's service account"),
+    "nrt/apiserver/client.py": ({".exists"}, "the user's kubeconfig, the pod's service account"),
     "capture/archive.py": (
         {".hardlink_to", ".is_dir", ".mkdir", ".open", ".symlink_to", "os.path.realpath"},
         "the user's archive, and a private temporary folder whose links are checked before anything is read",

@@ -13,9 +13,8 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from numaudit.containermanager.cpu.hints import CPUPolicy
 from numaudit.containermanager.cpu.start import create_cpu_manager
-from numaudit.containermanager.cpu.topology import CPUTopology
+from numaudit.containermanager.cpu.topology import CPUPolicy, CPUTopology
 from numaudit.containermanager.memory.reserved import read_reserved_memory, system_reserved, validate_reserved_memory
 from numaudit.containermanager.memory.state import SystemReserved, check_reservations_fit, hugepages_name
 from numaudit.containermanager.plain import given, read_mapping, read_quantity, read_text, shown

@@ -7,10 +7,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from numaudit.containermanager.cpu.hints import CPUPolicy
-from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.start import STATIC
-from numaudit.containermanager.cpu.topology import CPUInfo, CPUState, CPUTopology
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUOptions, CPUPolicy, CPUState, CPUTopology
 from numaudit.containermanager.device.hints import Device, DeviceState
 from numaudit.containermanager.memory.state import MemoryState, MemoryTable, NUMANodeState
 from numaudit.containermanager.memory.static_policy import MemoryPolicy

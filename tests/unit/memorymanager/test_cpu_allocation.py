@@ -10,10 +10,9 @@ from msgspec.structs import replace
 from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines
 from numaudit.containermanager.cpu.allocation import RefusedWithState, allocate, allocate_pod, remove, remove_stale
 from numaudit.containermanager.cpu.allocation import cpus_of as cpus_to_run_on
-from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy
-from numaudit.containermanager.cpu.options import CPUOptions
+from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod
 from numaudit.containermanager.cpu.start import start
-from numaudit.containermanager.cpu.topology import CPUState, CPUTopology
+from numaudit.containermanager.cpu.topology import CPUOptions, CPUPolicy, CPUState, CPUTopology
 from numaudit.containermanager.topologymanager.policy import AdmissionError
 from numaudit.errors import InputError
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -12,14 +12,12 @@ from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular_machines,
 from numaudit.containermanager.cpu.hints import (
     CPUContainer,
     CPUPod,
-    CPUPolicy,
     cpu_pod,
     generate_hints,
     hints_for_container,
     hints_for_pod,
 )
-from numaudit.containermanager.cpu.options import CPUOptions
-from numaudit.containermanager.cpu.topology import CPUState, CPUTopology, Group
+from numaudit.containermanager.cpu.topology import CPUOptions, CPUPolicy, CPUState, CPUTopology, Group
 from numaudit.containermanager.pod.spec import Container, Pod, Resources
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.containermanager.versions import KubeletFeatures

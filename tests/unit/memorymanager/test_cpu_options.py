@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubelets.cpu_machines import GUEST, regular
-from numaudit.containermanager.cpu.options import CPUOptions, check_cpu_options, parse_cpu_options
-from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology, Group
+from numaudit.containermanager.cpu.start import check_cpu_options, parse_cpu_options
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUOptions, CPUTopology, Group
 from numaudit.containermanager.topologymanager.policy import OptionGates
 from numaudit.errors import InputError
 from numaudit.topology.machine import Cpu, Machine, Node

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from kubelets.cpu_machines import EIGHT_CORES, GUEST, cpus_of, regular
 from numaudit.containermanager.cpu.allocation import RefusedWithState, allocate_pod
-from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy, hints_for_pod
-from numaudit.containermanager.cpu.options import CPUOptions
+from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, hints_for_pod
 from numaudit.containermanager.cpu.start import create_cpu_manager, start
-from numaudit.containermanager.cpu.topology import CPUState
+from numaudit.containermanager.cpu.topology import CPUOptions, CPUPolicy, CPUState
 from numaudit.containermanager.topologymanager.hints import TopologyHint
 from numaudit.containermanager.topologymanager.policy import OptionGates
 from numaudit.errors import InputError

@@ -15,9 +15,7 @@ from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
 from numaudit.checkpoints.start.restore import cpu_start_error, memory_start_error
-from numaudit.containermanager.cpu.hints import CPUPolicy
-from numaudit.containermanager.cpu.options import CPUOptions
-from numaudit.containermanager.cpu.topology import CPUInfo, CPUTopology
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUOptions, CPUPolicy, CPUTopology
 from numaudit.containermanager.memory.replay import DIFFERENT, without_assignments
 from numaudit.encoding.go_json import UINT64
 from numaudit.errors import ParseError

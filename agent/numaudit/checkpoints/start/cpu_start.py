@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 from numaudit.checkpoints.formats.cpu import WITH_PODS, CpuCheckpoint
 from numaudit.checkpoints.start.findings import StateFinding
-from numaudit.containermanager.cpu.hints import CPUPolicy
-from numaudit.containermanager.cpu.options import CPUOptions
 from numaudit.containermanager.cpu.start import start as start_cpu_manager
-from numaudit.containermanager.cpu.topology import CPUInfo, CPUState, CPUTopology
+from numaudit.containermanager.cpu.topology import CPUInfo, CPUOptions, CPUPolicy, CPUState, CPUTopology
 from numaudit.containermanager.versions import KubernetesVersion
 from numaudit.encoding.checksum import Verification
 from numaudit.errors import InputError

@@ -24,7 +24,7 @@ from numaudit.checkpoints.formats.seal import NewerFormat, SealedCheckpoint
 from numaudit.checkpoints.start.cpu_start import cpu_findings
 from numaudit.checkpoints.start.findings import StartAnswer, StateFinding, Stops
 from numaudit.checkpoints.start.memory_start import memory_findings, replayed
-from numaudit.containermanager.cpu.hints import CPUPolicy
+from numaudit.containermanager.cpu.topology import CPUPolicy
 from numaudit.containermanager.memory.replay import Refusal
 from numaudit.containermanager.memory.state import SystemReserved
 from numaudit.containermanager.versions import DRA_GATE, DRIFT_OPTION, LATEST, KubernetesVersion, charges_pods_again

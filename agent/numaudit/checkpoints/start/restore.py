@@ -25,8 +25,7 @@ from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import Seal, SealedCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, pod_level_gate
 from numaudit.containermanager.cpu import start as cpu_start
-from numaudit.containermanager.cpu.hints import CPUPolicy
-from numaudit.containermanager.cpu.topology import CPUState
+from numaudit.containermanager.cpu.topology import CPUPolicy, CPUState
 from numaudit.containermanager.memory.replay import check_start
 from numaudit.containermanager.memory.state import MachineState, MemoryState
 from numaudit.containermanager.versions import LATEST, KubernetesVersion

@@ -49,10 +49,10 @@ def _apply(host: Host, *, own: bool) -> None:
     if not host.is_live:
         raise InputError("--apply writes what this node is, and a capture is no node: leave out --apply or --root")
     check_installed("--apply")
-    from numaudit.nrt.apiserver import client, credentials, publishing
+    from numaudit.nrt.apiserver import client, publishing
 
     name = publishing.node_of(node_name_of(host))
-    server = client.ApiServer(credentials.find_config(None), _SECONDS)
+    server = client.ApiServer(client.find_config(None), _SECONDS)
     try:
         topology = topology_of_host(Engine(Observer.of(host)), host, name)
         found = publishing.publish(server, name, lambda published: publishing.wanted_of(topology, published, own=own))

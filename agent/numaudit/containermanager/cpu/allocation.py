@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.assignment import take_packed
 from numaudit.containermanager.cpu.distribution import take_distributed
-from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, CPUPolicy, check_shared_pool
-from numaudit.containermanager.cpu.options import CPUOptions
-from numaudit.containermanager.cpu.topology import CPUState, CPUTopology, Group
+from numaudit.containermanager.cpu.hints import CPUContainer, CPUPod, check_shared_pool
+from numaudit.containermanager.cpu.topology import CPUOptions, CPUPolicy, CPUState, CPUTopology, Group
 from numaudit.containermanager.topologymanager.policy import SMT_ALIGNMENT, AdmissionError
 from numaudit.containermanager.versions import LATEST, KubernetesVersion, charges_pods_again
 from numaudit.topology.nodeset import CpuSet, NodeSet

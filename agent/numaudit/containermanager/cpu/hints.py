@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from numaudit.containermanager.cpu.options import CPUOptions
-from numaudit.containermanager.cpu.topology import CPUState, CPUTopology, Group
+from numaudit.containermanager.cpu.topology import CPUPolicy, CPUState, CPUTopology, Group
 from numaudit.containermanager.pod.spec import (
     CPU,
     Pod,
@@ -27,33 +26,12 @@ from numaudit.containermanager.topologymanager.hints import (
 )
 from numaudit.containermanager.topologymanager.policy import EMPTY_POD_SHARED_POOL, AdmissionError
 from numaudit.containermanager.versions import (
-    LATEST,
     LATEST_FEATURES,
     KubeletFeatures,
-    KubernetesVersion,
     charges_pods_again,
 )
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import Quantities
-
-
-class CPUPolicy(Struct, frozen=True):
-    """A static CPU Manager that the kubelet started with."""
-
-    topology: CPUTopology
-    reserved: CpuSet
-    """Never given to a container exclusively."""
-    options: CPUOptions = CPUOptions()
-    version: KubernetesVersion = LATEST
-
-    def available(self, state: CPUState) -> CpuSet:
-        """The CPUs that may still be given exclusively."""
-        return state.default_cpus - self.reserved
-
-    @property
-    def allocatable(self) -> CpuSet:
-        """Allocatable CPUs in the sense of the PodResources API: all but the reserved CPUs."""
-        return self.topology.cpus - self.reserved
 
 
 class CPUContainer(Struct, frozen=True):

@@ -1,5 +1,5 @@
-"""The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each; and its state: which
-of them each container has.
+"""The CPUs of a machine as the CPU Manager sees them: node, socket, core and uncore cache of each; its state: which
+of them each container has; and its policy.
 
 Source: pkg/kubelet/cm/cpumanager/topology/topology.go, pkg/kubelet/cm/cpumanager/state/state.go, google/cadvisor
 utils/sysinfo (getCoresInfo).
@@ -14,6 +14,7 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
+from numaudit.containermanager.versions import LATEST, KubernetesVersion
 from numaudit.errors import InputError
 from numaudit.topology.machine import Cpu, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -177,3 +178,33 @@ class CPUState(Struct, frozen=True):
         """All CPUs that it knows."""
         held = (cpus for containers in self.entries.values() for cpus in containers.values())
         return CpuSet.from_ids(cpu for cpus in (self.default_cpus, *self.pod_entries.values(), *held) for cpu in cpus)
+
+
+class CPUOptions(Struct, frozen=True):
+    """The `cpuManagerPolicyOptions` in force."""
+
+    full_pcpus_only: bool = False
+    distribute_cpus_across_numa: bool = False
+    align_by_socket: bool = False
+    distribute_cpus_across_cores: bool = False
+    strict_cpu_reservation: bool = False
+    prefer_align_cpus_by_uncorecache: bool = False
+
+
+class CPUPolicy(Struct, frozen=True):
+    """A static CPU Manager that the kubelet started with."""
+
+    topology: CPUTopology
+    reserved: CpuSet
+    """Never given to a container exclusively."""
+    options: CPUOptions = CPUOptions()
+    version: KubernetesVersion = LATEST
+
+    def available(self, state: CPUState) -> CpuSet:
+        """The CPUs that may still be given exclusively."""
+        return state.default_cpus - self.reserved
+
+    @property
+    def allocatable(self) -> CpuSet:
+        """Allocatable CPUs in the sense of the PodResources API: all but the reserved CPUs."""
+        return self.topology.cpus - self.reserved

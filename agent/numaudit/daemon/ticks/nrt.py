@@ -65,12 +65,12 @@ def _build(
         raise InputError("nrt.publish: a captured host is no node of a cluster; leave out --root, or set it to none")
     check_installed("nrt.publish")
     from numaudit.daemon.ticks.nrt_values import described  # noqa: PLC0415
-    from numaudit.nrt.apiserver import client, credentials, failures, publisher, publishing  # noqa: PLC0415 (6 MiB)
+    from numaudit.nrt.apiserver import client, failures, publisher, publishing  # noqa: PLC0415 (6 MiB)
 
     counts.failures.update(dict.fromkeys(failures.Reason, 0))
 
     def connect() -> client.ApiServer:
-        return client.ApiServer(credentials.find_config(settings.kubeconfig), settings.timeout)
+        return client.ApiServer(client.find_config(settings.kubeconfig), settings.timeout)
 
     def node() -> str:
         return publishing.node_of(origin_of(host).host or name_of_mounted(host))

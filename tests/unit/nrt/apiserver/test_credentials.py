@@ -16,8 +16,7 @@ from clusters.api_server import Right
 from clusters.api_topologies import RESOURCE
 from clusters.topologies import discover
 from numaudit.errors import InputError
-from numaudit.nrt.apiserver.client import ApiServer
-from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.client import ApiServer, find_config
 from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 from processes.certificates import Authority
 

@@ -29,8 +29,7 @@ from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.nrt.apiserver import PublishCounts
-from numaudit.nrt.apiserver.client import ApiServer
-from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.client import ApiServer, find_config
 from numaudit.nrt.apiserver.failures import Reason
 from numaudit.nrt.apiserver.publishing import publish
 from processes.agent_process import eventually, running_agent

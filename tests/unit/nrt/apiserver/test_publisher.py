@@ -19,8 +19,7 @@ from clusters.topologies import NFD, discover, whole
 from numaudit.errors import Unavailable
 from numaudit.net.target import LONGEST_WAIT
 from numaudit.nrt.apiserver import PublishCounts
-from numaudit.nrt.apiserver.client import ApiServer
-from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.client import ApiServer, find_config
 from numaudit.nrt.apiserver.publisher import LEAST, LONGEST, NrtPublisher, Pace
 from numaudit.nrt.apiserver.publishing import Wanted
 

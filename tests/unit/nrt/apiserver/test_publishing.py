@@ -14,8 +14,7 @@ from clusters.api_server import Fault, Right, closed_port
 from clusters.api_topologies import MOST_ANNOTATION_BYTES, RESOURCE
 from clusters.topologies import NFD, discover, whole
 from numaudit.net.target import LONGEST_WAIT
-from numaudit.nrt.apiserver.client import ApiServer
-from numaudit.nrt.apiserver.credentials import find_config
+from numaudit.nrt.apiserver.client import ApiServer, find_config
 from numaudit.nrt.apiserver.failures import ApiFailure, Reason
 from numaudit.nrt.apiserver.publishing import MANAGER, MANAGER_OF_ZONES, Round, Wanted, node_of, publish
 from processes.certificates import Authority
