@@ -13,7 +13,7 @@ from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.memory.replay import MissingTarget, replay
-from numaudit.containermanager.memory.reserved import read_reserved_memory
+from numaudit.containermanager.memory.reserved import read_reserved_memory, total_reserved
 from numaudit.containermanager.memory.state import MemoryState, default_machine_state, hugepages_name
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.plain import given, read_mapping
@@ -24,7 +24,7 @@ from numaudit.memorymanager.kubelet import Kubelet, read_kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.topology.quantity import ZERO, Quantity
+from numaudit.topology.quantity import Quantity
 
 FIELDS = (
     "reservedMemory",
@@ -67,10 +67,6 @@ def read_configuration(configuration: object, machine: Machine) -> Kubelet:
     reserved = given(fields, "reservedMemory", None)
     if reserved is None:
         reserved = [{"numaNode": one.id, "limits": {MEMORY: kept}} for one in machine.nodes if (kept := _kept(one))]
-    sums: dict[str, Quantity] = {}
-    for reservation in read_reserved_memory(reserved):
-        for name, quantity in reservation.limits.items():
-            sums[name] = quantity + sums.get(name, ZERO)
     first = next((str(one.id) for one in machine.cpus), "")
     document = {
         "topologyManagerPolicy": "restricted",
@@ -80,7 +76,9 @@ def read_configuration(configuration: object, machine: Machine) -> Kubelet:
         "memoryManagerPolicy": "Static",
         "cpuManagerPolicy": "static",
         # The kubelet compares the sums of reservedMemory with these, which a host without one has no use for.
-        "systemReserved": {name: str(quantity) for name, quantity in sums.items()},
+        "systemReserved": {
+            name: str(quantity) for name, quantity in total_reserved(read_reserved_memory(reserved)).items()
+        },
         "evictionHard": {},
     }
     return read_kubelet(document, machine)[0]

@@ -13,7 +13,6 @@ from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import file as checkpoints
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats import seal
-from numaudit.checkpoints.formats.claims import ClaimCheckpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint
 from numaudit.checkpoints.formats.device import NO_NODE, DeviceCheckpoint, PodDevices
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
@@ -63,17 +62,6 @@ def plain(kubelet: Kubelet, state: NodeState) -> dict[str, object]:
     """The same as plain values: {memory, cpu, devices}, as a scenario's `state` takes them."""
     files = written(kubelet, state)
     return {name: json.loads(getattr(files, name)) for name in STATE}
-
-
-def read_files(document: Document, opened: Mapping[str, Document]) -> Files:
-    """`state` of a scenario. A checkpoint without a checksum gets the one that fits; `opened`: those that are there.
-
-    Raises InputError for what is no such checkpoint.
-    """
-    if document.value is None:
-        return Files()
-    document.fields(STATE)
-    return Files(**{name: _data(name, part) for name, part in opened.items()})
 
 
 def starting_state(setup: Setup, files: Files) -> NodeState:
@@ -183,7 +171,8 @@ def _by_node(state: DeviceState, resource: str, ids: Iterable[str]) -> dict[int,
     return {node: tuple(names) for node, names in sorted(by_node.items())}
 
 
-def _data(name: str, place: Document) -> bytes | None:
+def read_checkpoint(name: str, place: Document) -> bytes | None:
+    """One of STATE. A checkpoint without a checksum gets the one that fits. Raises InputError for what is none."""
     if place.value is None:
         return None
     if not isinstance(place.value, Mapping):
@@ -212,8 +201,7 @@ def _sealed(checkpoint: checkpoints.Checkpoint) -> checkpoints.Checkpoint:
         return MemoryCheckpoint.of(checkpoint.policy_name, checkpoint.state, pod_level=bool(checkpoint.pod_entries))
     if isinstance(checkpoint, CpuCheckpoint):
         return CpuCheckpoint.of(checkpoint.policy_name, checkpoint.state, pod_level=bool(checkpoint.pod_entries))
-    if isinstance(checkpoint, ClaimCheckpoint):
-        return ClaimCheckpoint.of(checkpoint.claims)
+    assert isinstance(checkpoint, DeviceCheckpoint)
     return DeviceCheckpoint.of(checkpoint.entries, checkpoint.registered or {})
 
 

@@ -12,7 +12,7 @@ from numaudit.containermanager.pod.spec import Pod
 from numaudit.containermanager.versions import KNOWN_GATES, LATEST, parse_version
 from numaudit.errors import InputError, nearest
 from numaudit.memorymanager.configuration import FIELDS, IN_FORCE, KIND, unknown_fields, unwrap
-from numaudit.scenario.files import STATE, Files, read_files, starting_state
+from numaudit.scenario.files import STATE, Files, read_checkpoint, starting_state
 from numaudit.scenario.machine import read_devices, read_machine
 from numaudit.scenario.manifests import read_manifests
 from numaudit.scenario.values import Admit, Remove, Restart, Scenario, Setup, Start, Step
@@ -134,7 +134,7 @@ def read_state_files(part: Document, open_file: OpenFile) -> Files:
     """`memory`, `cpu` and `devices`, inline or as names of files. Raises InputError that names the place."""
     names = part.fields(STATE) if part.value is not None else ()
     opened = {name: _opened(part.part(name), open_file, "the checkpoint") for name in names}
-    return read_files(part, opened)
+    return Files(**{name: read_checkpoint(name, place) for name, place in opened.items()})
 
 
 def _check_state_devices(devices: DeviceState, place: Document) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.cpu.hints import free_and_all
 from numaudit.containermanager.memory.headroom import HugePageRoom
-from numaudit.containermanager.memory.reserved import read_reserved_memory
+from numaudit.containermanager.memory.reserved import read_reserved_memory, total_reserved
 from numaudit.containermanager.plain import Document, given
 from numaudit.containermanager.pod.spec import CPU, Pod, PodName
 from numaudit.containermanager.predicates import Amounts, unrequested
@@ -19,7 +19,6 @@ from numaudit.memorymanager.admission import Admission, NodeState, reconcile
 from numaudit.memorymanager.kubelet import Kubelet, read_allocatable, read_kubelet
 from numaudit.scenario.machine import Devices
 from numaudit.topology.machine import Machine
-from numaudit.topology.quantity import ZERO, Quantity
 
 _RESERVATIONS = ("systemReserved", "kubeReserved", "evictionHard")
 
@@ -57,16 +56,10 @@ class Setup(Struct, frozen=True, dict=True):
     def _completed(self) -> dict[str, object]:
         configuration = dict(self.configuration)
         if not any(name in configuration for name in _RESERVATIONS):
-            configuration["kubeReserved"] = self._reserved_on_nodes()
+            on_nodes = total_reserved(read_reserved_memory(given(self.configuration, "reservedMemory", [])))
+            configuration["kubeReserved"] = {name: str(quantity) for name, quantity in on_nodes.items()}
             configuration["evictionHard"] = {}
         return configuration
-
-    def _reserved_on_nodes(self) -> dict[str, str]:
-        sums: dict[str, Quantity] = {}
-        for one in read_reserved_memory(given(self.configuration, "reservedMemory", [])):
-            for name, quantity in one.limits.items():
-                sums[name] = quantity + sums.get(name, ZERO)
-        return {name: str(quantity) for name, quantity in sums.items()}
 
 
 class PodsHere(Struct, frozen=True):

@@ -183,7 +183,7 @@ def _is_on(options: CPUOptions, name: str) -> bool:
 
 def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) -> None:
     level = option_level("CPU", name, _LEVELS, version)
-    if not gates.open(level):
+    if not gates.allow(level):
         raise InputError(
             f"CPU Manager Policy {level.capitalize()}-level Options not enabled, but option {quote(name)} provided"
         )

@@ -106,6 +106,15 @@ def system_reserved(
     return reserved
 
 
+def total_reserved(reservations: Iterable[MemoryReservation]) -> dict[str, Quantity]:
+    """The reservations of all nodes together, by resource."""
+    sums: dict[str, Quantity] = {}
+    for one in reservations:
+        for name, quantity in one.limits.items():
+            sums[name] = quantity + sums.get(name, ZERO)
+    return sums
+
+
 def validate_against_node(
     machine: Machine, reservations: Sequence[MemoryReservation], node_allocatable_reservation: Quantities
 ) -> None:
@@ -113,16 +122,15 @@ def validate_against_node(
 
     Where several types do not, the kubelet names any one of them; here it is the first. Raises InputError.
     """
-    sums: dict[str, Quantity] = {}
     for one in reservations:
         if one.numa_node not in machine.by_id:
             raise InputError(
                 f"the reserved memory configuration references a NUMA node {one.numa_node} "
                 "that does not exist on this machine"
             )
-        for name, quantity in one.limits.items():
-            sums[name] = quantity + sums.get(name, ZERO)
-    _check_sums(sums, {name: q for name, q in node_allocatable_reservation.items() if is_memory(name)})
+    _check_sums(
+        total_reserved(reservations), {name: q for name, q in node_allocatable_reservation.items() if is_memory(name)}
+    )
 
 
 def convert_reserved(machine: Machine, reservations: Sequence[MemoryReservation]) -> SystemReserved:

@@ -83,7 +83,7 @@ class OptionGates(Struct, frozen=True):
     alpha: bool = False
     beta: bool = True
 
-    def open(self, level: str) -> bool:
+    def allow(self, level: str) -> bool:
         """May options of this maturity be given?"""
         return {"alpha": self.alpha, "beta": self.beta}.get(level, True)
 
@@ -167,7 +167,7 @@ def _max_nodes(name: str, value: str) -> int:
 
 def _check_available(name: str, gates: OptionGates, version: KubernetesVersion) -> None:
     level = option_level("Topology", name, _LEVELS, version)
-    if not gates.open(level):
+    if not gates.allow(level):
         # 1.32 rewrote only the text about alpha options.
         if version < (1, 32) or (level == "beta" and version < (1, 33)):
             raise InputError(
