@@ -1,7 +1,7 @@
 """The boots of one test run: a process of its own, which leaves a file for each kernel whose guests have ended.
 
 A few guests run at once, each on one CPU of this host. When each kernel has had its guest, the one with the most left
-gets another one, and they share what is left (`shares.py`). A guest that dies fails the test that it was at; what it
+gets another one, and they share what is left (`results.py`). A guest that dies fails the test that it was at; what it
 had not come to runs in another boot.
 
 When all guests of a kernel have ended, the few tests that failed run once more in a fresh guest, where nothing of other
@@ -26,14 +26,12 @@ from threading import Lock
 
 import pytest
 
-import durations
 import machines
 import results
 from debian import CHECKOUT
 from guest import Completed, GuestDied, Job, run
-from inside_tests import INSIDE, NO_PLUGINS, PYTEST
-from results import BAD, FILE_VARIABLE, Result
-from shares import CLAIMS_VARIABLE
+from inside_tests import INSIDE, NO_PLUGINS, PYTEST, seconds_of
+from results import BAD, CLAIMS_VARIABLE, FILE_VARIABLE, Result
 
 HERE = Path(__file__).parent
 TIMEOUT = 3600
@@ -188,7 +186,7 @@ class Kernel:
         with self._lock:
             if self._has_ended or self._boots >= SHARING:
                 return 0
-            return sum(sorted(map(durations.of_module, self._unclaimed()), reverse=True)[self._under_way :])
+            return sum(sorted(map(seconds_of, self._unclaimed()), reverse=True)[self._under_way :])
 
     def _unclaimed(self) -> set[str]:
         claimed = {path.name for path in self.plan.claims.iterdir()}
@@ -223,7 +221,7 @@ class Kernel:
             CLAIMS_VARIABLE: str(claims),
             **NO_PLUGINS,
         }
-        command = [*PYTEST, "-p", "results", "-p", "shares", *(f"{INSIDE}/{test}" for test in tests)]
+        command = [*PYTEST, "-p", "results", *(f"{INSIDE}/{test}" for test in tests)]
         guest = machines.find(self.plan.kernel)
         try:
             done = run(guest, Job(command, folder, environment, TIMEOUT, shared=self.plan.folder))

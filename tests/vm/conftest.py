@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
-import durations
 import guest
 import kernels
 import machines
 from background import Background, can_boot
+from inside_tests import seconds_of
 from numaudit.errors import Unavailable
 
 IN_GUEST = "NUMAUDIT_GUEST" in os.environ
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long for the other.
     """
     if IN_GUEST:
-        items.sort(key=lambda item: -durations.of_module(item.path.stem))
+        items.sort(key=lambda item: -seconds_of(item.path.stem))
     else:
         items.sort(key=lambda item: (item.get_closest_marker("quiet") is not None, _kernel_of(item) or ""))
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, NamedTuple
 
-import bytecode
 import initramfs
 import userland
 from debian import CHECKOUT, tool
@@ -128,7 +127,7 @@ def run(guest: Guest, job: Job, show: IO[str] | None = None) -> Completed:
     Raises Unavailable when this host cannot run a guest, GuestDied with the end of the guest's console.
     """
     programs = require_tools(guest.kernel)
-    bytecode.compile_checkout()
+    userland.compile_checkout()
     (job.folder / COMMAND).write_text(_command_script(guest, job))
     archive = initramfs.build(
         guest.kernel, programs, job.folder, shared=job.shared or job.folder, on_terminal=job.on_terminal

@@ -1,7 +1,9 @@
-"""Test results on their way out of the guest: a pytest plugin writes them, the host reads them.
+"""A pytest plugin of the guests: it writes results, which the host reads, and shares tests with the other guests.
 
 One JSON line for each step of each test, written at once, so that a guest that dies leaves behind what it had
-done and which test it was at. The plugin is loaded with `-p results`; the file is $NUMAUDIT_RESULTS.
+done and which test it was at, into $NUMAUDIT_RESULTS. Every guest of one kernel has the whole list of tests, and who
+claims a module first runs all of it: a claim is a folder in $NUMAUDIT_CLAIMS, which all share, and which only one can
+make. Whoever is faster runs more, so that all end at about the same time.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import json
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-FILE_VARIABLE = "NUMAUDIT_RESULTS"
+FILE_VARIABLE, CLAIMS_VARIABLE = "NUMAUDIT_RESULTS", "NUMAUDIT_CLAIMS"
 
 Outcome = Literal["passed", "failed", "skipped", "unfinished"]
 BAD: Collection[Outcome] = ("failed", "unfinished")
@@ -72,3 +75,18 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         # a skip carries (file, line, reason); an expected failure its traceback and reason
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else f"expected failure: {report.wasxfail}"
     _write(report.nodeid, report.when or "", report.outcome, report.duration, text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    """True: somebody else runs this one."""
+    return None if _is_ours(item.path.stem) else True
+
+
+@cache
+def _is_ours(module: str) -> bool:
+    try:
+        Path(os.environ[CLAIMS_VARIABLE], module).mkdir()
+    except FileExistsError:
+        return False
+    return True

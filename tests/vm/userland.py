@@ -1,18 +1,24 @@
-"""The programs of a guest: the host's own, or, for another architecture, Debian's, unpacked below `.cache/vm/NAME`."""
+"""The programs of a guest: the host's own, or, for another architecture, Debian's, unpacked below `.cache/vm/NAME`.
+
+What Python runs there is compiled here: an emulated CPU would take seconds for it in each process, a host may have
+bytecode switched off, as many containers have, and a fresh checkout has none.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-import bytecode
 import debian
 from architectures import X86_64, Architecture
 from debian import CACHE, CHECKOUT, run, tool
@@ -26,6 +32,9 @@ PACKAGES = (
 PYTHON_PACKAGES = ("bcrypt", "jsonschema", "pytest")
 """What the tests use beside numaudit's own dependencies."""
 
+_OF_CHECKOUT = ("agent", "tests/conftest.py", "tests/support", "tests/vm")
+_PYTHON = f"usr/lib/python{sys.version_info[0]}.{sys.version_info[1]}"
+_OF_ROOT = (_PYTHON, "usr/lib/python3/dist-packages")
 _MOUNT_POINTS = ("dev", "proc", "root", "run", "sys", "tmp", "var/tmp")
 _FETCH_IT = "fetch it with: .venv/bin/python tests/vm/kernels.py"
 _SITE_PACKAGES = Path(sysconfig.get_path("platlib"))
@@ -70,7 +79,7 @@ def fetch(architecture: Architecture) -> None:
         if not (here / "root").is_dir():
             _make_root(architecture, scratch / "root")
             debian.put(scratch / "root", here / "root")
-        bytecode.compile_root(here / "root")
+        compile_root(here / "root")
         stamp = here / "site-packages/requirements.txt"
         if not stamp.is_file() or stamp.read_text() != requirements():
             _install_wheels(architecture, scratch / "site-packages", scratch / "requirements.txt")
@@ -125,3 +134,27 @@ def requirements() -> str:
 def _normal(name: str) -> str:
     """A project's name in the one form that stands for all (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def beside_the_source() -> dict[str, str]:
+    """This process's environment, for a Python that writes bytecode where a guest's looks for it."""
+    elsewhere = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
+    return {name: value for name, value in os.environ.items() if name not in elsewhere}
+
+
+@cache
+def compile_checkout() -> None:
+    """What has changed since the last time. pytest does so itself with the modules of tests, when they are listed."""
+    _compile("-q", *_OF_CHECKOUT)
+
+
+def compile_root(root: Path) -> None:
+    """The standard library in a root of another architecture, if its Python reads the same bytecode as this one."""
+    if (root / _PYTHON).is_dir() and not (root / _PYTHON / "__pycache__").is_dir():
+        _compile("-qq", "-s", str(root), "-p", "/", *(str(root / folder) for folder in _OF_ROOT))
+
+
+def _compile(*arguments: str) -> None:
+    """What cannot be compiled fails where it is imported, with its reason."""
+    command = [sys.executable, "-m", "compileall", *arguments]
+    subprocess.run(command, cwd=CHECKOUT, env=beside_the_source(), check=False)
