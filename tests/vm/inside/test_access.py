@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.cli import EXIT_FINDINGS, EXIT_INCONCLUSIVE
+from numaudit.cli import EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.doctor.checks import probe_checks
-from numaudit.doctor.selftest import CHECKS
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import judge
@@ -26,7 +25,7 @@ from numaudit.evaluation.findings import find
 from numaudit.kernel import tasks
 from numaudit.kernel.cores import core_pmus
 from numaudit.kernel.host import Host
-from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultCounts, HintFaultsProbe
+from numaudit.probes.hint_faults import HINT_FAULTS, HintFaultsProbe
 from numaudit.probes.kinds import KINDS
 from numaudit.probes.migrations import MIGRATIONS
 from numaudit.probes.page_alloc import PAGE_ALLOC
@@ -41,19 +40,14 @@ from samples import (
     balancing,
     cpu_seconds,
     faults_of,
-    kernel_count,
     promised,
     scans,
     scans_every,
     seen,
     settled,
     share,
-    wait_for_kernel,
 )
 from workload import PATIENCE, Cgroup, cgroup, eventually, worker
-
-OTHERS = 600
-"""Pages that Python and its libraries may use beside those of a worker's mapping; more on a busy host."""
 
 
 @pytest.fixture(scope="module")
@@ -433,16 +427,6 @@ def test_the_self_test_tells_near_from_far_memory_by_every_source(capsys: pytest
     assert not list(Path("/sys/fs/cgroup").glob("numaudit-selftest*"))
 
 
-@pytest.mark.one_kernel
-def test_hint_faults_that_the_kernel_counts_and_the_probe_does_not_fail_the_self_test(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("numaudit.doctor.selftest.CHECKS", {"hint_faults": CHECKS["hint_faults"]})
-    monkeypatch.setattr(HintFaultsProbe, "read", lambda _: HintFaultCounts())
-    assert call(["doctor", "--selftest"]) == EXIT_FINDINGS
-    assert "failed" in capsys.readouterr().out
-
-
 @pytest.mark.arm64
 def test_doctor_finds_every_source_with_a_load_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     needed = "residency,access hint_faults,access expected"
@@ -484,30 +468,6 @@ def test_only_watched_cgroups_are_counted_and_the_others_are_not_reported_as_idl
             probe.watch(None)
         # A few will do: by now the kernel scans this process rarely, for nothing it found could be moved.
         seen(session, unseen_one, before, at_least=10)
-
-
-def test_hint_faults_are_paused_and_come_back(session: Session) -> None:
-    """Three workers, one after the other: the kernel scans a new process soon, and an old one whenever it likes."""
-    probe = session.probe(HINT_FAULTS)
-    assert not isinstance(probe, ProbeRefusal)
-    with cgroup("numaudit-lab/paused", cpus="0", mems="1") as group:
-        with worker(group, SIZE, threads=2) as running:
-            before = session.read(HINT_FAULTS)
-            running.order("touch")
-            seen(session, group, before, at_least=ENOUGH)
-            session.pause(HINT_FAULTS, True)
-            with pytest.raises(ProbeRefusal, match="CPU time"):
-                session.read(HINT_FAULTS)
-            paused = probe.read()
-        with worker(group, SIZE, threads=2) as running:
-            own = kernel_count()
-            running.order("touch")
-            wait_for_kernel(own)
-            assert probe.read() == paused
-        session.pause(HINT_FAULTS, False)
-        with worker(group, SIZE, threads=2) as running:
-            running.order("touch")
-            seen(session, group, paused, at_least=ENOUGH)
 
 
 def test_a_task_that_is_moved_to_its_memory_is_counted_with_both_nodes(session: Session) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from container import Container, container
-from processes.agent_process import COMPILING, NUMAUDIT, Agent, port_of, running_agent
+from processes.agent_process import Agent, running_agent
 from workload import MIB, eventually
 
 UID = "7b1f3c52-52a1-4be0-9d0c-6c7e1c1f9a01"
@@ -98,53 +96,3 @@ def test_what_has_ended_is_forgotten_after_two_scrapes(agent: Agent) -> None:
         assert _cpu_seconds(agent) == {}
 
     eventually(is_forgotten)
-
-
-@pytest.mark.one_kernel
-def test_a_killed_loader_leaves_an_agent_without_that_feature(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with log.open("wb") as stderr:
-        python, option, run = NUMAUDIT
-        program = [python, option, COMPILING + run, "agent"]
-        process = subprocess.Popen([*program, "--listen", "127.0.0.1:0", *PATIENTLY], stderr=stderr)
-    try:
-        loader = eventually(lambda: _loader_of(process.pid))
-        loader.kill()
-
-        def serves() -> int:
-            found = port_of(log)
-            assert found is not None
-            return found
-
-        without = Agent(process, log, eventually(serves))
-
-        def is_ready() -> None:
-            assert without.get("/-/ready")[0] == 200
-
-        eventually(is_ready)
-
-        def loading_has_ended() -> None:
-            problems = without.samples().get("numaudit_feature_problem_info", {})
-            assert not any({("feature", "bpf_cpu_time"), ("reason", "loading")} <= one for one in problems)
-
-        eventually(loading_has_ended)
-        # The kill may have come too late to matter; then all is loaded.
-        if without.value("numaudit_feature_enabled", feature="bpf_cpu_time") == 0:
-            problems = without.samples()["numaudit_feature_problem_info"]
-            (reason,) = [dict(labels)["reason"] for labels in problems if ("feature", "bpf_cpu_time") in labels]
-            assert "loader" in reason
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _loader_of(agent_pid: int) -> psutil.Process:
-    """The process that loads BPF programs for the agent, while there is one."""
-    children = psutil.Process(agent_pid).children(recursive=True)
-    found = [child for child in children if "loader_child" in " ".join(child.cmdline())]
-    assert found, "the agent started no loader"
-    return found[0]
-
-
-def test_the_agent_ends_when_it_is_asked_to(agent: Agent) -> None:
-    assert agent.stop()[0] == 0

@@ -11,8 +11,7 @@ from contextlib import closing, contextmanager, suppress
 
 import pytest
 
-from made_up.plans import ALIGNMENT_FAULTS, DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
-from numaudit.engine.engine import Engine
+from made_up.plans import DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.evaluation.alignment import judge
@@ -102,14 +101,6 @@ def test_a_clock_that_every_processor_has_counts_in_proportion_to_the_time() -> 
     assert counts[1] / counts[0] == pytest.approx(used[1] / used[0], rel=0.05)
 
 
-def test_a_container_that_is_alone_on_its_cpu_is_counted_at_each_reading(with_bpf: PmuProbe) -> None:
-    with cgroup("numaudit-lab/alone", cpus="3") as group, worker(group, 16 * MIB) as running:
-        for _ in range(3):
-            before = with_bpf.read()
-            running.order("refill")
-            assert PAGES <= _sum(with_bpf.read().since(before), group, "local") < 1.05 * PAGES
-
-
 def test_a_cpu_that_was_offline_is_counted_again(with_bpf: PmuProbe) -> None:
     online = DEVICES.parents[2] / "devices/system/cpu/cpu3/online"
     already = with_bpf.read().lost["cpu-away"]
@@ -136,16 +127,6 @@ def test_without_the_compiler_the_kernel_counts_each_cgroup_itself() -> None:
             assert PAGES <= _sum(session.read(kind).since(before), group, "local") < 1.05 * PAGES
 
 
-def test_events_that_open_and_never_count_are_refused() -> None:
-    """Page faults by an alignment trap: no processor here has those."""
-    nothing = plan_of(TYPE_SOFTWARE, ALIGNMENT_FAULTS, ALIGNMENT_FAULTS)
-    kind = kind_of(lambda _: [nothing])
-    with Session.open(Host(), [kind], cgroups=10, nodes=4) as session:
-        refusal = session.probe(kind)
-    assert isinstance(refusal, ProbeRefusal)
-    assert refusal.reason is Reason.COUNTS_NOTHING
-
-
 def test_the_report_has_the_counted_share_and_its_basis() -> None:
     kind = kind_of(lambda _: [plan_of(TYPE_SOFTWARE, PAGE_FAULTS, PAGE_FAULTS)])
     observer = Observer.of(Host())
@@ -160,28 +141,6 @@ def test_the_report_has_the_counted_share_and_its_basis() -> None:
     assert access.remote_ratio == 0.5
     assert access.counted is not None and access.counted.basis == "made_up"
     assert {one.locality for one in shown.memory_accesses or ()} == {"local", "remote"}
-
-
-def test_the_report_has_the_counts_of_each_process(with_bpf: PmuProbe) -> None:
-    with cgroup("numaudit-lab/ranks") as group, worker(group, 16 * MIB) as many, worker(group, 16 * MIB) as few:
-        engine, of = (
-            Engine(Observer.of(Host()), Session({"pmu": with_bpf}), counts_from_load=True),
-            ContainerId(group.id),
-        )
-        engine.tick(numa_maps_of=frozenset({of}), with_processes=True)
-        for one in (many, few, many, many):
-            one.order("refill")
-        with worker(group, MIB) as late:
-            report = engine.tick(60.0, frozenset({of}), with_processes=True).report
-        (shown,) = [one.processes for one in report.containers if one.id == group.id]
-    assert shown is not None and shown.accesses_uncounted is None
-    found = {one.pid: one.accesses for one in shown.items}
-    for pid, times in ((many.pid, 3), (few.pid, 1)):
-        access = found[pid]
-        assert access is not None and access.counted is not None
-        assert times * PAGES <= access.counted.accesses - access.counted.remote_accesses < 1.05 * times * PAGES
-    began = found[late.pid]
-    assert began is not None and began.reason == "it began after the measurement did"
 
 
 def test_over_the_budget_some_are_watched_and_all_again_when_there_is_room() -> None:
