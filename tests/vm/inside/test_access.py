@@ -133,7 +133,8 @@ def test_remote_memory_is_sampled_with_its_nodes_and_cannot_heal(
         snapshot, key = tick_of(observer, session, group)
         assert snapshot.hint_faults is not None
         used = snapshot.hint_faults[key].used
-        assert used is not None and SIZE * 1.05 > used.at_least > 0.6 * SIZE
+        resident = 4096 * int(Path(f"/proc/{running.pid}/statm").read_text().split()[1])  # the interpreter's too
+        assert used is not None and resident >= used.at_least > 0.6 * SIZE
         assert {cpu for cpu, _ in used.by_pair} == {0}
         assert used.by_pair[0, node] > 0.95 * used.at_least
         assert "cannot-heal" in found_of(key, snapshot)
