@@ -9,7 +9,7 @@ import pytest
 from numaudit.api import document
 from numaudit.topology.machine import HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.machine.file import topology_file
+from numaudit.views.page.topology_file import topology_file
 from screens.browser_pages import Opened, OpenPage
 from screens.pages import TOP
 

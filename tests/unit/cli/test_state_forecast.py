@@ -25,7 +25,7 @@ from numaudit.memorymanager.forecast import Fate, Forecast, PodForecast
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.terminal.forecast_tables import print_forecast
+from numaudit.views.terminal.simulation_tables import print_forecast
 
 GONE = PodForecast("1", "prod", "db", "refused", NodeSet.of(0), None, CpuSet.of(1), None, "SMTAlignmentError", "SMT")
 

@@ -105,10 +105,10 @@ def forecast(
     if output == "json":
         _write_json("RestartForecast", found, host)
     else:
-        from numaudit.views.terminal import forecast_tables
+        from numaudit.views.terminal import simulation_tables
 
         with printing.table_of_host(host) as out:
-            forecast_tables.print_forecast(found, out)
+            simulation_tables.print_forecast(found, out)
     if not found.is_safe:
         click.get_current_context().exit(EXIT_INCONCLUSIVE if found.is_open else EXIT_FINDINGS)
 

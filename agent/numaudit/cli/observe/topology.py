@@ -38,7 +38,7 @@ def command(output: str, root: Path | None) -> int:
     if output == "svg":
         from numaudit.engine.engine import Engine
         from numaudit.engine.observer import Observer
-        from numaudit.views.machine.file import topology_file
+        from numaudit.views.page.topology_file import topology_file
 
         report = Engine(Observer.of(host), thresholds=options.thresholds()).tick().report
         sys.stdout.buffer.write(topology_file(topology, report if report.containers else None).encode())

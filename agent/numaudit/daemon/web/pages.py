@@ -16,7 +16,7 @@ from numaudit.daemon.web.passwords import SECONDS_PER_ATTEMPT, PasswordCheck
 from numaudit.daemon.web.tick_document import TickDocument, TickDocuments
 from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import MetricPages, accepts_gzip, negotiate
-from numaudit.views.page.live_page import policy, waiting_page
+from numaudit.views.page.report_page import policy, waiting_page
 
 PLAIN = "text/plain; charset=utf-8"
 _GET = ("GET", "HEAD")

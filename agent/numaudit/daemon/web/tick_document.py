@@ -14,8 +14,8 @@ from msgspec import Struct, field
 from numaudit.api import document
 from numaudit.encoding.value import Origin
 from numaudit.report.values import Report
-from numaudit.views.page.live_page import live_container_page, live_page
 from numaudit.views.page.own_page import find
+from numaudit.views.page.report_page import live_container_page, live_page
 from numaudit.views.trends import Trends
 
 _GZIP = 16 + isal_zlib.MAX_WBITS

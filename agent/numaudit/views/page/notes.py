@@ -1,4 +1,4 @@
-"""Texts of the page: what is wrong and what to do, refused pods, state files, and what is not known."""
+"""Texts and tables of the page: what is wrong and what to do, refused pods, headroom, state files, what is unknown."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from numaudit.containermanager.pod.spec import full_name
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.kinds import count_kinds, kinds_in_words
 from numaudit.report.kubelet import CheckpointReport
+from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.values import Report
-from numaudit.report.words import amounts, in_utc
+from numaudit.report.words import UNKNOWN, amounts, in_utc
 from numaudit.topology.quantity import some_of
+from numaudit.views.headroom import HUGE_PAGES, largest, largest_with_huge_pages, map_columns, map_rows, warnings
 from numaudit.views.notes import (
     Note,
     NoteItem,
@@ -22,8 +25,44 @@ from numaudit.views.notes import (
     state_notes,
     verdict_notes,
 )
-from numaudit.views.page.markup import Markup, PageSection, element, short, table
+from numaudit.views.page.markup import Markup, PageSection, columns_table, element, explanations, short, table
 from numaudit.views.page.own_page import Addresses
+
+
+def headroom_part(manager: MemoryManagerReport | None) -> PageSection:
+    """The Memory Manager's room for new containers."""
+    none = element("p", "There is no memory map of the kubelet's Memory Manager.")
+    return PageSection("headroom", "Headroom", (none,) if manager is None else tuple(_content(manager)))
+
+
+def _content(manager: MemoryManagerReport) -> Iterator[Markup]:
+    yield element("p", f"{largest(manager)}.")
+    if manager.fragmentation_ratio is not None:
+        yield element(
+            "p",
+            "Fragmentation = the share by which that is smaller than what all free memory would allow.",
+            class_="facts",
+        )
+    columns = map_columns(manager)
+    yield columns_table("Promised and free memory of each node", columns, map_rows(manager))
+    yield explanations(columns)
+    if manager.huge_pages:
+        yield columns_table("Huge pages: by the memory map and by the kernel", HUGE_PAGES, manager.huge_page_rows())
+        yield explanations(HUGE_PAGES)
+    for line in (*largest_with_huge_pages(manager), *warnings(manager)):
+        yield element("p", f"{line}.")
+    if manager.holders:
+        rows = (
+            (
+                str(one.group),
+                short(full_name(one.namespace, one.pod, one.pod_uid, None)),
+                amounts(one.bytes),
+                "yes" if one.stale else UNKNOWN if one.stale is None else "",
+            )
+            for one in manager.holders
+        )
+        yield table("Pods that hold promised memory", ("Group", "Pod", "Holds", "Stale"), rows)
+
 
 _NAMES, _ITEMS = 10, 3
 """Of a longer list the rest is folded away."""

@@ -16,8 +16,7 @@ from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, ran
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.account import parts
-from numaudit.views.page.flow import flow
-from numaudit.views.page.lanes import sparkline
+from numaudit.views.page.lanes import flow, sparkline
 from numaudit.views.page.markup import Markup, PageSection, columns_table, element, explanations, short
 from numaudit.views.trends import KEPT, Trends
 

@@ -1,8 +1,11 @@
-"""`numaudit report -o html`: one page that needs nothing else, neither files nor a network nor its own script."""
+"""The report as a page: of `report -o html`, which needs nothing else, and of the agent, with a script that renews it.
+
+The agent's says where its figures are from also without the script: of one tick, or of the last one that succeeded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from numaudit.report.kinds import is_small_remainder, kinds_in_words
@@ -11,13 +14,83 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import UNKNOWN, in_utc
 from numaudit.topology.quantity import plural
 from numaudit.views.page.containers import containers_part
-from numaudit.views.page.headroom import headroom_part
 from numaudit.views.page.lanes import sparkline
 from numaudit.views.page.markup import Frame, Markup, PageSection, element, frame, links, nested
 from numaudit.views.page.nodes import nodes_part
-from numaudit.views.page.notes import findings_part, refused_part, state_part, unknown_part
+from numaudit.views.page.notes import findings_part, headroom_part, refused_part, state_part, unknown_part
 from numaudit.views.page.own_page import MOST, Addresses, key, own_section, processes_part
 from numaudit.views.trends import KEPT, Trends
+
+_STALE = "The agent's newest ticks failed or are late: the figures are stale."
+_NONE_YET = "There is no report yet: the agent's first tick is under way, or it failed."
+
+
+def policy() -> str:
+    """The live page's policy as an HTTP header, which also keeps it out of the frames of other pages."""
+    return f"{_live_frame().policy}; frame-ancestors 'none'"
+
+
+def live_page(
+    report: Report, tag: str, links: Mapping[str, str], stale: bool = False, trends: Trends | None = None
+) -> str:
+    """The report of a tick. `tag` is its ETag, `links` are the agent's other pages: path -> what it has."""
+    return _live_frame().page(
+        SKIP, _bar(tag, _STALE if stale else ""), report_content(report, is_alone=False, trends=trends), _footer(links)
+    )
+
+
+def live_container_page(
+    report: Report,
+    one: ContainerReport,
+    tag: str,
+    links: Mapping[str, str],
+    stale: bool,
+    trends: Trends | None = None,
+) -> str:
+    """The page of one container of a tick."""
+    return _live_frame().page(
+        _bar(tag, _STALE if stale else ""), container_content(report, one, trends), _footer(links)
+    )
+
+
+def waiting_page(links: Mapping[str, str]) -> str:
+    """Before the first report. The script shows that one as soon as it is there."""
+    header = element("header", element("h1", "numaudit report"))
+    return _live_frame().page(_bar("", _NONE_YET), header, element("main"), _footer(links))
+
+
+@cache
+def _live_frame() -> Frame:
+    # Scripts may not make markup of text: live.js gets a parsed page from the browser, and needs no such way.
+    return frame(
+        ("report.css", "drawings.css", "live.css"),
+        ("report.js", "morph.js", "live.js"),
+        "connect-src 'self'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+
+
+def _bar(tag: str, words: str) -> Markup:
+    """Return the bar with the age of the page. The script shows the button."""
+    return element(
+        "section",
+        element("button", "Pause", type="button", id="pause", aria_pressed="false", hidden=True),
+        " ",
+        element("span", "The figures are those of one tick. Load the page again for newer ones.", id="age"),
+        element("p", words, id="trouble", role="status"),
+        id="live",
+        aria_label="How new the figures are",
+        data_tag=tag,
+        class_="stale" if words else None,
+    )
+
+
+def _footer(links: Mapping[str, str]) -> Markup:
+    """Relative addresses, for the agent may be behind a proxy that has it below a path of its own."""
+    items = (element("li", element("a", path, href=f".{path}"), f": {what}") for path, what in links.items())
+    return element("footer", element("h2", "Other pages of this agent"), element("ul", items))
+
 
 _STARTS = {"yes": "starts", "no": "does not start", "at risk": "at risk", "once": "starts once", "unknown": UNKNOWN}
 _TONES = {"yes": "aligned", "no": "bad", "unknown": "unknown"}

@@ -22,7 +22,7 @@ from numaudit.errors import printable
 from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.notes import state_notes
-from numaudit.views.terminal.notes import print_notes
+from numaudit.views.terminal.report_tables import print_notes
 from numaudit.views.terminal.terminal import new_table, print_table
 
 _STYLE = {"no": "red", "at risk": "yellow", "yes": "green"}

@@ -17,13 +17,11 @@ from textual.widgets import Input, Static
 
 from numaudit.api.selection import KEYS
 from numaudit.report.kinds import kinds_in_words
-from numaudit.views.top import head, keys
-from numaudit.views.top.columns import node_grid
-from numaudit.views.top.help import help_lines
+from numaudit.views.top import head
+from numaudit.views.top.columns import RowChoice, RowTable, node_grid
 from numaudit.views.top.lines import Lines, RowList, Titles, in_ascii
 from numaudit.views.top.news import Failed, Feed, FeedEnded, News, TickBegan, TickFigures
 from numaudit.views.top.page import container_lines
-from numaudit.views.top.table import RowChoice, RowTable
 from numaudit.views.top.terminal import TopDriver
 from numaudit.views.trends import RowKey, Trends
 
@@ -53,7 +51,7 @@ class Top(App[bool]):
     """
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(names, action, show=False, priority=True) for some in keys.KEYS for names, action in some.actions
+        Binding(names, action, show=False, priority=True) for some in head.KEYS for names, action in some.actions
     ]
     """All have priority, so that keys that come at once are taken one after the other."""
 
@@ -163,8 +161,8 @@ class Top(App[bool]):
         if self._leaving:
             return False
         if self._types:
-            return action not in keys.NOT_WHILE_TYPING
-        return not self._reads or action not in keys.NOT_ON_A_PAGE
+            return action not in head.NOT_WHILE_TYPING
+        return not self._reads or action not in head.NOT_ON_A_PAGE
 
     def action_leave(self, interrupted: bool) -> None:
         self.exit(interrupted)
@@ -304,7 +302,7 @@ class Top(App[bool]):
         if self._helps:
             whole, grid = (None if self._news is None else self._news.whole), self._rows.rows
             titles = "▓█░" if grid is None else f"▓█░ {grid.grid.head().plain}"
-            self._page.show(help_lines(whole, titles, self._width, captured=self.status.captured))
+            self._page.show(head.help_lines(whole, titles, self._width, captured=self.status.captured))
         elif self._news is not None and self._open is not None:
             lines = container_lines(self._news, self._open, self._trends, self._width)
             gone = [] if lines else [Text("It is no more; this is what was last known of it.", "bold yellow")]
@@ -334,7 +332,7 @@ class Top(App[bool]):
 
     def _draw_foot(self) -> None:
         if self._reads:
-            self._put("foot", head.keys_line(keys.OF_A_PAGE, "", self._width))
+            self._put("foot", head.keys_line(head.OF_A_PAGE, "", self._width))
         else:
             total = 0 if self._news is None else len(self._news.report.containers)
             place = head.place(self._rows.chosen, self._rows.rows, total)

@@ -1,8 +1,8 @@
-"""The lines above and below the rows of `numaudit top`, and its help. Pure."""
+"""The lines above and below the rows of `numaudit top`, its keys, and its help. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -10,10 +10,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from numaudit.errors import printable
+from numaudit.report.columns import columns_of, explained
 from numaudit.report.values import Report
 from numaudit.views.notes import not_known, sources_in_trouble
-from numaudit.views.terminal.notes import text_of
-from numaudit.views.top.table import RowChoice, Rows
+from numaudit.views.terminal.report_tables import text_of
+from numaudit.views.top.columns import TREND_HELP, RowChoice, Rows
 
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 """Seconds; what + and - choose from."""
@@ -153,3 +154,91 @@ def cut(text: str, width: int, lines: int) -> list[str]:
 
 def _begin(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+class Keys(Struct, frozen=True):
+    """Some keys that belong together."""
+
+    label: str
+    does: str
+    actions: tuple[tuple[str, str], ...] = ()
+    """Textual's names of keys, and the action; none for the mouse."""
+
+
+KEYS = (
+    Keys(
+        "j k Down Up",
+        "move, or scroll a page",
+        (("down", "move(1)"), ("up", "move(-1)"), ("j", "step(1)"), ("k", "step(-1)")),
+    ),
+    Keys("PgDn PgUp", "a screen on, or back", (("pagedown", "page(1)"), ("pageup", "page(-1)"))),
+    Keys("g G Home End", "to the first, the last", (("home,g", "end(-1)"), ("end,G", "end(1)"))),
+    Keys("Enter", "open the container", (("enter", "enter"),)),
+    Keys("Esc", "back; clear the filter", (("escape", "close"),)),
+    Keys("/", "filter names, verdicts", (("slash", "filter"),)),
+    Keys("s S", "next, previous order", (("s", "sort(1)"), ("S", "sort(-1)"))),
+    Keys("r", "reverse the order", (("r", "reverse"),)),
+    Keys("a", "show, fold small groups", (("a", "fold"),)),
+    Keys("p Space", "pause; go on with a tick", (("p,space", "pause"),)),
+    Keys("+ -", "measure less, more often", (("plus", "interval(1)"), ("minus", "interval(-1)"))),
+    Keys("? h", "this help", (("h,question_mark", "help"),)),
+    Keys("q", "back from a page, quit", (("q", "quit_or_back"),)),
+    Keys("Ctrl-C", "quit with exit code 130", (("ctrl+c", "leave(True)"),)),
+    Keys("Ctrl-Z", "to the shell; fg returns", (("ctrl+z", "suspend_process"),)),
+    Keys("click", "choose; twice: open"),
+    Keys("click title", "sort by it; reverse"),
+)
+NOT_WHILE_TYPING = (
+    "step", "page", "end", "enter", "filter", "sort", "reverse", "fold", "pause", "interval", "help", "quit_or_back",
+)  # fmt: skip
+"""Actions whose keys are a filter's, while one is typed. Of those that move, only the arrows still do."""
+NOT_ON_A_PAGE = ("sort", "reverse", "filter", "fold")
+"""Actions whose keys do nothing on a page."""
+OF_A_PAGE = (("Esc q", "back"), ("j k g G PgUp PgDn", "scroll"), ("?", "help"), ("Ctrl-C", "quit"))
+"""Those that the last line of a page names."""
+
+_LABEL = max(cell_len(one.label) for one in KEYS)
+_KEYS_WIDTH = _LABEL + 2 + max(cell_len(one.does) for one in KEYS)
+_GAP = 3
+
+
+def help_lines(report: Report | None, titles: str, width: int, *, captured: bool = False) -> list[Text]:
+    """`titles`: the line above the rows, and that above the nodes; only columns in it are explained."""
+    lines = [*_keys(width), Text()]
+    shown = [(title, said) for title, said in _explained() if title in titles]
+    if shown:
+        wide = max(cell_len(title) for title, _ in shown)
+        lines += [row for title, said in shown for row in _entry(title, said, wide, width)]
+        lines.append(Text())
+    missing = ["accesses and CPU time: this is a captured tree, where nothing runs"] if captured else []
+    missing += [] if report is None else why_not_measured(report)
+    lines.append(Text("not measured here" if missing else "everything that can be measured is measured here", "bold"))
+    return lines + [Text(line, "dim") for line in missing]
+
+
+def _explained() -> Iterator[tuple[str, str]]:
+    yield "▓█░", "a node's memory: ▓ misplaced or remote, █ otherwise used, ░ free"
+    yield "TREND", TREND_HELP
+    yield from explained(columns_of("top"))
+
+
+def _entry(title: str, said: str, wide: int, width: int) -> Iterator[Text]:
+    for number, line in enumerate(cut(said, max(20, width - wide - 2), 2)):
+        yield Text.assemble((f"{'' if number else title:<{wide}}  ", "bold"), line)
+
+
+def _keys(width: int) -> Iterator[Text]:
+    """Side by side, as far as there is room."""
+    across = max(1, (width + _GAP) // (_KEYS_WIDTH + _GAP))
+    down = -(-len(KEYS) // across)
+    for row in range(down):
+        yield _row(KEYS[row::down])
+
+
+def _row(keys: Sequence[Keys]) -> Text:
+    line = Text()
+    for number, one in enumerate(keys):
+        line.append(" " * (number * (_KEYS_WIDTH + _GAP) - line.cell_len))
+        line.append(f"{one.label:<{_LABEL}}  ", "bold")
+        line.append(one.does)
+    return line

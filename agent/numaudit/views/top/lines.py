@@ -15,7 +15,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Static
 
-from numaudit.views.top.table import Rows
+from numaudit.views.top.columns import Rows
 from numaudit.views.trends import RowKey
 
 _REVERSE = Style(reverse=True)

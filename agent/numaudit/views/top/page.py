@@ -15,9 +15,9 @@ from numaudit.report.values import ContainerReport
 from numaudit.report.words import display_name
 from numaudit.snapshot import ContainerId
 from numaudit.views.notes import finding_notes
-from numaudit.views.terminal.notes import print_notes
 from numaudit.views.terminal.one_container import print_process_table, print_processes
 from numaudit.views.terminal.placement_page import print_container
+from numaudit.views.terminal.report_tables import print_notes
 from numaudit.views.terminal.terminal import print_note
 from numaudit.views.top.columns import drawn
 from numaudit.views.top.news import TickFigures, find

@@ -10,8 +10,7 @@ from hosts.hostile_names import HOSTILE
 from made_up.reports import container, report
 from numaudit.errors import printable
 from numaudit.report.values import Report
-from numaudit.views.page.live_page import live_page, policy, waiting_page
-from numaudit.views.page.report_page import report_page
+from numaudit.views.page.report_page import live_page, policy, report_page, waiting_page
 from screens.page_text import lines, parse
 
 LINKS = {"/metrics": "numbers", "/-/healthy": "is it well?"}

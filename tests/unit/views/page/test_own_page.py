@@ -13,7 +13,7 @@ from numaudit.report.counters import AllocatedBytes, NodeSeconds
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.account import parts
-from numaudit.views.page.flow import flow
+from numaudit.views.page.lanes import flow
 from numaudit.views.page.own_page import MOST, Addresses, key, own_section
 from numaudit.views.page.report_page import report_page
 from screens.page_reports import hostile, many

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from numaudit.report.words import size
 from numaudit.views.page.lanes import sparkline
-from numaudit.views.page.live_page import live_container_page, live_page
-from numaudit.views.page.report_page import report_page
+from numaudit.views.page.report_page import live_container_page, live_page, report_page
 from numaudit.views.trends import KEPT, Trends
 from screens.page_reports import many
 from screens.page_text import parse

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from made_up.reports import container, report
 from numaudit.report.values import Unknown
 from numaudit.views.top import head
-from numaudit.views.top.table import RowChoice
+from numaudit.views.top.columns import RowChoice
 
 
 def _status(**changes: object) -> head.Status:

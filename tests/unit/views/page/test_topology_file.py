@@ -17,8 +17,8 @@ from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.machine import Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed
-from numaudit.views.machine.card import WIDE, Card, card_high, cpu_grid, drawn_card
-from numaudit.views.machine.file import topology_file
+from numaudit.views.page.card import WIDE, Card, card_high, cpu_grid, drawn_card
+from numaudit.views.page.topology_file import topology_file
 
 ROOM = WIDE - 28
 """Pixels of a bar."""

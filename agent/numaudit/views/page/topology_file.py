@@ -1,4 +1,4 @@
-"""The file: packages with the cards of their nodes, then a matrix of the distances, the farther the darker."""
+"""`numaudit topology -o svg`: packages with the cards of their nodes, then a matrix of the distances."""
 
 from __future__ import annotations
 
@@ -13,8 +13,24 @@ from numaudit.report.values import Report
 from numaudit.report.words import UNKNOWN, display_name
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import in_units, plural
-from numaudit.views.machine.card import WIDE, Card, card_high, drawn_card, in_words
-from numaudit.views.machine.ink import EDGE, FONT, HELD, LINE, PAPER, STYLE, WRONG, bar, empty, patterns, words
+from numaudit.views.page.card import (
+    EDGE,
+    FONT,
+    HELD,
+    LINE,
+    PAPER,
+    STYLE,
+    WIDE,
+    WRONG,
+    Card,
+    bar,
+    card_high,
+    drawn_card,
+    empty,
+    in_words,
+    patterns,
+    words,
+)
 from numaudit.views.page.markup import Markup, element, join, raw
 
 _MOST_IN_MATRIX = 32

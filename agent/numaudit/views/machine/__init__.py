@@ -1,1 +1,0 @@
-"""`numaudit topology -o svg`: the machine as one drawing."""
