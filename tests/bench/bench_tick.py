@@ -36,7 +36,7 @@ from monitoring.otlp_receiver import OtlpReceiver
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent as HostAgent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.memory import collect_garbage_rarely
+from numaudit.daemon.start import collect_garbage_rarely
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.exporters.prometheus import negotiate

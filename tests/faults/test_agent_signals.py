@@ -3,7 +3,6 @@ of one."""
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import os
 import re
@@ -159,43 +158,4 @@ def test_after_a_burst_of_signals_the_newest_settings_are_in_force(tree: NodeTre
         path.write_text("interval: 1s\nmetrics: {labels: [namespace]}\n")
         agent.process.send_signal(signal.SIGHUP)
         assert eventually(lambda: agent.value("numaudit_container_judged_bytes", container="") is not None)
-        assert agent.stop()[0] == 0
-
-
-def test_debug_messages_are_switched_on_and_off_by_a_signal(tree: NodeTree, tmp_path: Path) -> None:
-    with running_agent("--root", str(tree.root), "--interval", "1s", log=tmp_path / "log") as agent:
-        agent.process.send_signal(signal.SIGUSR2)
-        agent.process.send_signal(signal.SIGUSR1)
-        assert eventually(lambda: "debug messages are on" in agent.log())
-        agent.get("/metrics")
-        assert eventually(lambda: " DEBUG " in agent.log())
-        agent.process.send_signal(signal.SIGUSR1)
-        assert eventually(lambda: "debug messages are off again" in agent.log())
-        before = agent.log().count(" DEBUG ")
-        agent.get("/metrics")
-        assert agent.log().count(" DEBUG ") == before
-        assert agent.stop()[0] == 0
-
-
-def test_a_post_has_the_settings_read_again_where_that_is_switched_on(tree: NodeTree, tmp_path: Path) -> None:
-    path = tmp_path / "agent.yaml"
-    path.write_text("interval: 1s\n")
-
-    def post() -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", agent.port, timeout=PATIENCE)
-        connection.request("POST", "/-/reload", b"whatever")
-        answer = connection.getresponse()
-        connection.close()
-        return answer.status, answer.read().decode()
-
-    with running_agent("--root", str(tree.root), "--config", str(path), log=tmp_path / "log") as agent:
-        status, text = post()
-        assert (status, "web.reload" in text) == (403, True)
-        path.write_text("interval: 1s\nweb: {reload: true}\n")
-        agent.process.send_signal(signal.SIGHUP)
-        assert eventually(lambda: post()[0] == 200)
-        path.write_text("interval: 1s\nweb: {reload: true}\notlp: {headers: [geheim]}\n")
-        status, text = post()
-        assert (status, text.startswith(f"{path}:3: otlp.headers must be")) == (500, True)
-        assert "geheim" not in text + agent.log()
         assert agent.stop()[0] == 0

@@ -54,7 +54,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "config/loading.py": ({".stat"}, "numaudit's settings"),
     "config/yaml_document.py": ({".resolve"}, "names of the user's files"),
     "config/yaml_file.py": ({".is_fifo"}, "numaudit's settings"),
-    "daemon/ticks/live.py": ({"os.listdir", "os.stat"}, "the agent's own descriptors"),
+    "daemon/ticks/health.py": ({"os.listdir", "os.stat"}, "the agent's own descriptors"),
     "kernel/cgroup_writer.py": ({".mkdir", ".rmdir"}, "cgroups of our own on the running host"),
     "kernel/devices/descriptors.py": (
         {"os.readlink", "os.scandir"},

@@ -70,9 +70,6 @@ class WebSettings:
         "Maximum number of open connections. Beyond it, the one idle longest is closed.",
     )
     timeout: float = _setting(5.0, duration(0.1, 300), "Time limit for reading a request, and for its answer.")
-    reload: bool = _setting(
-        False, boolean(), "Allow POST to `/-/reload`, which reads the settings again.", reloads=True
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,26 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Self
 
 from msgspec import Struct
 
 from numaudit import __version__
 from numaudit.config.settings import Settings
-from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import Loading
-from numaudit.daemon.logs import RateLimit, Verbosity
-from numaudit.daemon.loop import Loop
-from numaudit.daemon.notify import Notifier
+from numaudit.daemon.logs import RateLimit, use
+from numaudit.daemon.loop import Loop, Notifier
 from numaudit.daemon.reload import Reload, Reloading
-from numaudit.daemon.service import Services
-from numaudit.daemon.ticks.health import HealthMonitor
-from numaudit.daemon.ticks.live import LiveNumbers
-from numaudit.daemon.ticks.nrt import NrtService
-from numaudit.daemon.ticks.publisher import Publisher
-from numaudit.daemon.ticks.push import PushService
+from numaudit.daemon.senders import Sender, nrt_publisher, otlp_pusher
+from numaudit.daemon.service import Inbox, Services
+from numaudit.daemon.ticks.health import HealthMonitor, LiveNumbers
+from numaudit.daemon.ticks.publisher import Newest, Publisher
 from numaudit.daemon.ticks.schedule import Schedule
-from numaudit.daemon.ticks.ticker import Newest, Ticker
+from numaudit.daemon.ticks.ticker import Ticker
 from numaudit.daemon.web.auth import AccessRules
 from numaudit.daemon.web.connections import Connections
 from numaudit.daemon.web.pages import AgentSite
@@ -41,8 +38,8 @@ class Agent(Struct, frozen=True, eq=False):
     """Its services and its main loop."""
 
     server: Server
-    push: PushService
-    nrt: NrtService
+    senders: Sequence[Sender]
+    """Those that the settings ask for."""
     ticker: Ticker
     live: LiveNumbers
     site: AgentSite
@@ -79,11 +76,13 @@ class Agent(Struct, frozen=True, eq=False):
             pushed if settings.otlp.endpoint else None, nrt_counts, log_limit, reload,
         )  # fmt: skip
         pages = MetricPages(live.exposition, settings.metrics.created, health.is_current)
-        push = PushService(settings, live.with_newest_tick, pushed, engine.observer.host)
-        nrt = NrtService(settings.nrt, newest, health.is_current, nrt_counts, engine.observer.host)
-        ticker = Ticker(Publisher(settings, engine, started_at), newest, pages, push, nrt, schedule, health)
-        verbosity = Verbosity(settings.log)
-        reloading = Reloading(settings, reload, access, (ticker.use, verbosity.use))
+        senders: list[Sender] = []
+        if settings.otlp.endpoint:
+            senders.append(otlp_pusher(settings, live.with_newest_tick, pushed, engine.observer.host))
+        if nrt_counts is not None:
+            senders.append(nrt_publisher(settings.nrt, newest, health.is_current, nrt_counts, engine.observer.host))
+        ticker = Ticker(Publisher(settings, engine, started_at), newest, pages, pushed, senders, schedule, health)
+        reloading = Reloading(settings, reload, access, (ticker.use, lambda new: use(new.log.level, new.log.format)))
         site = AgentSite(
             pages,
             lambda: newest.documents,
@@ -91,17 +90,15 @@ class Agent(Struct, frozen=True, eq=False):
             health.health,
             health.readiness,
             access,
-            may_reload=lambda: reloading.settings.web.reload,
-            reload=lambda: inbox.ask(reloading.now, reloading.settings.web.timeout),
             requests=requests,
         )
         server = Server(settings.listen, site, access, connections, settings.web.timeout)
-        loop = Loop(ticker, inbox, reloading, verbosity, notifier or Notifier(), loading, services)
-        return cls(server, push, nrt, ticker, live, site, loop)
+        loop = Loop(ticker, inbox, reloading, notifier or Notifier(), loading, services)
+        return cls(server, senders, ticker, live, site, loop)
 
     def run(self) -> None:
         """Serve, tick and push until a signal. Raises NumauditError when a service does not start."""
-        self.loop.run((self.server, self.push, self.nrt), self._announce)
+        self.loop.run((self.server, *self.senders), self._announce)
 
     def _announce(self) -> None:
         _log.info("numaudit %s serves http on %s", __version__, self.server.address)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
-from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.logs import Changes
+from numaudit.daemon.service import Inbox
 from numaudit.errors import NumauditError
 from numaudit.probes.probe import Probe, ProbeKind, Reading
 from numaudit.probes.reasons import ProbeRefusal, Reason

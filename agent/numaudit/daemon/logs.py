@@ -13,7 +13,6 @@ from typing import IO
 
 from msgspec import Struct, field
 
-from numaudit.config.settings import LogSettings, Settings
 from numaudit.errors import printable, without_password
 
 log = logging.getLogger("numaudit")
@@ -106,28 +105,6 @@ def use(level: str, format_: str) -> None:
         logger.setLevel(number if name == "numaudit" else max(logging.WARNING, number))
         for handler in logger.handlers:
             handler.setFormatter(_Json() if format_ == "json" else _Text())
-
-
-class Verbosity(Struct):
-    """The level and the format by the settings, and whether a signal has switched debug messages on."""
-
-    settings: LogSettings
-    debugging: bool = False
-
-    def use(self, settings: Settings) -> None:
-        """Other settings from now on."""
-        self.settings = settings.log
-        self._set()
-
-    def switch_debugging(self) -> None:
-        """After SIGUSR1."""
-        self.debugging = not self.debugging
-        self._set()
-        state = "on, until the next one" if self.debugging else "off again"
-        log.warning("SIGUSR1: debug messages are %s", state)
-
-    def _set(self) -> None:
-        use("debug" if self.debugging else self.settings.level, self.settings.format)
 
 
 def _log_uncaught(what: threading.ExceptHookArgs) -> None:

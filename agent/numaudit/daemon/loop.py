@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
 
+from msgspec import Struct
+
 from numaudit.daemon import signals
-from numaudit.daemon.inbox import Inbox
 from numaudit.daemon.loading import Loading
-from numaudit.daemon.logs import Verbosity
-from numaudit.daemon.notify import Notifier
 from numaudit.daemon.reload import Reloading
-from numaudit.daemon.service import Service, Services
+from numaudit.daemon.service import Inbox, Service, Services
 from numaudit.daemon.ticks.ticker import Ticker
 
 _log = logging.getLogger(__name__)
@@ -28,6 +28,47 @@ _MOST_TO_STOP = 2.5
 """Seconds after which the process ends whatever has not stopped."""
 _PROBES_WITHIN = 3.0
 """Seconds that the first tick waits for the probes. Later ones take part in the ticks after."""
+
+
+class Notifier(Struct, frozen=True):
+    """Tells systemd: ready, stopping, still alive. Without systemd it does nothing.
+
+    Source: sd_notify(3), sd_watchdog_enabled(3).
+    """
+
+    address: str | None = None
+    watchdog: float | None = None
+    """Seconds without a sign of life after which systemd starts the service again."""
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Notifier:
+        """From NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID."""
+        address = environment.get("NOTIFY_SOCKET") or None
+        if address is not None and address.startswith("@"):
+            address = "\0" + address[1:]
+        usec, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
+        watched = usec.isdigit() and int(usec) > 0 and pid == str(os.getpid())
+        return cls(address, int(usec) / 1e6 if watched else None)
+
+    def ready(self, status: str) -> None:
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def alive(self) -> None:
+        if self.watchdog is not None:
+            self._send("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1")
+
+    def _send(self, message: str) -> None:
+        if self.address is None:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+            channel.setblocking(False)
+            try:
+                channel.sendto(message.encode(), self.address)
+            except OSError:
+                return  # systemd is restarting: the next sign of life will do
 
 
 class Stopped(BaseException):
@@ -45,7 +86,6 @@ class Loop:
     ticker: Ticker
     inbox: Inbox
     reloading: Reloading
-    verbosity: Verbosity
     notifier: Notifier
     loading: Loading | None
     services: Services
@@ -62,7 +102,6 @@ class Loop:
             signal.SIGTERM: self._on_end,
             signal.SIGINT: self._on_end,
             signal.SIGHUP: self._on_hang_up,
-            signal.SIGUSR1: lambda *_: self.inbox.put(self.verbosity.switch_debugging),
         }
         try:
             for number, handler in handlers.items():
@@ -74,7 +113,7 @@ class Loop:
         except Stopped as reason:
             _log.info("stopping after %s", reason)
         finally:
-            for number in (*handlers, signal.SIGUSR2):
+            for number in (*handlers, signal.SIGUSR1, signal.SIGUSR2):
                 signal.signal(number, signal.SIG_IGN)
             self.notifier.stopping()
             self.services.stop(_TO_STOP)

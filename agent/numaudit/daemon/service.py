@@ -1,14 +1,22 @@
-"""The agent's services, started one after the other and stopped in the reverse order."""
+"""The agent's services, started one after the other and stopped in the reverse order, and what they and signals ask of
+its main thread between two ticks.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from msgspec import Struct, field
 
 from numaudit.errors import Unavailable
+
+Task = Callable[[], None]
+_log = logging.getLogger(__name__)
 
 
 class Service(Protocol):
@@ -59,3 +67,29 @@ class Services(Struct):
 
     def _stop(self, service: Service) -> None:
         service.stop(max(0.0, self._end - time.monotonic()))
+
+
+class Inbox:
+    """Only the main thread changes the agent's state, so nothing needs a lock. `put` may interrupt `work`."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Task] = SimpleQueue()
+
+    def put(self, work: Task) -> None:
+        self._queue.put(work)
+
+    def work(self, seconds: float) -> None:
+        """Wait this long at most for something to do, and do all there is; what goes wrong in it stops nothing."""
+        try:
+            work = self._queue.get(timeout=seconds)
+            while True:
+                self._do(work)
+                work = self._queue.get_nowait()
+        except Empty:
+            return
+
+    def _do(self, work: Task) -> None:
+        try:
+            work()
+        except Exception:
+            _log.exception("internal error between two ticks")

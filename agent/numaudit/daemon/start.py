@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -9,15 +11,19 @@ from contextlib import closing
 from dataclasses import replace
 
 from numaudit.config.loading import Loaded
-from numaudit.daemon import logs, memory
-from numaudit.daemon.inbox import Inbox
+from numaudit.daemon import logs
 from numaudit.daemon.loading import Loading
-from numaudit.daemon.service import Services
+from numaudit.daemon.service import Inbox, Services
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead.limiter import Limiter
 from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_named
 
+# <malloc.h> of glibc
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+_THRESHOLD = 128 << 10
+
+_OBJECTS, _YOUNG, _MIDDLE = 100_000, 20, 10
 _SWITCH_SECONDS = 0.0002
 """A scrape during a tick gives the interpreter up at each system call, and gets it back after this time each.
 
@@ -29,7 +35,7 @@ time as before.
 
 def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     """Work until a signal. Raises Unavailable when the host shows no nodes or no cgroups, InputError for settings."""
-    memory.limit_heap()
+    limit_heap()
     loaded = read_settings()
     settings = loaded.settings
     log_limit = logs.set_up(settings.log.level, settings.log.format)
@@ -42,7 +48,7 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     services.start(loading)
     import numaudit.kubelet.intent.intent_of  # noqa: F401, PLC0415 (before the package may be upgraded)
     from numaudit.daemon.agent import Agent  # noqa: PLC0415
-    from numaudit.daemon.notify import Notifier  # noqa: PLC0415
+    from numaudit.daemon.loop import Notifier  # noqa: PLC0415
     from numaudit.daemon.reload import Reload  # noqa: PLC0415
     from numaudit.engine.collectors.table import of_probes  # noqa: PLC0415
     from numaudit.engine.engine import Engine  # noqa: PLC0415
@@ -52,7 +58,7 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
     limit = settings.overhead.max_cpu_percent / 100
     limiter = Limiter(loading.session, limit, observer.inventory)
     engine = Engine(observer, loading.session, limiter=limiter)
-    memory.collect_garbage_rarely()
+    collect_garbage_rarely()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with closing(limiter):
         Agent.of(
@@ -64,3 +70,26 @@ def run(read_settings: Callable[[], Loaded], host: Host) -> None:
             reload=Reload(read_settings, loaded),
             services=services,
         ).run()
+
+
+def limit_heap() -> bool:
+    """Fix glibc's thresholds, which otherwise grow with the largest buffer, and give all threads one arena.
+
+    Measured with 40 containers a second and OTLP: at most 73 instead of 99 MiB. False with another C library.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:
+        return False
+    options = ((_M_ARENA_MAX, 1), (_M_MMAP_THRESHOLD, _THRESHOLD), (_M_TRIM_THRESHOLD, _THRESHOLD))
+    return all(mallopt(option, value) == 1 for option, value in options)
+
+
+def collect_garbage_rarely() -> None:
+    """Let Python search for cycles of dead objects once in a tick or two of a thousand containers, not fifty times.
+
+    What is there now is never searched again. A tick makes some 100,000 values and no cycles, so that nearly all
+    of that search is for nothing; measured, it took a quarter of a tick.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS, _YOUNG, _MIDDLE)

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from msgspec import Struct, field
 from opentelemetry.sdk.resources import Resource
@@ -15,11 +16,15 @@ from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.facts import PushCounts
 from numaudit.exporters.otlp_delivery import Receiver
 
+_LAST_PUSH = 1.5
+"""Seconds for the last push when the agent ends."""
 _log = logging.getLogger(__name__)
 
 
 class OtlpPusher(Struct):
-    """Pushes from a thread of its own, and counts the outcomes."""
+    """A service: pushes from a thread of its own, and counts the outcomes."""
+
+    name: ClassVar[str] = "otlp"
 
     receiver: Receiver
     of: Resource
@@ -27,24 +32,27 @@ class OtlpPusher(Struct):
     """Source of what is sent; called once for each push."""
     interval: float = 60.0
     counts: PushCounts = field(default_factory=PushCounts)
-    first_tick: threading.Event | None = None
-    """Pushes begin when it is set; None = at once."""
     _news: object = ()
     """State that was logged last: None = delivered, else the problem."""
     _not_before: float = 0.0
+    _first_tick: threading.Event = field(default_factory=threading.Event)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Push at the first tick, and then every `interval`."""
-        self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
+    def there_is_a_tick(self) -> None:
+        """From now on there is something to push."""
+        self._first_tick.set()
+
     def stop(self, seconds: float) -> None:
-        """Push once more if the receiver answered last time, and end; not longer than `seconds`."""
+        """Push once more if the receiver answered last time, and end; not longer than `seconds`, nor `_LAST_PUSH`."""
+        seconds = min(seconds, _LAST_PUSH)
         self._stop.set()
-        if self.first_tick is not None:
-            self.first_tick.set()
+        self._first_tick.set()
         if self._thread is not None and self._thread.ident is not None:
             self._thread.join(seconds * 0.75)
             self.receiver.close()
@@ -85,8 +93,7 @@ class OtlpPusher(Struct):
             _log.error("OTLP push to %s: failed; the agent keeps trying: %s", self.receiver.target, problem)
 
     def _run(self) -> None:
-        if self.first_tick is not None:
-            self.first_tick.wait()
+        self._first_tick.wait()
         due = time.monotonic()
         while not self._stop.is_set():
             try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.daemon.logs import LOGGERS, SAME_MESSAGE, Changes, RateLimit, set_up, use
-from numaudit.daemon.notify import Notifier
+from numaudit.daemon.loop import Notifier
 
 
 @pytest.fixture(autouse=True)

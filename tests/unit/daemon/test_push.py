@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.daemon.ticks.push import machine_id, without_effect
+from numaudit.daemon.senders import machine_id, without_effect
 from numaudit.kernel.host import Host
 
 

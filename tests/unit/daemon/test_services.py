@@ -120,15 +120,16 @@ def test_an_agent_whose_push_has_died_serves_its_metrics_and_is_not_healthy(
     agent = Agent.of(settings, Engine(Observer.of(Host.under(tree.root))), RateLimit())
     with agent.server:
         monkeypatch.setattr(otlp_push.OtlpPusher, "push", _end_this_thread)
-        agent.loop.services.start(agent.push)
-        assert not agent.push.has_died()  # it waits for a tick
+        (push,) = agent.senders
+        agent.loop.services.start(push)
+        assert not push.has_died()  # it waits for a tick
         agent.ticker.tick()
-        assert eventually(agent.push.has_died)
+        assert eventually(push.has_died)
         answer = agent.site.answer(Request("/-/healthy", {}))
         assert (answer.status, answer.body) == (503, (b"ended by an internal error: otlp; the log says why\n",))
         assert agent.site.answer(Request("/report.json", {})).status == 200
         agent.loop.services.stop(1)
-        assert not agent.push.has_died()
+        assert not push.has_died()
 
 
 def test_a_server_that_accepts_no_more_has_died_unless_it_was_stopped(tmp_path: Path) -> None:

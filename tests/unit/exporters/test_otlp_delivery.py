@@ -159,6 +159,7 @@ def test_a_wait_that_is_neither_seconds_nor_a_date_is_none(collector: OtlpReceiv
 def test_the_next_push_waits_as_long_as_the_receiver_asks(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
     collector.answers = [Answer(429, retry_after="2")]
     push = OtlpPusher(Receiver(collector.url, timeout=1.5), SENDER, lambda: numbers, interval=0.01)
+    push.there_is_a_tick()
     push.start()
     try:
         assert collector.got_two.wait(PATIENCE)
@@ -205,6 +206,7 @@ def test_parts_that_failed_are_not_kept(numbers: list[Exposition]) -> None:
 def test_stopping_does_not_wait_for_a_receiver_that_hangs(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
     collector.answers = [Answer(hangs=True)]
     push = _push(collector, numbers, timeout=3600)
+    push.there_is_a_tick()
     push.start()
     assert collector.got_one.wait(PATIENCE)
     push.stop(1.0)  # the receiver hangs until the end of the test
@@ -213,8 +215,12 @@ def test_stopping_does_not_wait_for_a_receiver_that_hangs(collector: OtlpReceive
     assert not push._thread.is_alive()
 
 
-def test_stopping_delivers_the_last_numbers(collector: OtlpReceiver, numbers: list[Exposition]) -> None:
+def test_stopping_delivers_the_last_numbers(
+    collector: OtlpReceiver, numbers: list[Exposition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numaudit.exporters.otlp_push._LAST_PUSH", PATIENCE)
     push = _push(collector, numbers)
+    push.there_is_a_tick()
     push.start()
     assert collector.got_one.wait(PATIENCE)
     push.stop(PATIENCE)

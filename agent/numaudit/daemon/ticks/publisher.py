@@ -15,6 +15,7 @@ from msgspec import Struct
 from numaudit import __version__
 from numaudit.config.settings import Settings
 from numaudit.daemon.logs import Changes
+from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.doctor.checks import examine
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.collectors.containers.rank_watch import WatchLimits
@@ -69,6 +70,18 @@ class Published(Struct, frozen=True, eq=False):
 
     ticked: Ticked
     exposition: Exposition
+
+
+class Newest(Struct):
+    """The newest tick. Other threads read it: each value is replaced as a whole."""
+
+    published: Published | None = None
+    """Of the newest tick that succeeded; None before the first."""
+    documents: TickDocuments | None = None
+    """Of the same tick."""
+    tick_seconds: float | None = None
+    """Of the newest tick, whether it succeeded or not."""
+    tick_cpu_seconds: float | None = None
 
 
 @dataclass(slots=True)

@@ -1,37 +1,26 @@
-"""One tick of the agent: what it publishes, and what others may know of it."""
+"""One tick of the agent, and who is given the result."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
 from numaudit.config.settings import Settings
+from numaudit.daemon.senders import Sender
 from numaudit.daemon.ticks.health import HealthMonitor
-from numaudit.daemon.ticks.nrt import NrtService
-from numaudit.daemon.ticks.publisher import Published, Publisher
-from numaudit.daemon.ticks.push import PushService
+from numaudit.daemon.ticks.publisher import Newest, Publisher
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.daemon.web.pages import LINKS
 from numaudit.daemon.web.tick_document import TickDocuments
+from numaudit.exporters.facts import PushCounts
 from numaudit.exporters.prometheus import MetricPages
 from numaudit.kernel.origin import origin_of
 from numaudit.views.trends import Trends
 
 _log = logging.getLogger(__name__)
-
-
-class Newest(Struct):
-    """The newest tick. Other threads read it: each value is replaced as a whole."""
-
-    published: Published | None = None
-    """Of the newest tick that succeeded; None before the first."""
-    documents: TickDocuments | None = None
-    """Of the same tick."""
-    tick_seconds: float | None = None
-    """Of the newest tick, whether it succeeded or not."""
-    tick_cpu_seconds: float | None = None
 
 
 class Ticker(Struct):
@@ -40,8 +29,8 @@ class Ticker(Struct):
     publisher: Publisher
     newest: Newest
     pages: MetricPages
-    push: PushService
-    nrt: NrtService
+    pushed: PushCounts
+    senders: Sequence[Sender]
     schedule: Schedule
     health: HealthMonitor
     trends: Trends = field(default_factory=Trends)
@@ -50,7 +39,7 @@ class Ticker(Struct):
         """One tick. Whatever goes wrong in it, the next one comes."""
         begun, cpu_begun = time.monotonic(), time.thread_time()
         try:
-            fetches = (self.pages.scrapes, self.push.counts.deliveries)
+            fetches = (self.pages.scrapes, self.pushed.deliveries)
             published = self.publisher.next_tick(self.newest.published, fetches)
             self.pages.publish(published.exposition)
             self.newest.published = published
@@ -60,8 +49,8 @@ class Ticker(Struct):
             interval = self.schedule.interval
             self.newest.documents = TickDocuments.of(report, observed_at, interval, LINKS, host, self.trends)
             self.health.success(observed_at)
-            self.push.there_is_a_tick()
-            self.nrt.there_is_a_tick()
+            for one in self.senders:
+                one.there_is_a_tick()
         except Exception:
             self.health.failure()
             _log.exception("internal error in a tick")

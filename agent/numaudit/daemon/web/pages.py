@@ -11,15 +11,12 @@ from http import HTTPStatus
 
 from msgspec import Struct, field
 
-from numaudit.daemon.web.auth import AccessRules
-from numaudit.daemon.web.passwords import SECONDS_PER_ATTEMPT, PasswordCheck
+from numaudit.daemon.web.auth import SECONDS_PER_ATTEMPT, AccessRules, PasswordCheck
 from numaudit.daemon.web.tick_document import TickDocument, TickDocuments
-from numaudit.errors import NumauditError, printable
 from numaudit.exporters.prometheus import MetricPages, accepts_gzip, negotiate
 from numaudit.views.page.report_page import policy, waiting_page
 
 PLAIN = "text/plain; charset=utf-8"
-_GET = ("GET", "HEAD")
 
 
 class Request(Struct, frozen=True):
@@ -74,10 +71,6 @@ class AgentSite(Struct):
     healthy: Callable[[], Health]
     ready: Callable[[], Health]
     access: AccessRules
-    may_reload: Callable[[], bool] = lambda: False
-    """The setting `web.reload`."""
-    reload: Callable[[], None] = lambda: None
-    """Reads the settings again. Raises NumauditError."""
     requests: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Path (`other` for unknown ones) and status -> answers."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,9 +83,8 @@ class AgentSite(Struct):
         route = _ROUTES.get(request.path)
         if route is None:
             return plain(HTTPStatus.NOT_FOUND, "no such page; see /\n")
-        if request.method not in route.methods:
-            allowed = ", ".join(route.methods)
-            return plain(HTTPStatus.METHOD_NOT_ALLOWED, f"use {allowed}\n", ("Allow", allowed))
+        if request.method not in ("GET", "HEAD"):
+            return plain(HTTPStatus.METHOD_NOT_ALLOWED, "use GET, HEAD\n", ("Allow", "GET, HEAD"))
         if not route.is_public:
             match self.access.check(request.headers.get("authorization", ""), request.client):
                 case PasswordCheck.WRONG:
@@ -100,15 +92,6 @@ class AgentSite(Struct):
                 case PasswordCheck.TOO_MANY:
                     return _TOO_MANY
         return route.answer(self, request)
-
-    def _reload(self, _: Request) -> Response:
-        if not self.may_reload():
-            return plain(HTTPStatus.FORBIDDEN, "this is off; the setting web.reload switches it on\n")
-        try:
-            self.reload()
-        except NumauditError as error:
-            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, f"{printable(str(error))}\n")
-        return plain(HTTPStatus.OK, "the settings were read again\n")
 
     def _metrics(self, request: Request) -> Response:
         form, content_type = negotiate(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
@@ -201,7 +184,6 @@ class _Route(Struct, frozen=True):
     what: str
     """For the page's list."""
     answer: Callable[[AgentSite, Request], Response]
-    methods: tuple[str, ...] = _GET
     is_public: bool = False
     """Answered without a password."""
 
@@ -215,7 +197,6 @@ _ROUTES: Mapping[str, _Route] = {
     "/-/healthy": _Route("does the agent still tick?", lambda site, _: _health(site.healthy()), is_public=True),
     _HEALTHZ: _Route("as /-/healthy", lambda site, _: _health(site.healthy()), is_public=True),
     "/-/ready": _Route("is there a first snapshot?", lambda site, _: _health(site.ready()), is_public=True),
-    "/-/reload": _Route("POST reads the settings again, where web.reload is on", AgentSite._reload, methods=("POST",)),
 }
 LINKS: Mapping[str, str] = {path: route.what for path, route in _ROUTES.items() if path not in ("/", _HEALTHZ)}
 """Links of the agent's page."""

@@ -21,6 +21,8 @@ LONGEST = 600.0
 LEAST = 10.0
 """Seconds between two rounds while what is published changes."""
 _MOST_DOUBLINGS = 10
+_STOP = 1.0
+"""Seconds that a request under way has when the agent ends."""
 
 
 class Pace(Struct):
@@ -89,11 +91,11 @@ class NrtPublisher(Struct):
         self._wake.set()
 
     def stop(self, seconds: float) -> None:
-        """End, without waiting longer for a silent server. What was published stays there."""
+        """End, without waiting for a silent server. What was published stays there."""
         self._stop.set()
         self._wake.set()
         if self._thread is not None and self._thread.ident is not None:
-            self._thread.join(seconds)
+            self._thread.join(min(seconds, _STOP))
 
     def has_died(self) -> bool:
         """True when its thread ended without being stopped."""

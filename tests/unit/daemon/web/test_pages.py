@@ -14,11 +14,9 @@ import bcrypt
 import pytest
 
 from made_up.reports import LIVE, STARTED, container, exposition, report
-from numaudit.daemon.web.auth import AccessRules
+from numaudit.daemon.web.auth import ATTEMPTS, AccessRules
 from numaudit.daemon.web.pages import LINKS, AgentSite, Health, Request, Response
-from numaudit.daemon.web.passwords import ATTEMPTS
 from numaudit.daemon.web.tick_document import TickDocuments
-from numaudit.errors import InputError
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
 from screens.page_text import lines, parse
@@ -72,41 +70,7 @@ def _post(site: AgentSite, path: str, **headers: str) -> Response:
     return site.answer(Request(path, headers, "POST"))
 
 
-def test_the_settings_are_read_again_by_post_where_that_is_switched_on() -> None:
-    site, reloads = _site(), list[int]()
-    site.reload = lambda: reloads.append(1)
-    refused = _post(site, "/-/reload")
-    assert (refused.status, reloads) == (HTTPStatus.FORBIDDEN, [])
-    assert b"web.reload" in b"".join(refused.body)
-    site.may_reload = lambda: True
-    assert _get(site, "/-/reload").status == HTTPStatus.METHOD_NOT_ALLOWED
-    assert reloads == []
-    assert _post(site, "/-/reload").status == HTTPStatus.OK
-    assert reloads == [1]
-
-
-def test_wrong_settings_are_the_answer_to_a_reload() -> None:
-    def fail() -> None:
-        raise InputError("agent.yaml:1: interval must be\x1b a duration")
-
-    site = _site()
-    site.may_reload, site.reload = lambda: True, fail
-    answer = _post(site, "/-/reload")
-    assert answer.status == HTTPStatus.INTERNAL_SERVER_ERROR
-    assert b"".join(answer.body) == b"agent.yaml:1: interval must be\\x1b a duration\n"
-
-
-def test_a_reload_needs_the_password_that_other_pages_need(tmp_path: Path) -> None:
-    path = tmp_path / "web.yaml"
-    path.write_text(f"basic_auth_users:\n  me: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}\n")
-    site = _site(AccessRules.by(path))
-    site.may_reload = lambda: True
-    assert _post(site, "/-/reload").status == HTTPStatus.UNAUTHORIZED
-    token = base64.b64encode(b"me:secret").decode()
-    assert _post(site, "/-/reload", authorization=f"Basic {token}").status == HTTPStatus.OK
-
-
-def test_other_pages_take_no_post() -> None:
+def test_pages_take_no_post() -> None:
     answer = _post(_site(), "/metrics")
     assert (answer.status, dict(answer.headers)["Allow"]) == (HTTPStatus.METHOD_NOT_ALLOWED, "GET, HEAD")
 
@@ -135,7 +99,6 @@ def test_the_page_leads_to_every_other_one_also_below_another_path(site: AgentSi
         "./report.json",
         "./-/healthy",
         "./-/ready",
-        "./-/reload",
     }
 
 

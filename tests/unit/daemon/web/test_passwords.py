@@ -5,8 +5,8 @@ from __future__ import annotations
 import bcrypt
 import pytest
 
-from numaudit.daemon.web import passwords
-from numaudit.daemon.web.passwords import (
+from numaudit.daemon.web import auth
+from numaudit.daemon.web.auth import (
     ATTEMPTS,
     MOST_ADDRESSES,
     SECONDS_PER_ATTEMPT,
@@ -37,8 +37,8 @@ def test_a_changed_password_ends_the_old_one() -> None:
 
 
 def test_wrong_passwords_do_not_push_out_good_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "_REMEMBERED", 5)
-    monkeypatch.setattr(passwords, "ATTEMPTS", 100)
+    monkeypatch.setattr(auth, "_REMEMBERED", 5)
+    monkeypatch.setattr(auth, "ATTEMPTS", 100)
     checker = Passwords()
     assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.GOOD
     for number in range(20):
@@ -54,7 +54,7 @@ class _Refusing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0
-        monkeypatch.setattr(passwords, "password_checker", lambda: self.check)
+        monkeypatch.setattr(auth, "password_checker", lambda: self.check)
 
     def check(self, password: bytes, hash_: bytes) -> bool:
         self.asked += 1
@@ -132,7 +132,7 @@ def test_an_ipv6_network_counts_as_one_client(client: str, counts_as: str) -> No
 def test_a_password_waits_a_while_for_the_one_before_it_and_is_then_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     checker = Passwords()
     with checker.hashing:
-        monkeypatch.setattr(passwords, "LONGEST_WAIT", 0.01)
+        monkeypatch.setattr(auth, "LONGEST_WAIT", 0.01)
         assert checker.check(USERS, "ali", b"sesame", "a") is PasswordCheck.TOO_MANY
     assert [checker.attempts.take("a") for _ in range(ATTEMPTS + 1)] == [True] * ATTEMPTS + [False]
     assert checker.check(USERS, "ali", b"sesame", "b") is PasswordCheck.GOOD

@@ -21,9 +21,9 @@ from numaudit.cli.observe import nrt_work
 from numaudit.config.settings import NrtSettings, Settings
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
+from numaudit.daemon.senders import described
 from numaudit.daemon.ticks.health import HealthMonitor
-from numaudit.daemon.ticks.nrt_values import described
-from numaudit.daemon.ticks.ticker import Newest
+from numaudit.daemon.ticks.publisher import Newest
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
