@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="session")
 def fixtures() -> Path:
-    """tests/fixtures with its archives unpacked and the made-up hosts written."""
+    """tests/fixtures with its archives unpacked."""
     from fixture_trees import FIXTURES  # noqa: PLC0415 (the guest needs none)
 
     return FIXTURES

@@ -1,4 +1,4 @@
-"""The captured hosts as folders: tests/fixtures with its archives unpacked and the made-up hosts written.
+"""The captured hosts as folders: tests/fixtures with its archives unpacked.
 
 python tests/support/fixture_trees.py                  unpack all; prints the folder
 python tests/support/fixture_trees.py FOLDER           pack it as tests/fixtures/NAME.tar.xz
@@ -16,12 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
-from hosts.changed import CAPTURED, CHANGES
-from hosts.host_files import write_tree
-from hosts.made_up import HOSTS
-
 _SOURCE = Path(__file__).resolve().parents[1] / "fixtures"
-_WRITERS = ("fixture_trees.py", "hosts/host_files.py", "hosts/changed.py", "hosts/made_up.py")
 _CACHE = (_SOURCE.parents[1] / ".cache/fixtures").resolve()
 _SUFFIX = ".tar.xz"
 _PACKED_AT = 1_700_000_000
@@ -73,16 +68,10 @@ def _write_all(target: Path) -> None:
                 archive.extractall(target)
         elif entry.is_dir():
             shutil.copytree(entry, target / entry.name, symlinks=True)
-    for name, build in HOSTS.items():
-        write_tree(build(), target / name)
-    for name, change in CHANGES.items():
-        if (target / CAPTURED).is_dir():  # a test unpacks others
-            change(target, target / name)
 
 
 def _digest() -> str:
-    files = [path for path in _SOURCE.rglob("*") if path.is_file()]
-    files += [Path(__file__).resolve().parent / name for name in _WRITERS]
+    files = [Path(__file__).resolve(), *(path for path in _SOURCE.rglob("*") if path.is_file())]
     tests = _SOURCE.parent
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()} {file.relative_to(tests)}\n" for file in sorted(files)]
     return hashlib.sha256("".join(sums).encode()).hexdigest()[:16]
