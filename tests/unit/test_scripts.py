@@ -109,10 +109,3 @@ def test_the_set_up_waits_for_another_apt_and_says_so_once(checkout: Path, busy:
     assert done.stderr.count("another program uses apt") == (busy > 0)
     assert ("E: Unable to locate package" in done.stderr) == (code == 3)
     assert "Could not get lock" not in done.stderr
-
-
-@pytest.mark.parametrize("arguments", [["test"], ["--fast"], [""]])
-def test_the_ci_script_refuses_every_argument_before_it_does_anything(checkout: Path, arguments: list[str]) -> None:
-    done, called = _run(checkout, ".ci/run", *arguments)
-    assert (done.returncode, done.stdout, called) == (2, "", "")
-    assert done.stderr == "usage: .ci/run (it takes no arguments)\n"

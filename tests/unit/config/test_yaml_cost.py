@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -56,21 +54,6 @@ def test_the_largest_files_take_ten_times_their_limit_of_memory_at_most() -> Non
     refusals = [one.refusal for one in found.values() if one.refusal]
     assert all("keys and values" in refusal or "is empty" in refusal for refusal in refusals)
     assert len(refusals) > len(found) / 2
-
-
-@pytest.mark.parametrize("piece", ["a,", "{a: b},"])
-def test_time_grows_with_the_file(tmp_path: Path, piece: str) -> None:
-    def seconds(size: int) -> float:
-        path = tmp_path / "file.yaml"
-        path.write_text(_body(piece, size))
-        begun = time.process_time()
-        yaml_document.read(path, "the scenario")
-        return time.process_time() - begun
-
-    small = min(seconds(10_000) for _ in range(3))
-    large = min(seconds(100_000) for _ in range(3))
-    assert large < 30 * small + 0.01
-    assert large < 2 * 100_000 / (1 << 20) + 1.0  # two seconds a MiB, and one for a busy machine
 
 
 def test_settings_of_too_many_values_are_refused_before_they_are_compared_with_names(tmp_path: Path) -> None:
@@ -153,39 +136,6 @@ def test_a_pod_of_too_many_containers_is_refused(capsys: pytest.CaptureFixture[s
     )
     assert call(["fit", "-f", str(pod), "--node", str(tmp_path)]) == 2
     assert "pod.yaml:3: spec.containers: at most 1000 containers can be simulated, not 1001" in capsys.readouterr().err
-
-
-def _calls(folder: Path, kind: str, count: int) -> int:
-    """How often a function is called to explain a Guaranteed pod of `count` containers."""
-    machine, kubelet, pod = folder / "machine.yaml", folder / "config.yaml", folder / "pod.yaml"
-    machine.write_text("nodes: [{id: 0, cpus: 0-7, memory: 64Gi}]\n")
-    kubelet.write_text(
-        "{memoryManagerPolicy: Static, cpuManagerPolicy: static, kubeReserved: {memory: 924Mi, cpu: 1}, "
-        "reservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]}\n"
-    )
-    resources = "resources: {limits: {cpu: 10m, memory: 1Mi}}"
-    last = "" if kind == "containers" else f"  containers: [{{name: c, {resources}}}]\n"
-    containers = "".join(f"  - {{name: c{n}, {resources}}}\n" for n in range(count))
-    pod.write_text(f"metadata: {{name: p}}\nspec:\n{last}  {kind}:\n{containers}")
-    calls = 0
-
-    def called(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(called)
-    try:
-        assert call(["fit", "-f", str(pod), "--node", str(folder), "-o", "json"]) == 0
-    finally:
-        sys.setprofile(None)
-    return calls
-
-
-@pytest.mark.parametrize("kind", ["initContainers"])
-def test_the_work_to_explain_a_pod_grows_with_its_containers(kind: str, tmp_path: Path) -> None:
-    _calls(tmp_path, kind, 1)  # imports what is needed
-    few, many = (_calls(tmp_path, kind, count) for count in (50, 500))
-    assert many < 15 * few
 
 
 def test_references_and_merges_are_read_as_what_they_stand_for(tmp_path: Path) -> None:

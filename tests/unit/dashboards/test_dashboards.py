@@ -230,15 +230,6 @@ def test_of_the_alerts_critical_ones_come_before_all_others() -> None:
     assert severities <= set(_ranks(first, "Severity"))
 
 
-def test_nodes_whose_kubelet_would_not_start_are_beside_the_alerts_and_lead_to_their_page() -> None:
-    second = _panel("numaudit-fleet", "Nodes unsafe to restart")
-    assert second["gridPos"]["y"] == _panel("numaudit-fleet", "Alerts")["gridPos"]["y"]
-    assert "/d/numaudit-node?var-nodename=${__data.fields.Node}" in json.dumps(second["fieldConfig"])
-    nodes = _panel("numaudit-fleet", "Nodes")
-    assert _ranks(nodes, "State")[0] == "kubelet unsafe"
-    assert nodes["options"]["sortBy"] == [{"displayName": "State", "desc": True}]
-
-
 @each_panel
 def test_refusals_that_have_nothing_to_do_with_numa_do_not_count(panel: Json) -> None:
     for query in panel["targets"]:
@@ -248,14 +239,6 @@ def test_refusals_that_have_nothing_to_do_with_numa_do_not_count(panel: Json) ->
                 assert set(outcomes.split("|")) == {
                     one for one in AdmissionOutcome if one.startswith("rejected-") and one != "rejected-other"
                 }
-
-
-def test_a_table_with_a_remote_share_says_whether_it_was_measured() -> None:
-    found = [panel for _, one in ALL.items() for panel in panels(one) if panel["type"] == "table"]
-    having = [panel for panel in found if "numaudit_container_remote_ratio" in json.dumps(panel["targets"])]
-    assert {panel["title"] for panel in having} == {"Worst containers", "Containers by bytes"}
-    for panel in having:
-        assert panel["transformations"][-1]["options"]["renameByName"]["remote"] == "Remote is"
 
 
 def test_every_finding_has_a_severity_on_the_fleet() -> None:

@@ -150,19 +150,9 @@ def test_a_per_cpu_value_is_padded_to_eight_bytes_for_each_cpu(kind: MapType) ->
     assert _info(kind, 9).stride(cpus=3) == 48
 
 
-def test_each_entry_is_summed_over_its_cpus() -> None:
-    assert sum_per_cpu(struct.pack("=6Q", 1, 2, 3, 10, 20, 30), cpus=3) == [6, 60]
-
-
 def test_sums_do_not_wrap_at_64_bits() -> None:
     largest = (1 << 64) - 1
     assert sum_per_cpu(struct.pack("=2Q", largest, largest), cpus=2) == [2 * largest]
-
-
-def test_one_field_of_a_value_with_several_is_summed() -> None:
-    entry = struct.pack("=4Q", 1, 100, 2, 200)  # two CPUs of two fields
-    assert sum_per_cpu(entry, cpus=2, field=0, fields=2) == [3]
-    assert sum_per_cpu(entry, cpus=2, field=1, fields=2) == [300]
 
 
 def test_values_that_are_no_whole_entries_are_refused() -> None:

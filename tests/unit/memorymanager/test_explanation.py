@@ -53,12 +53,6 @@ def test_the_width_and_the_choice_are_two_sentences() -> None:
     )
 
 
-def test_a_pod_of_one_node_names_the_first_free_one() -> None:
-    found = explained(THREE, [pod("wide", "15Gi")], pod("a", "5Gi"))
-    assert found.sentence == "It needs 5Gi of memory. Node 2 is the first free node."
-    assert found.admitting_changes == ()
-
-
 def test_a_pod_that_is_not_guaranteed_is_told_what_it_lacks() -> None:
     burstable = {
         "metadata": {"name": "b"},
@@ -110,12 +104,6 @@ def test_a_smaller_request_that_is_admitted_is_found() -> None:
     found = explained(two, [pod("a", "10Gi"), pod("b", "10Gi")], pod("c", "8Gi"))
     assert not found.admission.admitted
     assert "Requesting 6Gi of memory instead of 8Gi in container app" in changes(found)
-
-
-def test_the_policy_that_would_admit_is_named() -> None:
-    found = explained(THREE, [], pod("wide", "15Gi"), topologyManagerPolicy="single-numa-node")
-    assert "No single node has memory for it" in found.sentence
-    assert "Setting topologyManagerPolicy to restricted" in changes(found)
 
 
 def test_policy_none_has_no_merge_and_still_a_sentence() -> None:

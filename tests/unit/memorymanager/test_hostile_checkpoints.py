@@ -135,15 +135,6 @@ def test_of_very_many_findings_the_first_are_listed() -> None:
     assert outlook.findings[-1].message == "at least 80 more of unknown-key"
 
 
-def test_500_nodes_that_all_disagree_are_judged_soon() -> None:
-    machine = {str(one): {**NODE, "cells": list(range(one % 7, 500))} for one in range(500)}
-    checkpoint = memory_checkpoint.parse(memory_file(machineState=machine))
-    data = seal.write(checkpoint).replace(
-        b'"checksum":1', b'"checksum":%d' % memory_checkpoint.verify(checkpoint).computed
-    )
-    assert "groups-overlap" in {one.name for one in soon(lambda: outlook_of(data)).findings}
-
-
 @pytest.mark.parametrize(
     ("kind", "data", "where"),
     [

@@ -21,7 +21,6 @@ from numaudit.report.values import ContainerReport, Report
 
 Promises = Mapping[tuple[str, str], tuple[Block, ...]]
 ON_0 = (Block((0,), "memory", 64 * MIB),)
-ON_BOTH = (Block((0, 1), "memory", 64 * MIB),)
 
 
 @pytest.fixture
@@ -120,14 +119,6 @@ def test_the_checkpoint_alone_is_enough_for_verdicts_and_outcomes(tree: NodeTree
     assert far in {one.path for one in report.containers}
 
 
-def test_a_promise_over_two_nodes_is_split(tree: NodeTree) -> None:
-    pod = tree.pod("shop", "web")
-    path = tree.container(pod, "wide", anon=(30 * MIB, 30 * MIB))
-    write(tree, path, "cpuset.mems.effective", "0-1\n")
-    promise(tree, {(pod.uid, "wide"): ON_BOTH})
-    assert judged(report_of(tree)) == {"wide": "split"}
-
-
 def test_cri_o_containers_are_judged_and_their_monitors_and_sandboxes_are_not(tree: NodeTree) -> None:
     pod = tree.pod("shop", "web")
     path = tree.container(pod, "db", anon=(30 * MIB, 0))
@@ -215,19 +206,6 @@ def test_a_promise_of_a_node_that_is_not_there_is_drift_and_stops_the_next_start
     assert "assignment-to-missing-node" in unsafe.message
 
 
-def test_a_cpuset_that_the_container_does_not_have_is_its_pods(tree: NodeTree) -> None:
-    pod = tree.pod("shop", "web")
-    path = tree.container(pod, "db", anon=(30 * MIB, 0))
-    promise(tree, {(pod.uid, "db"): ON_0})
-    for file in ("cpuset.mems.effective", "cpuset.cpus.effective"):
-        (tree.root / f"sys/fs/cgroup{path}" / file).unlink()
-        write(tree, pod.slice, file, "0-1\n")
-    one = only(report_of(tree))
-    assert str(one.allowed_memory_nodes) == "0-1"
-    assert one.verdict is not None
-    assert one.verdict.name == "drifted"
-
-
 def test_a_pod_that_comes_and_goes_between_two_ticks_leaves_a_stale_entry_behind(tree: NodeTree) -> None:
     stays, goes = tree.pod("shop", "stays"), tree.pod("shop", "goes")
     tree.container(stays, "db", anon=(30 * MIB, 0))
@@ -239,23 +217,6 @@ def test_a_pod_that_comes_and_goes_between_two_ticks_leaves_a_stale_entry_behind
     tree.remove(goes)
     (stale,) = observe_whole(observer, None, None).report.findings
     assert (stale.name, stale.pod_uid, stale.container_id) == ("stale", goes.uid, None)
-
-
-def test_library_pages_on_another_node_are_shown_and_are_no_misalignment(tree: NodeTree) -> None:
-    """kubernetes/kubernetes#138523: shared libraries stay where they were read first, whatever cpuset.mems says."""
-    pod = tree.pod("shop", "web")
-    path = tree.container(pod, "db", anon=(30 * MIB, 0))
-    stat = tree.root / f"sys/fs/cgroup{path}/memory.numa_stat"
-    lines = [line for line in stat.read_text().splitlines() if not line.startswith(("file", "shmem"))]
-    stat.write_text("\n".join([*lines, "shmem N0=0 N1=0", f"file N0=0 N1={900 * MIB}"]) + "\n")
-    promise(tree, {(pod.uid, "db"): ON_0})
-    report = report_of(tree)
-    one = only(report)
-    assert one.verdict is not None
-    assert (one.verdict.name, one.verdict.causes, one.findings) == ("aligned", (), ())
-    assert (one.aligned_ratio, one.remote_bytes) == (1.0, 0)
-    assert one.resident is not None
-    assert [node.file for node in one.resident] == [0, 900 * MIB]
 
 
 @pytest.mark.parametrize(

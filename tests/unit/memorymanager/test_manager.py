@@ -29,7 +29,6 @@ from numaudit.topology.machine import Cpu, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 GI = 2**30
-NO_LOCALITY = "Resources cannot be allocated with Topology locality"
 TWO_CPUS_A_NODE = tuple(Cpu(i, node=i // 2, socket=0, core=i, siblings=CpuSet.of(i), l3_cache=0) for i in range(8))
 
 
@@ -85,15 +84,6 @@ def free(state: NodeState) -> list[int]:
 
 
 class TestOutcomes:
-    def test_one_node_and_preferred(self) -> None:
-        (done,) = run(kubelet(), pod("a", container("app", "5Gi")))
-        (placed,) = done.placements
-        assert (placed.outcome, placed.memory_nodes) == (AdmissionOutcome.ALIGNED_SINGLE, NodeSet.of(0))
-        assert placed.hint == TopologyHint(NodeSet.of(0), preferred=True)
-
-    def test_two_nodes_and_preferred(self) -> None:
-        assert outcomes(run(kubelet(), pod("a", container("app", "15Gi")))) == [AdmissionOutcome.ALIGNED_MULTI]
-
     def test_policy_none_leaves_the_choice_to_the_memory_manager(self) -> None:
         (done,) = run(kubelet(policy="none"), pod("a", container("app", "5Gi")))
         assert done.decisions == ()
@@ -132,18 +122,6 @@ class TestOutcomes:
 
 
 class TestRefusals:
-    def test_memory_that_fits_no_node_is_refused_by_single_numa_node_in_the_merge(self) -> None:
-        (done,) = run(kubelet(policy="single-numa-node"), pod("a", container("app", "15Gi")))
-        assert why(done) == ("TopologyAffinityError", NO_LOCALITY)
-        assert outcomes([done]) == [AdmissionOutcome.REJECTED_AFFINITY]
-        assert done.state.memory.state.entries == {}
-
-    @pytest.mark.parametrize("policy", ["none", "best-effort", "restricted", "single-numa-node"])
-    def test_memory_that_fits_nowhere_passes_the_merge_and_is_refused_in_allocate(self, policy: str) -> None:
-        (done,) = run(kubelet(policy=policy), pod("a", container("app", "99Gi")))
-        assert why(done)[0] == "UnexpectedAdmissionError"
-        assert outcomes([done]) == [AdmissionOutcome.REJECTED_CAPACITY]
-
     def test_memory_that_only_the_rule_of_groups_forbids_has_the_kubelets_name_and_the_rule_beside_it(self) -> None:
         """KAI-Scheduler#2013: a small pod sits alone on node 0, and a wide pod finds no nodes."""
         node = kubelet(machine(11, 10))
@@ -160,13 +138,6 @@ class TestRefusals:
         alone = admit(node, fresh_state(node, gpus), pod("wide", container("app", "15Gi", more=one_gpu)))
         assert alone.admitted
 
-    def test_memory_that_nodes_lack_even_without_groups_has_no_rule_beside_it(self) -> None:
-        node = kubelet(machine(11, 10))
-        small, huge = run(node, pod("a", container("app", "9Gi")), pod("b", container("app", "15Gi")))
-        assert outcomes([small, huge]) == [AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.REJECTED_CAPACITY]
-        assert huge.rejection is not None
-        assert huge.rejection.detail is None
-
     @pytest.mark.parametrize(("version", "after_a_pass"), [("1.28", "0,2-5"), ("1.32", "0-5")])
     def test_1_28_keeps_the_cpus_of_a_refused_pod_until_the_next_admission(
         self, version: str, after_a_pass: str
@@ -182,16 +153,6 @@ class TestRefusals:
         later = reconcile(state)
         assert later.cpu is not None
         assert str(later.cpu.default_cpus) == "0-5"
-
-    def test_a_container_that_wants_more_cpus_than_its_pod_leaks_those_of_the_pod(self) -> None:
-        node = kubelet(cpus=True, scope="pod", featureGates={"PodLevelResourceManagers": True})
-        asking = pod("a", container("app", "1Gi", cpu="3"), resources={"cpu": "2", "memory": "1Gi"})
-        done = admit(node, fresh_state(node), asking)
-        assert why(done)[0] == "UnexpectedAdmissionError"
-        later = reconcile(done.state)
-        assert later.cpu is not None
-        assert len(later.cpu.pod_entries["a"]) == 2
-        assert len(later.cpu.default_cpus) == 6
 
     def test_a_single_node_of_a_group_is_given_away_when_other_providers_insist(self) -> None:
         """The rule of disjoint groups covers sets of two and more nodes only, so this group is broken up."""
@@ -216,30 +177,6 @@ class TestRefusals:
     )
     def test_a_refusal_in_allocate_has_an_outcome_by_its_text(self, text: str, outcome: AdmissionOutcome) -> None:
         assert outcome_of_refusal(AdmissionError(text)) is outcome
-
-    def test_too_few_cpus_for_a_second_pod_is_an_affinity_error(self) -> None:
-        node = kubelet(machine(11), policy="restricted", cpus=True)
-        admissions = run(node, pod("a", container("app", cpu="1")), pod("b", container("app", cpu="1")))
-        assert why(admissions[1]) == ("TopologyAffinityError", NO_LOCALITY)
-        assert admissions[1].decisions[0].answers[1].hints == {"cpu": []}
-
-    def test_threads_of_whole_cores_only_is_an_error_without_a_wrapper(self) -> None:
-        pairs = tuple(
-            Cpu(i, node=0, socket=0, core=i % 2, siblings=CpuSet.of(i % 2, i % 2 + 2), l3_cache=0) for i in range(4)
-        )
-        one = Machine((Node(0, cpus=CpuSet.parse("0-3"), memory=11 * GI),), pairs)
-        node = kubelet(
-            one,
-            cpus=True,
-            cpuManagerPolicyOptions={"full-pcpus-only": "true"},
-            kubeReserved={"cpu": "2", "memory": "924Mi"},
-        )
-        (done,) = run(node, pod("a", container("app", cpu="1")))
-        assert why(done) == (
-            "SMTAlignmentError",
-            "SMT Alignment Error: requested 1 cpus not multiple cpus per core = 2",
-        )
-        assert outcomes([done]) == [AdmissionOutcome.REJECTED_OTHER]
 
 
 class TestScopes:
@@ -355,23 +292,6 @@ class TestLife:
             with pytest.raises(StartRefused, match="the expected machine state is different from the real one"):
                 restart(node, state)
 
-    def test_a_restart_on_a_changed_machine_is_refused(self) -> None:
-        (done,) = run(kubelet(), pod("a", container("app", "5Gi")))
-        with pytest.raises(StartRefused, match="expected machine state is different from the real one") as refusal:
-            restart(kubelet(machine(11, 10, 10, 9)), done.state)
-        assert refusal.value.memory is not None
-        assert str(refusal.value.memory.difference) == (
-            f"node 3: memory total is {10 * GI} in the file, {9 * GI} by replay"
-        )
-
-    def test_a_restart_with_fewer_cpus_is_refused(self) -> None:
-        node = kubelet(machine(11, 10), cpus=True)
-        (done,) = run(node, pod("a", container("app", "5Gi")))
-        fewer = replace(node.machine, cpus=node.machine.cpus[:3])
-        with pytest.raises(StartRefused, match="current set of available CPUs") as refusal:
-            restart(kubelet(fewer, cpus=True), done.state)
-        assert refusal.value.memory is None
-
 
 NIC = "vendor.example/nic"
 
@@ -392,24 +312,6 @@ class TestDevices:
         done = admit(node, fresh_state(node, self.nics(2)), self.asking("a"))
         assert done.placements[0].memory_nodes == NodeSet.of(2)
         assert done.state.devices.entries == {"a": {"app": {NIC: frozenset({"n0"})}}}
-
-    def test_a_device_comes_back_with_the_next_admission(self) -> None:
-        node = kubelet()
-        state = admit(node, fresh_state(node, self.nics(2)), self.asking("a")).state
-        refused = admit(node, state, self.asking("b"))
-        assert why(refused) == (
-            "UnexpectedAdmissionError",
-            f"Allocate failed due to requested number of devices unavailable for {NIC}. Requested: 1, Available: 0, "
-            "which is unexpected",
-        )
-        assert admit(node, remove(state, "a"), self.asking("b")).admitted
-
-    def test_an_app_container_takes_over_its_init_containers_device(self) -> None:
-        node = kubelet()
-        done = admit(node, fresh_state(node, self.nics(2)), self.asking("a", init=True))
-        assert done.admitted
-        entries = done.state.devices.entries["a"]
-        assert entries["init"] == entries["app"]
 
     def test_what_init_containers_left_is_forgotten_at_a_restart(self) -> None:
         node = kubelet()

@@ -128,14 +128,6 @@ def test_each_resource_has_a_refusal_of_its_own(
     assert found.message.startswith(f"Node didn't have enough resource: {reason.removeprefix('OutOf')}, requested: ")
 
 
-def test_what_a_pod_asks_for_is_worked_out_once_with_the_same_result() -> None:
-    one = next(one for one in attempts() if one.denied is not None and one.denied[0] == "OutOfcpu")
-    prepared = Capacity.of(capacity_of(one).allocatable, one.state.pods)
-    others = list(one.state.pods.values())
-    assert shortage(one.pod, others, prepared) == shortage(one.pod, others, capacity_of(one))
-    assert one.pod.uid not in prepared.asked
-
-
 def test_a_resource_that_the_node_does_not_name_is_not_counted() -> None:
     asked = {"b.example/gpu": "1", "ephemeral-storage": "1Gi", "cpu": "0"}
     assert shortage(_pod(asked), [], Capacity({"cpu": 0, "memory": 0, "pods": 1})) is None

@@ -9,7 +9,6 @@ import pytest
 
 from made_up.scenarios import Plain, machine, play, pod, scenario
 from numaudit.api.simulation_document import simulation
-from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.errors import InputError
 from numaudit.scenario import files
 from numaudit.scenario.explanation import accounts_of
@@ -222,10 +221,6 @@ def test_a_kubelet_that_tolerates_drift_may_start_with_the_memory_of_another_boo
             gated(DRIFT, scenario(machine("11Gi", size), [], options, state))
 
 
-def test_the_gate_of_the_systems_partition_changes_nothing_by_itself() -> None:
-    assert gated("NodeSystemPartition", scenario(with_huge_pages(), [{"admit": pod("a")}])).steps[0].admitted is True
-
-
 def test_a_simulation_goes_on_where_another_ended() -> None:
     first, second = [{"admit": pod("wide", "15Gi")}], [{"admit": pod("narrow", "5Gi")}]
     nodes = machine("11Gi", "11Gi", "11Gi")
@@ -234,12 +229,6 @@ def test_a_simulation_goes_on_where_another_ended() -> None:
     state = json.loads(json.dumps(files.plain(half.kubelet, half.state)))
     rest = play(scenario(nodes, second, state=state))
     assert files.plain(rest.kubelet, rest.state) == files.plain(whole.kubelet, whole.state)
-
-
-def test_the_memory_checkpoint_of_a_simulation_verifies() -> None:
-    played = play(scenario(machine("11Gi", "11Gi"), [{"admit": pod("a", "15Gi")}]))
-    data = json.dumps(files.plain(played.kubelet, played.state)["memory"]).encode()
-    assert memory_checkpoint.verify(memory_checkpoint.parse(data)).is_valid
 
 
 def test_state_files_of_another_machine_name_what_differs() -> None:

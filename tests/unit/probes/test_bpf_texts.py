@@ -24,7 +24,6 @@ TEXTS = sorted(program_sources.bpf_folder().glob("*.bpf.c"))
 HEADERS = sorted(program_sources.bpf_folder().rglob("*.h"))
 SHARED = {"probe_dropped", "probe_narrowed", "probe_watched", "cgroup_switch_cpu"}
 """Maps of the headers."""
-PREFIXES = {"probe.bpf.h": "probe_", "cgroup_switch.bpf.h": "cgroup_switch_"}
 HEADERS_LACK = {"CGROUP_SWITCH_CGROUPS_OF_TASK"}
 LICENCE = "SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)"
 
@@ -80,25 +79,6 @@ def test_a_request_says_how_many_entries_each_hash_has_room_for(request_: ProbeR
     text = _text(request_) + (program_sources.bpf_folder() / "probe.bpf.h").read_text()
     hashes = set(re.findall(r"^BPF_(?:PERCPU_HASH\(|HASH\(|TABLE\(\"lru_hash\", .*, )(\w+),", text, re.MULTILINE))
     assert hashes & {*request_.maps} <= request_.entries.keys() <= {*request_.maps}
-
-
-def test_names_start_with_the_probes(request_: ProbeRequest) -> None:
-    own = {name for name in request_.maps if name not in SHARED}
-    for name in (*own, *(one.function for one in request_.programs)):
-        assert name.startswith(f"{request_.name}_")
-    for name in {*request_.numbers, *request_.defines} - HEADERS_LACK:
-        assert name.startswith(f"{request_.name.upper()}_")
-
-
-def test_only_a_shared_header_begins_names_with_its_own() -> None:
-    declared = {
-        name
-        for header in PREFIXES
-        for name in re.findall(r"^BPF_\w+\((\w+),", (program_sources.bpf_folder() / header).read_text(), re.MULTILINE)
-    }
-    assert declared == SHARED
-    for text in TEXTS:
-        assert not re.search(rf"^BPF_\w+\((?:.*, )?(?:{'|'.join(PREFIXES.values())})", text.read_text(), re.MULTILINE)
 
 
 def test_only_the_compiler_imports_bcc() -> None:
