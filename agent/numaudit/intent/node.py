@@ -85,8 +85,6 @@ class ClaimPromise(Struct, frozen=True):
     """Exclusive CPUs; None = it promises none, or that is not known."""
     memory: tuple[Block, ...] = ()
     """Memory and huge pages. A block of no bytes names nodes whose bytes the driver does not say."""
-    device_files: tuple[str, ...] = ()
-    """Paths of device files that the container gets."""
     places: bool = False
     """Is its driver known to promise CPUs or memory, or not known at all, because nothing says which it is?"""
     problem: str | None = None

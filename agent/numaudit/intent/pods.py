@@ -70,8 +70,6 @@ class PodFacts(Struct, frozen=True):
     name: str
     qos: QosClass | None = None
     phase: str | None = None
-    is_static: bool = False
-    """Is it from a manifest file of this node?"""
     created_at: float | None = None
     """Seconds since the epoch; for a static pod when the kubelet first saw it."""
     containers: tuple[PodContainer, ...] = ()

@@ -23,7 +23,7 @@ from numaudit.containermanager.device import hints as device_hints
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory import static_policy
 from numaudit.containermanager.memory.candidates import kept_apart
-from numaudit.containermanager.memory.static_policy import NO_HINT, Choice, MemoryAllocation, MemoryPolicy
+from numaudit.containermanager.memory.static_policy import NO_HINT, MemoryAllocation, MemoryPolicy
 from numaudit.containermanager.pod.requests import container_requests, pod_requests
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX, Pod, is_managed_at_pod_level, is_ordinary_init
 from numaudit.containermanager.predicates import Capacity, NodeShortage, amounts, node_requests, shortage
@@ -318,7 +318,7 @@ class _Run(Struct):
     def _allocate_memory(self, container: str | None, hint: TopologyHint) -> MemoryAllocation:
         policy, features = self.state.memory, self.kubelet.features
         if self.kubelet.memory_policy == "None":
-            return MemoryAllocation(policy, Choice.NOT_MANAGED)
+            return MemoryAllocation(policy)
         if container is None:
             return static_policy.allocate_pod(policy, self.pod, hint, features)
         return static_policy.allocate(policy, self.pod, container, hint, features)

@@ -18,7 +18,7 @@ from numaudit.containermanager.cpu import start as cpu_start
 from numaudit.containermanager.cpu.topology import CPUState
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory import static_policy
-from numaudit.containermanager.memory.replay import Refusal, check_start
+from numaudit.containermanager.memory.replay import check_start
 from numaudit.containermanager.memory.state import MachineState, MemoryState, default_machine_state
 from numaudit.containermanager.memory.static_policy import MemoryPolicy
 from numaudit.containermanager.pod.spec import Pod, is_ordinary_init
@@ -30,12 +30,10 @@ from numaudit.memorymanager.kubelet import Kubelet
 class StartRefused(NumauditError):
     """The kubelet would not start with this state; the text is its own."""
 
-    def __init__(self, text: str, memory: Refusal | None = None, problem: str | None = None) -> None:
+    def __init__(self, text: str, problem: str | None = None) -> None:
         super().__init__(text)
         self.problem = problem
         """The reason why it may start nevertheless; None = it certainly does not."""
-        self.memory = memory
-        """Mismatch that the Memory Manager found; None = the CPU Manager refused."""
 
 
 class Pins(Struct, frozen=True):
@@ -145,7 +143,7 @@ def _restarted_memory(kubelet: Kubelet, stored: MemoryState) -> MemoryPolicy:
         pod_level=kubelet.features.pod_level_resource_managers,
     )
     if refusal is not None:
-        raise StartRefused(refusal.message, refusal)
+        raise StartRefused(refusal.message)
     return MemoryPolicy(stored)
 
 

@@ -18,7 +18,6 @@ from numaudit.containermanager.memory.static_policy import (
     NO_EXTENSION,
     NO_PREFERRED_DEFAULT,
     NO_PREFERRED_EXTENSION,
-    Choice,
     MemoryAllocation,
     MemoryPolicy,
 )
@@ -144,7 +143,7 @@ class Rejection(Struct, frozen=True):
 def outcome_of_placement(allocation: MemoryAllocation, hint: TopologyHint, blocks: Sequence[Block]) -> AdmissionOutcome:
     """The outcome of a container whose memory was allocated, or that holds it already."""
     stored = allocation.affinity
-    if allocation.choice is Choice.NOT_MANAGED or stored is None or not blocks:
+    if stored is None or not blocks:
         return AdmissionOutcome.NOT_MANAGED
     return outcome_of_nodes(hint, stored)
 

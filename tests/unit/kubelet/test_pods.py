@@ -60,7 +60,6 @@ def test_a_recorded_list_gives_qos_containers_and_their_ids() -> None:
     }
     small = pods["gu-small"]
     assert small.uid == "11909391e6eae33a104bafa75980e9ea"
-    assert small.is_static
     assert small.phase == "Running"
     (app,) = small.containers
     assert (app.name, app.kind, app.state, app.restarts) == ("app", "app", "running", 0)
@@ -254,7 +253,6 @@ def test_a_mirror_pod_has_the_uid_of_the_static_pod_it_mirrors() -> None:
     )
     found = facts_of(mirror)
     assert found.uid == "0123456789abcdef0123456789abcdef"
-    assert found.is_static
 
 
 def test_a_restarted_container_has_its_newest_id_and_the_one_before() -> None:

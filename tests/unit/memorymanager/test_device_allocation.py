@@ -1,8 +1,8 @@
-"""Which devices a container gets: near its hint, and what the plugin prefers among equals."""
+"""Which devices a container gets: near its hint."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
@@ -24,9 +24,9 @@ def state(**places: str | None) -> DeviceState:
 FOUR = state(a="0", b="0", c="1", d="1")
 
 
-def given_to(of: DeviceState, count: int, nodes: str | None, *, prefers: Collection[str] = ()) -> set[str]:
+def given_to(of: DeviceState, count: int, nodes: str | None) -> set[str]:
     affinity = None if nodes is None else NodeSet.parse(nodes)
-    after = allocate(of, "uid", "app", {NIC: count}, affinity, plugin_prefers={NIC: prefers})
+    after = allocate(of, "uid", "app", {NIC: count}, affinity)
     return set(after.entries["uid"]["app"][NIC])
 
 
@@ -60,13 +60,6 @@ def test_aligned_devices_are_taken_first() -> None:
 
 def test_devices_on_other_nodes_are_taken_before_those_on_none() -> None:
     assert given_to(state(a="1", bare=None, z="0"), 2, "0") == {"z", "a"}
-
-
-def test_the_plugin_ranks_devices_that_are_equally_near() -> None:
-    assert given_to(FOUR, 1, "0", prefers=["b", "d"]) == {"b"}
-    assert given_to(FOUR, 3, "0", prefers=["d"]) == {"a", "b", "d"}
-    assert given_to(FOUR, 2, "0", prefers=["c", "d"]) == {"a", "b"}
-    assert given_to(FOUR, 2, None, prefers=["b", "d"]) == {"b", "d"}
 
 
 def test_used_and_unhealthy_devices_are_not_given() -> None:
@@ -143,15 +136,14 @@ def test_devices_of_pods_that_are_gone_come_back() -> None:
 @given(
     st.dictionaries(st.sampled_from("abcdefgh"), st.none() | st.integers(0, 7).map(NodeSet), min_size=1),
     st.none() | st.integers(1, 7).map(NodeSet),
-    st.sets(st.sampled_from("abcdefgh")),
     st.data(),
 )
 def test_no_device_far_away_is_given_while_a_near_one_is_free(
-    places: dict[str, NodeSet | None], affinity: NodeSet | None, prefers: set[str], data: st.DataObject
+    places: dict[str, NodeSet | None], affinity: NodeSet | None, data: st.DataObject
 ) -> None:
     of = DeviceState({NIC: {one: Device(one, nodes) for one, nodes in places.items()}})
     count = data.draw(st.integers(1, len(places)))
-    after = allocate(of, "uid", "app", {NIC: count}, affinity, plugin_prefers={NIC: prefers})
+    after = allocate(of, "uid", "app", {NIC: count}, affinity)
     got = after.entries["uid"]["app"][NIC]
     assert len(got) == count
     split = split_by_affinity(of, NIC, frozenset(places), affinity)

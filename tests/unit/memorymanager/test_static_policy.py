@@ -17,7 +17,6 @@ from numaudit.containermanager.memory.static_policy import (
     NO_EXTENSION,
     NO_PREFERRED_DEFAULT,
     NO_PREFERRED_EXTENSION,
-    Choice,
     MemoryPolicy,
     add_container,
     allocate,
@@ -83,7 +82,7 @@ class TestHints:
         big = pod("a", container("app", "15Gi"))
         assert short(container_hints(policy, big, "app")) == ["0-1!", "0,2!", "1-2!", "0-2"]
         done = allocate(policy, big, "app")
-        assert (done.choice, done.affinity) == (Choice.DEFAULT, NodeSet.of(0, 1))
+        assert (done.affinity) == (NodeSet.of(0, 1))
         assert gigs(done.policy) == [0, 5, 11]
         small = pod("b", container("app", "5Gi"))
         assert short(container_hints(done.policy, small, "app")) == ["2!", "0-1"]
@@ -111,7 +110,7 @@ class TestHints:
         burstable = pod("a", container("app", "1Gi", limit="2Gi"))
         assert container_hints(node(10), burstable, "app") is None
         assert pod_hints(node(10), burstable) is None
-        assert allocate(node(10), burstable, "app").choice is Choice.NOT_MANAGED
+        assert allocate(node(10), burstable, "app").affinity is None
 
     def test_pod_level_resources_are_left_alone_without_their_gates(self) -> None:
         with_own = pod("a", container("app"), resources={"cpu": "1", "memory": "2Gi"})
@@ -190,7 +189,7 @@ class TestBestHint:
 class TestAllocation:
     def test_the_hint_decides_the_nodes(self) -> None:
         done = allocate(node(10, 10), pod("a", container("app", "5Gi")), "app", on(1))
-        assert (done.choice, done.affinity, gigs(done.policy)) == (Choice.HINT, NodeSet.of(1), [10, 5])
+        assert (done.affinity, gigs(done.policy)) == (NodeSet.of(1), [10, 5])
         assert done.policy.state.entries == {"a": {"app": (Block((1,), "memory", 5 * GI),)}}
 
     def test_a_hint_whose_nodes_do_not_have_the_resource_is_refused(self) -> None:
@@ -206,7 +205,7 @@ class TestAllocation:
         one = pod("a", container("app", "5Gi"))
         policy = admit(node(10, 10), one, on(1))
         again = allocate(policy, one, "app", on(0))
-        assert (again.choice, again.affinity, again.policy) == (Choice.HELD, NodeSet.of(1), policy)
+        assert (again.affinity, again.policy) == (NodeSet.of(1), policy)
 
     def test_without_a_hint_and_without_room_the_pod_is_refused(self) -> None:
         with pytest.raises(AdmissionError) as refusal:
@@ -228,7 +227,7 @@ class TestAllocation:
 
     def test_a_hint_with_too_little_memory_is_extended(self) -> None:
         done = allocate(node(10, 10, 10), pod("a", container("app", "15Gi")), "app", on(1, preferred=False))
-        assert (done.choice, done.affinity, gigs(done.policy)) == (Choice.EXTENDED, NodeSet.of(0, 1), [0, 5, 10])
+        assert (done.affinity, gigs(done.policy)) == (NodeSet.of(0, 1), [0, 5, 10])
 
     def test_an_extension_must_contain_the_hint(self) -> None:
         policy = admit(node(10, 10, 10), pod("a", container("app", "1Gi")), on(1))
@@ -317,7 +316,7 @@ class TestInitContainers:
         policy = allocate(node(10, 10), one, "init", on(0)).policy
         assert short(container_hints(policy, one, "app")) == ["0!", "1!"]
         done = allocate(policy, one, "app", on(0))
-        assert (done.choice, done.affinity, gigs(done.policy)) == (Choice.HINT, NodeSet.of(0), [2, 10])
+        assert (done.affinity, gigs(done.policy)) == (NodeSet.of(0), [2, 10])
 
     def test_reuse_is_lost_with_a_restart(self) -> None:
         one = pod("a", container("app", "8Gi"), init=(container("init", "8Gi"),))

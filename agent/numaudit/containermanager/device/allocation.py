@@ -47,14 +47,12 @@ def allocate(
     *,
     ordinary_init: bool = False,
     runs_since_before: bool = False,
-    plugin_prefers: Mapping[str, Collection[str]] | None = None,
 ) -> DeviceState:
     """Give a container its devices, near the nodes of the merged hint (None = anywhere).
 
     `requests` is resource name -> number; `ordinary_init` tells that a later container may take over
     what this one gets; `runs_since_before` that the container was running when the kubelet restarted
-    and the kubelet does not know all pods yet; `plugin_prefers` what the plugins answer to
-    GetPreferredAllocation, which ranks devices that are equally near. Raises AdmissionError.
+    and the kubelet does not know all pods yet. Raises AdmissionError.
     """
     reusable = {uid: dict(state.reusable.get(uid, {}))}
     state = replace(state, reusable=reusable)
@@ -63,8 +61,7 @@ def allocate(
     for resource, count in requests.items():
         if _is_settled(state, uid, name, resource, count, runs_since_before=runs_since_before):
             continue
-        preferred = frozenset((plugin_prefers or {}).get(resource, ()))
-        held[resource], alike = _choose(state, uid, resource, count, affinity=affinity, preferred=preferred)
+        held[resource], alike = _choose(state, uid, resource, count, affinity)
         undecided[resource] = _with_undecided(state, resource, held[resource], alike)
     if held:
         containers = {**state.entries.get(uid, {}), name: held}
@@ -108,11 +105,11 @@ def _is_settled(state: DeviceState, uid: str, name: str, resource: str, count: i
 
 
 def _choose(
-    state: DeviceState, uid: str, resource: str, count: int, *, affinity: NodeSet | None, preferred: DeviceIds
+    state: DeviceState, uid: str, resource: str, count: int, affinity: NodeSet | None
 ) -> tuple[DeviceIds, DeviceIds]:
     """Reusable ones first, then aligned ones, then the others; and those among which a kubelet takes any.
 
-    Where `preferred` is not known, a plugin may prefer any of the devices that are not aligned.
+    What plugins answer to GetPreferredAllocation is not known: one may prefer any of the devices that are not aligned.
     """
     reusable = state.reusable[uid].get(resource, frozenset())
     needed = count - len(reusable)
@@ -125,10 +122,10 @@ def _choose(
         )
     aligned, unaligned, no_affinity = split_by_affinity(state, resource, available, affinity)
     if needed < len(aligned):
-        return _first(count, [reusable, preferred & aligned, aligned])
-    chosen, alike = _first(count, [reusable, aligned, preferred & available, unaligned, no_affinity])
+        return _first(count, [reusable, aligned])
+    chosen, alike = _first(count, [reusable, aligned, unaligned, no_affinity])
     others = unaligned | no_affinity
-    return chosen, others if not preferred and chosen & others and not others <= chosen else alike
+    return chosen, others if chosen & others and not others <= chosen else alike
 
 
 def _first(count: int, sets: Iterable[DeviceIds]) -> tuple[DeviceIds, DeviceIds]:

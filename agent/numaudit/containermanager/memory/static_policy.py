@@ -7,7 +7,6 @@ take what the policy remembers and return what it remembers afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -52,24 +51,10 @@ class MemoryPolicy(Struct, frozen=True):
     """Pod UID -> what its init containers leave. In RAM only, so a kubelet restart loses it."""
 
 
-class Choice(StrEnum):
-    """Record of how an allocation came to its nodes."""
-
-    NOT_MANAGED = "not-managed"
-    HELD = "held"
-    """The container had its memory already."""
-    HINT = "hint"
-    DEFAULT = "default"
-    """There was no topology hint, so the policy took its own best one."""
-    EXTENDED = "extended"
-    """The topology hint had too little free memory, so nodes were added."""
-
-
 class MemoryAllocation(Struct, frozen=True):
     """The state after an allocation, and the nodes of the allocation (None = nowhere)."""
 
     policy: MemoryPolicy
-    choice: Choice
     affinity: NodeSet | None = None
 
 
@@ -129,14 +114,14 @@ def allocate(
     Raises AdmissionError with the kubelet's text; then nothing has changed.
     """
     if not is_managed(pod, features):
-        return MemoryAllocation(policy, Choice.NOT_MANAGED)
+        return MemoryAllocation(policy)
     held = policy.state.entries.get(pod.uid, {}).get(container)
     if held is not None:
         reusable = update_reusable(policy.reusable, pod, container, held, features)
-        return MemoryAllocation(replace(policy, reusable=reusable), Choice.HELD, _nodes_of(held))
+        return MemoryAllocation(replace(policy, reusable=reusable), _nodes_of(held))
     requests = container_requests(pod, pod.container(container), features)
     handed_on = policy.reusable.get(pod.uid, {})
-    mask, choice = choose_nodes(policy.state.machine, requests, handed_on, hint, features)
+    mask = choose_nodes(policy.state.machine, requests, handed_on, hint, features)
     blocks = _blocks(mask, requests)
     machine = policy.state.machine
     for block in blocks:
@@ -149,7 +134,7 @@ def allocate(
         entries={**policy.state.entries, pod.uid: {**containers, container: blocks}},
     )
     reusable = update_reusable(policy.reusable, pod, container, blocks, features)
-    return MemoryAllocation(MemoryPolicy(state, reusable), choice, mask)
+    return MemoryAllocation(MemoryPolicy(state, reusable), mask)
 
 
 def allocate_pod(
@@ -162,15 +147,15 @@ def allocate_pod(
     nothing has changed.
     """
     if not is_managed(pod, features):
-        return MemoryAllocation(policy, Choice.NOT_MANAGED)
+        return MemoryAllocation(policy)
     held = policy.state.pod_entries.get(pod.uid)
     if held is not None and not charges_pods_again(features.version):
-        return MemoryAllocation(policy, Choice.HELD, _nodes_of(held))
+        return MemoryAllocation(policy, _nodes_of(held))
     pool_error = shared_pool_error(pod, features)
     if pool_error is not None:
         raise AdmissionError(pool_error, EMPTY_POD_SHARED_POOL)
     requests = pod_requests(pod, features)
-    mask, choice = choose_nodes(policy.state.machine, requests, policy.reusable.get(pod.uid, {}), hint, features)
+    mask = choose_nodes(policy.state.machine, requests, policy.reusable.get(pod.uid, {}), hint, features)
     machine = policy.state.machine
     for name, size in requests.items():
         machine = charge(machine, tuple(mask), name, size)
@@ -180,24 +165,24 @@ def allocate_pod(
         {**policy.state.entries, pod.uid: containers},
         {**policy.state.pod_entries, pod.uid: _blocks(mask, requests)},
     )
-    return MemoryAllocation(replace(policy, state=state), choice, mask)
+    return MemoryAllocation(replace(policy, state=state), mask)
 
 
 def choose_nodes(
     machine: MachineState, requests: Requests, handed_on: Reusable, hint: TopologyHint, features: KubeletFeatures
-) -> tuple[NodeSet, Choice]:
+) -> NodeSet:
     """The nodes for a request: those of the hint, or the policy's default, extended where they lack memory.
 
     Whether they lack memory is decided without what init containers hand on, although the hints
     count it. Raises AdmissionError, and InputError for a hint that names absent nodes or a resource that
     they do not have.
     """
-    best, choice = hint, Choice.HINT
+    best = hint
     if best.affinity is None:
         offered = calculate_hints(machine, requests, handed_on)
         if not offered:
             raise AdmissionError(NO_DEFAULT)
-        best, choice = find_best_hint(offered.get(MEMORY) or ()), Choice.DEFAULT
+        best = find_best_hint(offered.get(MEMORY) or ())
         if hint.preferred and not best.preferred:
             raise AdmissionError(NO_PREFERRED_DEFAULT)
     mask = _checked(best.affinity, machine)
@@ -209,12 +194,10 @@ def choose_nodes(
         extended = find_best_hint(wider)
         if best.preferred and not extended.preferred:
             raise AdmissionError(NO_PREFERRED_EXTENSION)
-        if extended.affinity != mask:
-            choice = Choice.EXTENDED
         mask = _checked(extended.affinity, machine)
     if features.checks_groups_on_allocation and breaks_a_group(machine, mask):
         raise AdmissionError(GROUP_VIOLATION)
-    return mask, choice
+    return mask
 
 
 def add_container(

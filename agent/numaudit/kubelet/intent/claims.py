@@ -142,7 +142,6 @@ def _uid_of(ids: Iterable[str]) -> str | None:
 def _read(claim: ClaimPromise, ids: Iterable[str], specs: CdiSpecs) -> ClaimPromise:
     devices: list[tuple[str, tuple[str, ...]]] = []
     driver = claim.driver or ""
-    nodes: list[str] = []
     for id_ in ids:
         defined_in = specs.conflicts.get(id_)
         if defined_in is not None:
@@ -153,8 +152,6 @@ def _read(claim: ClaimPromise, ids: Iterable[str], specs: CdiSpecs) -> ClaimProm
         if device is None:
             return replace(claim, problem=f"no CDI file defines {id_}")
         devices.append((id_, device.env))
-        nodes += device.device_nodes
-    claim = replace(claim, device_files=tuple(dict.fromkeys(nodes)))
     try:
         found = promised(driver, claim.uid or "", devices)
     except ParseError as error:

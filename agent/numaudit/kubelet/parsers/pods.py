@@ -93,7 +93,6 @@ def _facts(raw: bytes | msgspec.Raw) -> PodFacts:
         name=metadata.name,
         qos=next((one for one in QOS_CLASSES if one == status.qos_class), None),
         phase=status.phase or None,
-        is_static=bool(annotations.mirror) or annotations.source in ("file", "http"),
         created_at=_seconds(metadata.creation_timestamp or annotations.seen),
         containers=tuple(_containers(spec, status)),
         spec=counted,

@@ -40,18 +40,10 @@ class CdiDevice(Struct, frozen=True):
     """Qualified: `vendor/class=device`."""
     env: tuple[str, ...] = ()
     """NAME=VALUE each."""
-    device_nodes: tuple[str, ...] = ()
-    """Paths of device files on the host."""
-
-
-class _Node(Struct, rename="camel", omit_defaults=True):
-    path: str = ""
-    host_path: str = ""
 
 
 class _Edits(Struct, rename="camel"):
     env: tuple[str, ...] | None = None
-    device_nodes: tuple[_Node, ...] | None = None
 
 
 class _Device(Struct, rename="camel"):
@@ -73,8 +65,7 @@ def parse(data: bytes, name: str) -> tuple[CdiDevice, ...]:
         qualified, edits = f"{spec.kind}={one.name}", one.container_edits or _Edits()
         if qualified in found:
             raise ParseError(f"{name}: the device {one.name[:60]!r} is given twice")
-        nodes = tuple(node.host_path or node.path for node in edits.device_nodes or ())
-        found[qualified] = CdiDevice(qualified, edits.env or (), nodes)
+        found[qualified] = CdiDevice(qualified, edits.env or ())
     return tuple(found.values())
 
 
