@@ -49,7 +49,6 @@ class Replies(Struct, frozen=True):
     """Of all nodes, by name."""
 
     by_node: tuple[NodeReply, ...]
-    way: Way
     notices: tuple[str, ...] = ()
 
 
@@ -68,7 +67,7 @@ def ask_reports(
         first = _each(agents, lambda one: _report_of(api, one, patience), at_once, hopeless=way is None)
         if way == "proxy" or any(one.state in ("reporting", "stale") for one in first) or not first:
             _refuse_if_all_are(first)
-            return _of_nodes(first, agents, nodes, "proxy")
+            return _of_nodes(first, agents, nodes)
         reason = next((one.problem for one in first if one.problem), "")
         notices.append(
             f"no agent answers through the API server's proxy ({reason}), so each is asked by `kubectl exec`"
@@ -76,7 +75,7 @@ def ask_reports(
     verb = RemoteVerb(_REPORT, seconds or VERB_SECONDS)
     second = _each(agents, lambda one: _reply_of(kubectl, one, verb), at_once, hopeless=False)
     _refuse_if_all_are(second, first)
-    return _of_nodes(second, agents, nodes, "exec", notices)
+    return _of_nodes(second, agents, nodes, notices)
 
 
 def ask_verb(
@@ -85,7 +84,7 @@ def ask_verb(
     """Any verb, by exec. Raises Forbidden when that is not allowed."""
     found = _each(agents, lambda one: _reply_of(kubectl, one, verb), at_once, hopeless=False)
     _refuse_if_all_are(found)
-    return _of_nodes(found, agents, nodes, "exec")
+    return _of_nodes(found, agents, nodes)
 
 
 def _refuse_if_all_are(replies: Sequence[NodeReply], before: Sequence[NodeReply] = ()) -> None:
@@ -162,7 +161,7 @@ def _reply_of(kubectl: Kubectl, agent: AgentPod, verb: RemoteVerb) -> NodeReply:
 
 
 def _of_nodes(
-    found: Sequence[NodeReply], agents: AgentPods, nodes: Sequence[Node] | None, way: Way, notices: Sequence[str] = ()
+    found: Sequence[NodeReply], agents: AgentPods, nodes: Sequence[Node] | None, notices: Sequence[str] = ()
 ) -> Replies:
     """The answers, and a row for each node without an agent."""
     rows = {one.node: one for one in found}
@@ -173,4 +172,4 @@ def _of_nodes(
         () if nodes is not None else (f"nodes without an agent are not named: {rule('nodes', 'list')} is missing",)
     )
     listed = tuple(rows[name] for name in sorted(rows))
-    return Replies(listed, way, (*agents.notices, *notices, *unlisted))
+    return Replies(listed, (*agents.notices, *notices, *unlisted))

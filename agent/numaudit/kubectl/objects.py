@@ -63,7 +63,6 @@ class ContainerStatus(Struct, frozen=True):
 class Condition(Struct, frozen=True):
     type: str
     status: str = ""
-    reason: str | None = None
     message: str | None = None
 
 
@@ -107,5 +106,4 @@ class Status(Struct, frozen=True):
     """The API server's word on a request that failed."""
 
     message: str = ""
-    reason: str = ""
     kind: str = ""

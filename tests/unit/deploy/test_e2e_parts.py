@@ -84,7 +84,7 @@ def test_the_promises_of_a_pod_are_read_from_a_report_as_an_agent_writes_it(repo
 def test_a_plugin_that_shows_nothing_or_less_than_the_agent_is_wrong(report: dict[str, Any]) -> None:
     def plugin(namespace: str) -> dict[str, Any]:
         reply = NodeReply("worker", None, "reporting", json.dumps(report).encode())
-        document = merge(Replies((reply,), "exec"), now=1.0, context=None, namespace=namespace, top=1)
+        document = merge(Replies((reply,)), now=1.0, context=None, namespace=namespace, top=1)
         found: dict[str, Any] = json.loads(encode("ClusterReport", document, Origin(None, None)))
         return found
 

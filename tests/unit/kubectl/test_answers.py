@@ -59,7 +59,7 @@ def one_of(**fields: object) -> bytes:
 )
 def test_what_an_agent_makes_up_is_the_reason_of_its_node_alone(body: bytes, said: str) -> None:
     good = one_of(judgedBytes=(1 << 63) - 1, alignedBytes=0, intended={"memoryNodes": [0, 1023]}, container="x" * 300)
-    replies = Replies((NodeReply("bad", None, "reporting", body), NodeReply("good", None, "reporting", good)), "proxy")
+    replies = Replies((NodeReply("bad", None, "reporting", body), NodeReply("good", None, "reporting", good)))
     found = merge(replies, now=0.0, context=None, namespace=None, top=10)
     states = {one.node: one for one in found.nodes}
     assert states["good"].state == "reporting" and len(found.worst) == 1
@@ -73,7 +73,7 @@ def test_the_worst_node_comes_first() -> None:
     bodies = {"a": reports(), "b": one_of(verdict={"name": "spilled"}), "d": reports(**unsafe)}
     replies = tuple(NodeReply(name, None, "reporting", body) for name, body in bodies.items())
     replies = (*replies[:2], NodeReply("c", None, "down"), replies[2], NodeReply("e", None, "reporting", reports()))
-    found = merge(Replies(replies, "proxy"), now=0.0, context=None, namespace=None, top=10)
+    found = merge(Replies(replies), now=0.0, context=None, namespace=None, top=10)
     assert [one.node for one in found.nodes] == ["d", "c", "b", "a", "e"]
 
 

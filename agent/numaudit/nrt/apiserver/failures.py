@@ -55,21 +55,14 @@ class ApiFailure(Unavailable):
         self.reason, self.wait = reason, wait
 
 
-class _Cause(msgspec.Struct, frozen=True):
-    message: str = ""
-    field: str = ""
-
-
 class _Details(msgspec.Struct, frozen=True):
     name: str = ""
-    causes: list[_Cause] | None = None
 
 
 class _Status(msgspec.Struct, frozen=True):
     """An API server's words (meta/v1 Status)."""
 
     message: str = ""
-    reason: str = ""
     details: _Details | None = None
 
 
