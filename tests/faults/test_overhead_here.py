@@ -12,8 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from numaudit.containers.inventory import Inventory
-from numaudit.engine.overhead.budget import CALM_TICKS
-from numaudit.engine.overhead.limiter import TICKS_BETWEEN, Limiter
+from numaudit.engine.overhead import CALM_TICKS, TICKS_BETWEEN, Limiter
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.findings import find
 from numaudit.kernel.cgroup import find_hierarchies

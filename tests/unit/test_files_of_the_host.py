@@ -66,7 +66,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     ),
     "kernel/own_files.py": ({".unlink", "os.open", "os.rename", "os.stat"}, "numaudit's own settings, keys and state"),
     "kubelet/host_files.py": ({".open", ".resolve"}, "the checkpoint that the user names"),
-    "net/files.py": ({".open", ".stat"}, "tokens and authorities that the settings name, or the pod's own"),
+    "net/target.py": ({".open", ".stat"}, "tokens and authorities that the settings name, or the pod's own"),
     "pmu/families.py": ({".read_text"}, "a file of the package"),
     "probes/counters/plan_events.py": ({".open"}, "no file: perf events"),
     "probes/loading/compile.py": ({".glob", ".mkdir", ".read_text", ".write_text"}, "sources of the package"),

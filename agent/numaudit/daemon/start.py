@@ -15,7 +15,7 @@ from numaudit.daemon import logs
 from numaudit.daemon.loading import Loading
 from numaudit.daemon.service import Inbox, Services
 from numaudit.engine.observer import Observer
-from numaudit.engine.overhead.limiter import Limiter
+from numaudit.engine.overhead import Limiter
 from numaudit.kernel.host import Host
 from numaudit.probes.kinds import kinds_named
 

@@ -22,7 +22,7 @@ from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId, Snapshot
 
 if TYPE_CHECKING:
-    from numaudit.engine.overhead.limiter import Limiter
+    from numaudit.engine.overhead import Limiter
     from numaudit.probes.session import ProbeReadings, Session
 
 _log = logging.getLogger(__name__)

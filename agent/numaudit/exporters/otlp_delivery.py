@@ -27,8 +27,7 @@ from numaudit import __version__
 from numaudit.errors import InputError, printable, without_password
 from numaudit.exporters.otel import PushPart
 from numaudit.net.connection import MOST_OF_AN_ANSWER, Connection, HttpAnswer
-from numaudit.net.files import tls_context
-from numaudit.net.target import Target, check_headers, retry_after, target_of
+from numaudit.net.target import Target, check_headers, retry_after, target_of, tls_context
 
 METRICS_PATH = "/v1/metrics"
 

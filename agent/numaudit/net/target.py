@@ -1,4 +1,4 @@
-"""URLs, headers and credentials of HTTP requests, and the wait that an answer asks for.
+"""URLs, headers, credentials and files of HTTP requests, and the wait that an answer asks for.
 
 Only what is given decides that, and which certificates to trust: no proxy, no .netrc, no redirect.
 """
@@ -6,15 +6,47 @@ Only what is given decides that, and which certificates to trust: no proxy, no .
 from __future__ import annotations
 
 import base64
+import errno
 import re
 import ssl
+import stat
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from numaudit.errors import InputError
+
+LARGEST = 16 << 20
+
+
+def check_regular(path: Path) -> None:
+    """Before a library opens it. Raises OSError, also for a file of more than LARGEST bytes."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    if status.st_size > LARGEST:
+        raise OSError(errno.EOVERFLOW, f"the file is larger than {LARGEST} bytes", str(path))
+
+
+def read_text(path: Path) -> str:
+    """The whole file as UTF-8; other bytes become U+FFFD. Raises OSError as `check_regular` does."""
+    check_regular(path)
+    with path.open("rb") as file:
+        return file.read(LARGEST).decode("utf-8", "replace")
+
+
+def tls_context(authorities: Path | None) -> ssl.SSLContext:
+    """A client that trusts the authorities in this file (PEM) alone; None = the system's.
+
+    Raises OSError as `check_regular` does, and SSLError for a file without any.
+    """
+    if authorities is not None:
+        check_regular(authorities)
+    return ssl.create_default_context(cafile=authorities)
+
 
 LONGEST_WAIT = 300.0
 """Seconds that a server may ask to wait. One wrong answer then leaves a gap that alerts and dashboards survive, and a

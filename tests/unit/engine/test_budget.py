@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numaudit.engine.overhead import limiter as overhead
-from numaudit.engine.overhead.budget import CALM_TICKS, STEPS, Budget, Load, choose, next_budget, share_of
-from numaudit.engine.overhead.limiter import Limiter
+from numaudit.engine import overhead
+from numaudit.engine.overhead import CALM_TICKS, STEPS, Budget, Limiter, Load, choose, next_budget, share_of
 from numaudit.evaluation.alignment import Judgements
 from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.probes.hint_faults import HintFaultCounts

@@ -13,8 +13,8 @@ from made_up.ticks import tick_of
 from numaudit.containers.inventory import Census
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.containers.owners import Owners
+from numaudit.engine.collectors.probes.counts import MigrationsCollector
 from numaudit.engine.collectors.probes.hint_faults import LEAST_UNSEEN, SanityCheck, require_sampling
-from numaudit.engine.collectors.probes.migrations import MigrationsCollector
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.cgroup import Cgroup
 from numaudit.kernel.host import Host

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hosts.node_tree import MIB, NodeTree
 from made_up.probes import made_up_session
 from numaudit.containermanager.memory.state import Block
-from numaudit.engine.collectors import numa_balancing
+from numaudit.engine.collectors import of_host
 from numaudit.engine.collectors.base import SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.allowed import AllowedCollector
 from numaudit.engine.collectors.containers.owners import Owners
@@ -91,7 +91,7 @@ def test_the_kernels_counters_of_containers_come_out_of_an_agent_with_all_probes
 def test_a_tick_reads_a_bounded_number_of_containers_and_the_next_ones_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(numa_balancing, "AT_ONCE", 3)
+    monkeypatch.setattr(of_host, "AT_ONCE", 3)
     tree = _balancing_node(tmp_path / "node", 8)
     observer = Observer.of(Host.under(tree.root))
     _, session = made_up_session()

@@ -16,8 +16,7 @@ from numaudit.api import document
 from numaudit.encoding.value import Origin, Timestamp
 from numaudit.engine.collectors.base import SkippedItems
 from numaudit.engine.collectors.probes.calibration import read_penalty
-from numaudit.engine.collectors.probes.pmu import PmuCollector
-from numaudit.engine.collectors.probes.probe_accounts import accounts
+from numaudit.engine.collectors.probes.counts import PmuCollector, accounts
 from numaudit.engine.observer import Observer
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.exporters.facts import ExportedTick

@@ -9,7 +9,7 @@ import pytest
 
 from hosts.node_tree import MIB, NodeTree
 from made_up.probes import made_up_session
-from numaudit.engine.collectors import tiers
+from numaudit.engine.collectors import of_host
 from numaudit.engine.collectors.probes import pages_used
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
@@ -224,7 +224,7 @@ def test_a_host_that_does_not_say_has_unknown_swap(tree: NodeTree) -> None:
 
 
 def test_limits_are_read_again_some_in_each_tick(tree: NodeTree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "AGAIN_IN_A_TICK", 1)
+    monkeypatch.setattr(of_host, "AGAIN_IN_A_TICK", 1)
     observer = Observer.of(Host.under(tree.root))
     _swap(observer)
     _set_limits(tree, "max", "max", "4096", "8192")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from numaudit.doctor.checks import examine
 from numaudit.engine.observer import Observer
-from numaudit.engine.overhead.budget import STEPS
+from numaudit.engine.overhead import STEPS
 from numaudit.exporters.catalogue import TICK_METRICS
 from numaudit.exporters.facts import ExportedTick, Feature
 from numaudit.kernel.host import Host

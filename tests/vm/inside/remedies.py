@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from commands import Lab, cgroups, ending
 from numaudit.containermanager.memory.state import Block, MachineState
 from numaudit.engine.observer import Observer
-from numaudit.engine.overhead.limiter import Limiter
+from numaudit.engine.overhead import Limiter
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.verdicts import Verdict

@@ -19,7 +19,7 @@ from numaudit.cli import EXIT_INCONCLUSIVE
 from numaudit.cli.main import call
 from numaudit.doctor.checks import probe_checks
 from numaudit.engine.observer import Observer
-from numaudit.engine.overhead.limiter import Limiter
+from numaudit.engine.overhead import Limiter
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.findings import find
 from numaudit.kernel import tasks

@@ -13,7 +13,7 @@ import pytest
 
 from made_up.plans import DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
 from numaudit.engine.observer import Observer
-from numaudit.engine.overhead.limiter import Limiter
+from numaudit.engine.overhead import Limiter
 from numaudit.evaluation.alignment import judge
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from numaudit.containermanager.memory.state import MemoryTable, NUMANodeState
-from numaudit.engine.overhead.limiter import Limiter
+from numaudit.engine.overhead import Limiter
 from numaudit.probes.session import Session
 from remedies import PARENT, SIZE, Row, Stage, carry_out, opened, parameters
 from samples import BALANCING

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from numaudit.config import yaml_file
 from numaudit.errors import InputError
-from numaudit.net.files import check_regular
+from numaudit.net.target import check_regular
 
 CheckPassword = Callable[[bytes, bytes], bool]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
 
 from numaudit.engine.collectors.base import Collector, TickInputs
 from numaudit.engine.collectors.containers.allowed import AllowedCollector
@@ -15,13 +13,8 @@ from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, Ro
 from numaudit.engine.collectors.containers.processes import ProcessesCollector
 from numaudit.engine.collectors.containers.rank_watch import RankWatchCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
-from numaudit.engine.collectors.node import NodeCollector
-from numaudit.engine.collectors.numa_balancing import NumaBalancingCollector
-from numaudit.engine.collectors.tiers import SwapCollector, TiersCollector
+from numaudit.engine.collectors.of_host import NodeCollector, NumaBalancingCollector, SwapCollector, TiersCollector
 from numaudit.kernel.host import Host
-
-if TYPE_CHECKING:
-    from numaudit.probes.probe import ProbeKind
 
 
 class Collectors:
@@ -58,13 +51,14 @@ class Collectors:
 
 def of_probes() -> tuple[Collector, ...]:
     """Of all kinds of probes."""
-    from numaudit.engine.collectors.probes.probe_accounts import ProbeAccountsCollector  # noqa: PLC0415
-    from numaudit.probes.kinds import KINDS  # noqa: PLC0415 (takes long)
+    from numaudit.engine.collectors.probes import counts  # noqa: PLC0415 (takes long)
+    from numaudit.engine.collectors.probes.hint_faults import HintFaultsCollector  # noqa: PLC0415
 
-    return (*map(_of_probe, KINDS), ProbeAccountsCollector())
-
-
-def _of_probe(kind: ProbeKind[Any]) -> Collector:
-    """The module that says what a probe's answer means, and the class in it, have the probe's name."""
-    module = importlib.import_module(f"numaudit.engine.collectors.probes.{kind.name}")
-    return cast("Collector", getattr(module, kind.name.title().replace("_", "") + "Collector")())
+    return (
+        counts.PageAllocCollector(),
+        counts.CpuTimeCollector(),
+        counts.PmuCollector(),
+        HintFaultsCollector(),
+        counts.MigrationsCollector(),
+        counts.ProbeAccountsCollector(),
+    )

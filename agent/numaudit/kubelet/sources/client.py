@@ -27,7 +27,7 @@ from numaudit.kubelet.sources.podresources import IN_A_TICK as RESOURCES_IN_A_TI
 from numaudit.kubelet.sources.podresources import Client
 from numaudit.kubelet.sources.podresources import socket as podresources_socket
 from numaudit.kubelet.sources.polled import time_left
-from numaudit.net import files
+from numaudit.net import target
 from numaudit.net.connection import Connection
 from numaudit.net.target import target_of
 
@@ -258,14 +258,14 @@ def _words(error: Exception) -> str:
 def _headers(endpoint: Endpoint) -> dict[str, str]:
     if endpoint.token_file is None:
         return {}
-    return {"Authorization": f"Bearer {files.read_text(endpoint.token_file).strip()}"}
+    return {"Authorization": f"Bearer {target.read_text(endpoint.token_file).strip()}"}
 
 
 def _verification(endpoint: Endpoint) -> ssl.SSLContext | None:
     """None = plain HTTP."""
     if not endpoint.url.startswith("https:"):
         return None
-    context = files.tls_context(endpoint.ca_file)
+    context = target.tls_context(endpoint.ca_file)
     context.check_hostname = endpoint.check_name
     return context
 

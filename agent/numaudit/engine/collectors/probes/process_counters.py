@@ -11,7 +11,7 @@ from contextlib import suppress
 from msgspec import Struct, field
 
 from numaudit.engine.collectors.base import TickInputs
-from numaudit.engine.collectors.probes.pmu import basis_of
+from numaudit.engine.collectors.probes.counts import basis_of
 from numaudit.errors import ParseError, Unavailable, printable
 from numaudit.kernel import tasks
 from numaudit.kernel.host import Host, explain

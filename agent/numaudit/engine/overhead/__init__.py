@@ -1,1 +1,0 @@
-"""Cost of the probes, and the budget that limits it."""
