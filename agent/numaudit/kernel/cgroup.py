@@ -150,13 +150,11 @@ class Reader(Struct, frozen=True):
             found = structs.replace(found, huge_pages=huge_pages)
         return ReadResident(digest, huge_pages, found)
 
-    def hugetlb(self, path: str) -> BytesByNode | None:
-        """Bytes in huge pages by node, descendants included; None when the controller is absent."""
-        found = self.huge_pages(path)
-        return None if found is None else sum_of_sizes(found)
-
     def huge_pages(self, path: str) -> HugeBytes | None:
-        """The same by page size: each size has a pool of its own."""
+        """Bytes by page size and node, descendants included; None when the controller is absent.
+
+        Each size has a pool of its own.
+        """
         if self.hierarchies.hugetlb is None:
             return None
         found: dict[int, BytesByNode] = {}
@@ -192,14 +190,6 @@ class Reader(Struct, frozen=True):
             return None
         except ParseError as error:
             raise _in(file, error) from None
-
-    def current(self, path: str) -> int | None:
-        """All memory charged to the group in bytes; None where the file is not there (the v2 root)."""
-        name = "memory.current" if self.hierarchies.is_v2 else "memory.usage_in_bytes"
-        try:
-            return int(read_text(f"{self.hierarchies.memory}{path}/{name}"))
-        except (FileNotFoundError, ValueError):
-            return None
 
     def why_not_counted(self, path: str) -> str | None:
         """Reason why a group that is there has no memory.numa_stat; None = it has gone, or the kernel has none."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Literal
 
+import msgspec
 from msgspec import Struct, field
 
 from numaudit.pmu.identity import CpuIdentity
@@ -28,7 +29,7 @@ class Encoding(Struct, frozen=True):
     errata: str = ""
 
 
-class EventSet(Struct, frozen=True):
+class EventSet(Struct, frozen=True, forbid_unknown_fields=True):
     """A pair on one basis, so that remote / (local + remote) is a share of something. Each side's events are added."""
 
     id: str
@@ -53,7 +54,7 @@ class EventSet(Struct, frozen=True):
     """Further events on the same basis, by what they count."""
 
 
-class Match(Struct, frozen=True):
+class Match(Struct, frozen=True, forbid_unknown_fields=True):
     """Conditions on a CPU; it has to meet all that are given. Ranges include both ends."""
 
     arch: str
@@ -80,7 +81,7 @@ def _within(value: int | None, ranges: Iterable[tuple[int, int]]) -> bool:
     return value is not None and any(first <= value <= last for first, last in ranges)
 
 
-class PublishedLatency(Struct, frozen=True):
+class PublishedLatency(Struct, frozen=True, forbid_unknown_fields=True):
     """A load's published latency, by where its data came from."""
 
     unit: Literal["ns", "cycles"]
@@ -97,55 +98,20 @@ class CpuFamily(Struct, frozen=True):
     title: str
     match: tuple[Match, ...]
     sets: tuple[EventSet, ...]
-    """By rank. Empty = its core events cannot tell local from remote."""
-    latency: PublishedLatency | None
+    """The best first. Empty = its core events cannot tell local from remote."""
+    latency: PublishedLatency | None = None
 
 
 @cache
 def families() -> tuple[CpuFamily, ...]:
     """The whole table."""
-    return tuple(_family(row) for row in _read("families.yaml")["families"])
+    import yaml  # noqa: PLC0415 (only for those who ask for the table)
+
+    text = resources.files("numaudit.pmu").joinpath("data", "families.yaml").read_text(encoding="utf-8")
+    document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
+    return msgspec.convert(document["families"], tuple[CpuFamily, ...])
 
 
 def family_of(cpu: CpuIdentity) -> CpuFamily | None:
     """The one family that a CPU belongs to; None = it is not in the table."""
     return next((family for family in families() if any(match.fits(cpu) for match in family.match)), None)
-
-
-def _read(name: str) -> Any:  # noqa: ANN401 (as YAML has it)
-    import yaml  # noqa: PLC0415 (only for those who ask for the table)
-
-    text = resources.files("numaudit.pmu").joinpath("data", name).read_text(encoding="utf-8")
-    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 (both are safe)
-
-
-def _family(row: dict[str, Any]) -> CpuFamily:
-    latency = row.get("latency")
-    return CpuFamily(
-        id=row["id"],
-        title=row["title"],
-        match=tuple(_match(one) for one in row["match"]),
-        sets=tuple(sorted((_event_set(one) for one in row["sets"]), key=lambda one: one.rank)),
-        latency=None if latency is None else PublishedLatency(**latency),
-    )
-
-
-def _match(row: dict[str, Any]) -> Match:
-    models = tuple((first, last) for first, last in row.get("models", ()))
-    steppings = row.get("steppings")
-    parts = tuple(row.get("parts", ()))
-    ranges = {"models": models, "parts": parts, "steppings": None if steppings is None else tuple(steppings)}
-    return Match(**{**row, **ranges})
-
-
-def _event_set(row: dict[str, Any]) -> EventSet:
-    lists = {name: tuple(row.get(name, ())) for name in ("includes", "may_include", "requires")}
-    sides = {name: _encodings(row[name]) for name in ("local", "remote")}
-    facets = {name: _encodings(rows) for name, rows in row.get("facets", {}).items()}
-    return EventSet(**{**row, **lists, **sides, "facets": facets})
-
-
-def _encodings(rows: Iterable[dict[str, Any]]) -> tuple[Encoding, ...]:
-    return tuple(
-        Encoding(row["name"], row["config"], row.get("config1", 0), errata=row.get("errata", "")) for row in rows
-    )

@@ -20,7 +20,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel import files, tasks
 from numaudit.kernel.cgroup import find_hierarchies, huge_page_label, parse_process_cgroups
 from numaudit.kernel.cgroup_writer import OwnCgroup, available_controllers, own_child
-from numaudit.kernel.host import Host, explain, read_bytes, read_text
+from numaudit.kernel.host import Host, explain, read_text
 from numaudit.memorymanager.commands import CommandRequest
 from numaudit.memorymanager.outcome import Placement
 from numaudit.topology.machine import Machine
@@ -49,7 +49,7 @@ class RunHolder(Struct, frozen=True):
     @classmethod
     def this_process(cls, host: Host) -> RunHolder:
         """Raises OSError without /proc."""
-        return cls(os.getpid(), _process(host, os.getpid()).started, _boot(host))
+        return cls(os.getpid(), tasks.read_main_task(host, os.getpid()).started, _boot(host))
 
     @classmethod
     def parse(cls, text: str) -> RunHolder | None:
@@ -106,7 +106,7 @@ def wait_until_empty(host: Host, cgroup: Path) -> None:
         time.sleep(_PAUSE)
 
 
-def _processes(host: Host, cgroup: Path) -> Iterator[tasks.Process]:
+def _processes(host: Host, cgroup: Path) -> Iterator[tasks.Task]:
     """Those in the cgroup and below it. One that ends meanwhile is left out."""
     pending = [cgroup]
     while pending:
@@ -116,20 +116,16 @@ def _processes(host: Host, cgroup: Path) -> Iterator[tasks.Process]:
             pending += [folder / name for name, _ in files.folders(folder)]
         for pid in map(int, pids.split()):
             with suppress(OSError):
-                yield _process(host, pid)
+                yield tasks.read_main_task(host, pid)
 
 
 def _runs(host: Host, pid: int, started: int) -> bool:
     """One that has ended runs no more, though its parent has not waited for it yet."""
     try:
-        process = _process(host, pid)
+        process = tasks.read_main_task(host, pid)
     except OSError:
         return False
     return process.started == started and process.state not in _ENDED
-
-
-def _process(host: Host, pid: int) -> tasks.Process:
-    return tasks.parse_process(pid, read_bytes(host.proc / str(pid) / "stat"))
 
 
 def _boot(host: Host) -> str:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import ClassVar, Self
 
-from numaudit.errors import ParseError
+from numaudit.errors import ParseError, cut
 
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7})/(\d{1,7}))?)?", re.ASCII)
 
@@ -69,7 +69,7 @@ class IdSet:
         for part in text.split(",") if text else ():
             match = _RANGE.fullmatch(part.strip())
             if match is None:
-                raise ParseError(f"not a list of {cls.what}s such as 0-1,3: {_shorten(text)!r}")
+                raise ParseError(f"not a list of {cls.what}s such as 0-1,3: {cut(text)!r}")
             mask |= cls._range_mask(match, text)
         return cls(mask)
 
@@ -78,12 +78,12 @@ class IdSet:
         first = int(match[1])
         last = int(match[2]) if match[2] else first
         if last < first or last >= cls.limit:
-            raise ParseError(f"{cls.what} range {match[0]} is not within 0..{cls.limit - 1}: {_shorten(text)!r}")
+            raise ParseError(f"{cls.what} range {match[0]} is not within 0..{cls.limit - 1}: {cut(text)!r}")
         if match[3] is None:
             return ((1 << (last - first + 1)) - 1) << first
         used, group = int(match[3]), int(match[4])
         if not 0 < used <= group:
-            raise ParseError(f"stride {match[0]} must take 1 or more of its group: {_shorten(text)!r}")
+            raise ParseError(f"stride {match[0]} must take 1 or more of its group: {cut(text)!r}")
         return sum(1 << one for one in range(first, last + 1) if (one - first) % group < used)
 
     def __str__(self) -> str:
@@ -179,7 +179,3 @@ def _list_format(ids: IdSet) -> str:
             parts.append(str(one) if first == one else f"{first}-{one}")
             start = index + 1
     return ",".join(parts)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."

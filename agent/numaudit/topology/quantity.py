@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from numaudit.errors import ParseError
+from numaudit.errors import ParseError, cut
 
 Format = Literal["BinarySI", "DecimalSI", "DecimalExponent"]
 
@@ -60,7 +60,7 @@ class Quantity:
         """
         match = _TEXT.fullmatch(text) if len(text) <= _LONGEST else None
         if match is None or not (match[2] or match[3]):
-            raise ParseError(f"not a quantity such as 4Gi, 500M or 250m: {_shorten(text)!r}")
+            raise ParseError(f"not a quantity such as 4Gi, 500M or 250m: {cut(text)!r}")
         sign, whole, fraction, suffix = match[1], match[2], match[3] or "", match[4]
         exponent, form = _suffix(suffix, text)
         number = int(whole + fraction) * (-1 if sign == "-" else 1)
@@ -173,10 +173,10 @@ def eviction_threshold(text: str, capacity: int) -> Quantity:
         return ZERO
     number = text.rstrip("%")
     if not _GO_FLOAT.fullmatch(number):
-        raise ParseError(f"not a percentage such as 5%: {_shorten(text)!r}")
+        raise ParseError(f"not a percentage such as 5%: {cut(text)!r}")
     percentage = float(number)
     if not 0 <= percentage <= 100:
-        raise ParseError(f"a percentage of the capacity is within 0%..100%: {_shorten(text)!r}")
+        raise ParseError(f"a percentage of the capacity is within 0%..100%: {cut(text)!r}")
     return Quantity.of(int(capacity * _float32(_float32(percentage) / 100)))
 
 
@@ -188,10 +188,10 @@ def _suffix(suffix: str, text: str) -> tuple[int, Format]:
         return _BINARY[suffix], "BinarySI"
     match = _EXPONENT.fullmatch(suffix)
     if match is None:
-        raise ParseError(f"unknown suffix {suffix!r} of quantity {_shorten(text)!r}: use n u m k M G T P E or Ki..Ei")
+        raise ParseError(f"unknown suffix {suffix!r} of quantity {cut(text)!r}: use n u m k M G T P E or Ki..Ei")
     exponent = int(match[1])
     if abs(exponent) > _LARGEST_EXPONENT:
-        raise ParseError(f"the exponent of quantity {_shorten(text)!r} is not within +-{_LARGEST_EXPONENT}")
+        raise ParseError(f"the exponent of quantity {cut(text)!r} is not within +-{_LARGEST_EXPONENT}")
     return exponent, "DecimalExponent"
 
 
@@ -241,10 +241,6 @@ def _decimal(nano: int, form: Format) -> str:
 
 def _float32(number: float) -> float:
     return float(struct.unpack("<f", struct.pack("<f", number))[0])
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 _UNITS = ((1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))

@@ -113,17 +113,10 @@ def test_groups_below_a_containers_own_group_are_a_part_of_the_hosts(tmp_path: P
 # Huge pages
 
 
-def test_huge_pages_of_all_sizes_are_summed(captured: CapturedHost) -> None:
-    reader = Reader(find_hierarchies(captured("huge-pages")), (2 * MIB, 1 << 30))
-    dpdk, kvm = "/docker/" + "d1" * 32, "/docker/" + "e1" * 32
-    assert reader.hugetlb(dpdk) == {0: 128 * MIB + (1 << 30), 1: 0}
-    assert reader.hugetlb(kvm) == {0: 0, 1: 64 * MIB}
-    assert reader.hugetlb("/docker") == {0: 128 * MIB + (1 << 30), 1: 64 * MIB}
-
-
 def test_pages_of_each_size_are_counted_by_themselves_and_their_sum_is_hugetlb(captured: CapturedHost) -> None:
     reader = Reader(find_hierarchies(captured("huge-pages")), (2 * MIB, 1 << 30))
-    dpdk = "/docker/" + "d1" * 32
+    dpdk, kvm = "/docker/" + "d1" * 32, "/docker/" + "e1" * 32
+    assert reader.huge_pages(kvm) == {2 * MIB: {0: 0, 1: 64 * MIB}, 1 << 30: {0: 0, 1: 0}}
     assert reader.huge_pages(dpdk) == {2 * MIB: {0: 128 * MIB, 1: 0}, 1 << 30: {0: 1 << 30, 1: 0}}
     resident = reader.resident(dpdk)
     assert resident.huge_pages == reader.huge_pages(dpdk)
@@ -131,18 +124,18 @@ def test_pages_of_each_size_are_counted_by_themselves_and_their_sum_is_hugetlb(c
 
 
 def test_the_v2_root_shows_no_huge_pages_so_they_are_not_known(captured: CapturedHost) -> None:
-    assert Reader(find_hierarchies(captured("huge-pages")), (2 * MIB,)).hugetlb("") is None
+    assert Reader(find_hierarchies(captured("huge-pages")), (2 * MIB,)).huge_pages("") is None
 
 
 def test_v1_huge_pages_are_those_of_all_groups_below(tmp_path: Path) -> None:
     text = "total=2097152 N0=2097152\nhierarchical_total=6291456 N0=6291456\n"
-    assert _reader(tmp_path, "v1", (2 * MIB,), hugetlb__2MB__numa_stat=text).hugetlb("/a") == {0: 6 * MIB}
+    assert _reader(tmp_path, "v1", (2 * MIB,), hugetlb__2MB__numa_stat=text).huge_pages("/a") == {2 * MIB: {0: 6 * MIB}}
 
 
 def test_a_huge_page_file_that_is_empty_is_refused_rather_than_read_as_zero(tmp_path: Path) -> None:
     reader = _reader(tmp_path, sizes=(2 * MIB,), hugetlb__2MB__numa_stat="")
     with pytest.raises(ParseError, match=r"/a/hugetlb\.2MB\.numa_stat: .*total"):
-        reader.hugetlb("/a")
+        reader.huge_pages("/a")
 
 
 @pytest.mark.parametrize(
@@ -169,12 +162,6 @@ def test_without_a_cpuset_hierarchy_nothing_is_known_of_it(tmp_path: Path) -> No
 def test_processes_of_another_pid_namespace_are_left_out(tmp_path: Path) -> None:
     reader = _reader(tmp_path, cgroup__procs="0\n12\n0\n345\n")
     assert reader.processes("/a") == (12, 345)
-
-
-def test_all_charged_memory_is_none_where_the_file_is_not_there(tmp_path: Path) -> None:
-    reader = _reader(tmp_path, memory__current="4096\n")
-    assert reader.current("/a") == 4096
-    assert reader.current("") is None
 
 
 def test_the_groups_of_a_process_are_read_by_controller() -> None:

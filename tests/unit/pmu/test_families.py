@@ -239,3 +239,8 @@ def test_what_all_of_a_socket_gave_includes_what_the_own_cluster_gave() -> None:
             for whole in one.facets.get("local_socket_dram", ()):
                 assert one.local[0].config1 & ~whole.config1 == 0
                 assert whole.config1 & HOP0
+
+
+def test_the_sets_of_a_family_come_by_their_rank() -> None:
+    for family in families():
+        assert [one.rank for one in family.sets] == sorted(one.rank for one in family.sets)

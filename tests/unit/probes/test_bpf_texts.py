@@ -92,7 +92,6 @@ def test_only_the_compiler_imports_bcc() -> None:
         "__init__.py",
         "errors.py",
         "kernel/__init__.py",
-        "kernel/tracing/bpf_load.py",
         "kernel/tracing/syscall.py",
         "probes/__init__.py",
         "probes/loading/bytecode.py",

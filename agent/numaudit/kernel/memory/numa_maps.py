@@ -102,31 +102,29 @@ def read_policy(host: Host, pid: int, thread: int) -> str | None:
     the pages of a mapping for each line, and stops when it has as much text as was asked for (fs/seq_file.c,
     seq_read_iter), so we ask for little at a time, until there is a line that tells.
     """
-    file = f"{host.proc}/{pid}/task/{thread}/numa_maps"
-    descriptor = files.open_file(file)
-    try:
-        return policy_of_thread(map(parse_line, _little_by_little(descriptor)))
-    except ParseError as error:
-        raise ParseError(f"{file}: {error}") from None
-    finally:
-        os.close(descriptor)
+    return policy_of_thread(mapping for _, mapping in _telling(host, pid, thread))
 
 
 def read_telling_lines(host: Host, pid: int, thread: int) -> bytes:
     """The first lines of a thread's numa_maps, as far as `read_policy` needs them. Raises as it does."""
+    lines = [line for line, _ in _telling(host, pid, thread)]
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
+def _telling(host: Host, pid: int, thread: int) -> Iterator[tuple[str, Mapping]]:
+    """Lines until the first that tells. Raises as `read_policy` does."""
     file = f"{host.proc}/{pid}/task/{thread}/numa_maps"
     descriptor = files.open_file(file)
-    lines: list[str] = []
     try:
         for line in _little_by_little(descriptor):
-            lines.append(line)
-            if parse_line(line).kind == "file":
-                break
+            mapping = parse_line(line)
+            yield line, mapping
+            if mapping.kind == "file":
+                return
     except ParseError as error:
         raise ParseError(f"{file}: {error}") from None
     finally:
         os.close(descriptor)
-    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def _little_by_little(descriptor: int) -> Iterator[str]:

@@ -122,8 +122,6 @@ def _at(places: Sequence[int]) -> Callable[[Sequence[int]], Iterable[int]]:
 
 _KERNEL_ROWS = ("kernel_stack", "pagetables", "sec_pagetables", "slab_reclaimable", "slab_unreclaimable")
 _V2 = NumaStatReader(("anon", "file", "shmem"), ("hugetlb", "file_mapped"), _KERNEL_ROWS)
-ROWS_V2 = (*_V2.required, *_V2.optional, *_V2.summed)
-"""Of memory.numa_stat, those that `resident_v2` uses."""
 DEMOTED_ROWS = ("pgdemote_kswapd", "pgdemote_direct", "pgdemote_khugepaged", "pgdemote_proactive")
 """Pages that left a node for a slower memory tier; the last one since Linux 6.15 or so."""
 PROMOTED_ROW = "pgpromote_success"
@@ -148,15 +146,6 @@ def parse(text: str, rows: tuple[str, ...]) -> dict[str, BytesByNode]:
             raise ParseError(f"not a numa_stat line: {text[match.start() :].partition(chr(10))[0][:120]!r}")
         found[match[1]] = {int(node): int(value) for node, value in _FIELD.findall(match[2])}
     return found
-
-
-def parse_v2(text: str, tiered_page_size: int | None) -> dict[str, BytesByNode]:
-    """Each row of v2's memory.numa_stat that `resident_v2` uses, all in bytes. Raises ParseError."""
-    if tiered_page_size is None:
-        return parse(text, ROWS_V2)
-    rows = parse(text, (*ROWS_V2, *MOVE_ROWS))
-    moves = {row: _times(rows[row], tiered_page_size) for row in MOVE_ROWS if row in rows}
-    return {**rows, **moves}
 
 
 def _times(pages: BytesByNode, page_size: int) -> BytesByNode:

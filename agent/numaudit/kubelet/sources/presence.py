@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from numaudit.containers.host_process import why_not_the_hosts
-from numaudit.errors import Absent
+from numaudit.errors import Absent, ParseError
 from numaudit.kernel import files, tasks
 from numaudit.kernel.host import Host, may_exist, read_bytes
 from numaudit.topology.quantity import plural
@@ -92,8 +92,8 @@ def _is_called_kubelet(host: Host, pid: str) -> bool:
 
 def _started(host: Host, pid: int) -> int | None:
     try:
-        return tasks.parse_process(pid, read_bytes(f"{host.proc}/{pid}/stat")).started
-    except (OSError, ValueError, IndexError):
+        return tasks.read_main_task(host, pid).started
+    except (OSError, ParseError):
         return None
 
 

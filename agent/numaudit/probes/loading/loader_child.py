@@ -7,6 +7,8 @@ these, too.
 
 One SOCK_SEQPACKET message each way holds JSON: the requests in, then one answer for each probe, which
 carries the descriptors of its programs and maps in the order that the answer names them.
+
+Source: include/uapi/linux/bpf.h (union bpf_attr), kernel/bpf/syscall.c.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ import os
 import re
 import signal
 import socket
+import struct
 import sys
 from pathlib import Path
 from typing import Any
 
-from numaudit.kernel.tracing import bpf_load
-from numaudit.kernel.tracing.bpf_load import LoadError
+from numaudit.kernel.tracing import syscall
 from numaudit.probes import reasons
 from numaudit.probes.loading import bytecode, compiler
 from numaudit.probes.loading.bytecode import Bytecode
@@ -33,6 +35,12 @@ _LARGEST_REQUEST = 1 << 20
 _CLONE_NEWNS = 0x00020000
 _MS_REC, _MS_PRIVATE = 1 << 14, 1 << 18
 _PR_SET_PDEATHSIG = 1
+_LICENCE = b"Dual BSD/GPL"
+_MAP_CREATE, _PROG_LOAD = 0, 5  # enum bpf_cmd
+_TRACE_FENTRY = 24  # BPF_TRACE_FENTRY of enum bpf_attach_type
+_LARGEST_LOG = 1 << 20
+_LONGEST_NAME = 15
+_INSTRUCTION = 8
 _FIELD = re.compile(r"\bfield:[^;]*?(\w+)(?:\[\w*\])?;\s*offset:(\d+);\s*size:(\d+);")
 
 
@@ -56,7 +64,7 @@ def _load(channel: socket.socket, request: dict[str, Any]) -> None:
         function = program["function"]
         instructions = bytecode.link(compiled.programs[function], maps, request["numbers"], fields)
         try:
-            programs[function] = bpf_load.load_program(function, program["type"], instructions, program["btf_id"])
+            programs[function] = _load_program(function, program["type"], instructions, program["btf_id"])
         except LoadError as error:
             refusal = reasons.of_load(function, error.errno or 0, error.log)
             if not program["may_fail"]:
@@ -85,10 +93,56 @@ def _make_maps(compiled: Bytecode, request: dict[str, Any]) -> dict[str, int]:
         entries = request["entries"].get(name, shape.entries)
         size = shape.value_size
         try:
-            made[name] = bpf_load.create_map(name, shape.type, shape.key_size, size, entries, shape.flags)
+            made[name] = _create_map(name, shape.type, shape.key_size, size, entries, shape.flags)
         except OSError as error:
             raise reasons.of_error(f"the kernel refuses the map {name}", error) from error
     return made
+
+
+class LoadError(OSError):
+    """The kernel refused a program."""
+
+    log: str = ""
+    """The verifier's words, if it came that far."""
+
+
+def _create_map(name: str, kind: int, key_size: int, value_size: int, entries: int, flags: int) -> int:
+    """A descriptor of a new map. The kernel keeps only the start of the name. Raises OSError."""
+    attributes = struct.pack("=6I4x15sx", kind, key_size, value_size, entries, flags, 0, _name(name))
+    return _call(_MAP_CREATE, attributes)
+
+
+def _load_program(name: str, kind: int, instructions: bytes, btf_id: int | None = None) -> int:
+    """A descriptor of a new program; `btf_id` is the kernel's function that one of type TRACING is entered with.
+
+    The kernel keeps only the start of the name. Raises LoadError.
+    """
+    code = ctypes.create_string_buffer(instructions, len(instructions))
+    licence = ctypes.create_string_buffer(_LICENCE)
+    log = ctypes.create_string_buffer(_LARGEST_LOG)
+    start = struct.pack(
+        "=IIQQ", kind, len(instructions) // _INSTRUCTION, ctypes.addressof(code), ctypes.addressof(licence)
+    )
+    hook = (0, 0) if btf_id is None else (_TRACE_FENTRY, btf_id)
+    rest = struct.pack("=8x15sx4xI36xII8x", _name(name), *hook, 0)
+    try:
+        return _call(_PROG_LOAD, start + struct.pack("=IIQ", 0, 0, 0) + rest)
+    except OSError as error:
+        failed = LoadError(error.errno, error.strerror)
+    try:  # again for the verifier's words, which are not wanted where nothing is wrong
+        return _call(_PROG_LOAD, start + struct.pack("=IIQ", 1, len(log), ctypes.addressof(log)) + rest)
+    except OSError:
+        failed.log = log.value.decode("utf-8", "replace")
+        raise failed from None
+
+
+def _name(name: str) -> bytes:
+    return name.encode()[:_LONGEST_NAME]
+
+
+def _call(command: int, attributes: bytes) -> int:
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    return syscall.call("bpf", command, ctypes.addressof(buffer), len(attributes))
 
 
 def _tracepoints(request: dict[str, Any]) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:

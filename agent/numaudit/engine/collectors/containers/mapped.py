@@ -17,7 +17,7 @@ from numaudit.encoding.value import Timestamp
 from numaudit.errors import ParseError, printable
 from numaudit.kernel import tasks
 from numaudit.kernel.cgroup import unescape
-from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kernel.host import Host, read_text
 from numaudit.kernel.memory import maps, numa_maps, physical
 from numaudit.kernel.memory.maps import SharedMapping
 from numaudit.snapshot import BytesByNode, ContainerId, Mappings, ProcessMapping, SharedMemory
@@ -132,14 +132,12 @@ class ProcessWalk(Struct, dict=True):
     def process(self, pid: int) -> MappedProcess:
         """Its name and start, which are None when it has ended."""
         try:
-            stat = read_bytes(self.host.proc / str(pid) / "stat")
-            started = tasks.parse_process(pid, stat).started
-        except (OSError, IndexError, ValueError):
+            task = tasks.read_main_task(self.host, pid)
+        except (OSError, ParseError):
             return MappedProcess(pid, None, None)
-        name = printable(tasks.name_of(stat).decode("utf-8", "surrogateescape"))
-        booted = self._booted_at
+        name, booted = printable(task.name.decode("utf-8", "surrogateescape")), self._booted_at
         return MappedProcess(
-            pid, name, None if booted is None else Timestamp(booted + started / os.sysconf("SC_CLK_TCK"))
+            pid, name, None if booted is None else Timestamp(booted + task.started / os.sysconf("SC_CLK_TCK"))
         )
 
     @cached_property
