@@ -100,7 +100,7 @@ def test_without_maps_shared_memory_is_not_known(tmp_path: Path) -> None:
 
 
 def test_each_process_has_its_name_its_start_and_its_mappings_by_kind_and_policy(tmp_path: Path) -> None:
-    stat = b"7 (po) S (x) R " + b" ".join(b"0" for _ in range(18)) + b" 500 1 2\n"
+    stat = b"7 (po) S (x) R " + b" ".join(b"0" for _ in range(18)) + b" 500 1 2" + b" 0" * 16 + b"\n"
     found = mapped(
         tmp_path,
         "7f00 bind:1 anon=2 dirty=2 N1=2 kernelpagesize_kB=4\n"
@@ -117,7 +117,7 @@ def test_each_process_has_its_name_its_start_and_its_mappings_by_kind_and_policy
 
 
 def test_names_that_a_tenant_chose_are_printable(tmp_path: Path) -> None:
-    stat = b"7 (\x1b[31m\n\xff) R " + b" ".join(b"0" for _ in range(18)) + b" 500 1 2\n"
+    stat = b"7 (\x1b[31m\n\xff) R " + b" ".join(b"0" for _ in range(18)) + b" 500 1 2" + b" 0" * 16 + b"\n"
     found = mapped(
         tmp_path,
         "7f00 default file=/dev/shm/a\x1b[2J\\012b dirty=2 N1=2 kernelpagesize_kB=4\n",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,7 +78,9 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    seconds = count(1_700_000_000.0)  # a test's ticks follow each other within the same millisecond
+    monkeypatch.setattr(pages_used, "time", SimpleNamespace(time=lambda: next(seconds)))
     node = Node(tmp_path)
     yield node
     node.close()
