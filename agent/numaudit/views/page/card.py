@@ -16,7 +16,7 @@ from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import in_units, plural, some_of
 from numaudit.topology.tiers import MemorySpeed
-from numaudit.views.page.markup import Markup, element, join, short
+from numaudit.views.page.markup import Markup, element, join, placed_at, short
 
 INK, PALE, PAPER, CARD, EDGE = "#1c1c1e", "#55555c", "#ffffff", "#f4f5f7", "#9a9aa2"
 HELD, WRONG, LOOSE = "#2a6db0", "#b3261e", "#7d7d9c"
@@ -60,11 +60,6 @@ def bar(x: float, y: float, wide: float, high: float, name: str) -> Markup:
 def empty(x: float, y: float, wide: float, high: float) -> Markup:
     """The whole of a bar, behind its parts."""
     return element("rect", x=x, y=y, width=wide, height=high, fill=PAPER, stroke=EDGE, class_="bar")
-
-
-def patterns() -> Markup:
-    stroke = element("path", d="M0 5L5 0", stroke=EDGE, class_="hatch")
-    return element("defs", element("pattern", stroke, id="used", width=5, height=5, patternUnits="userSpaceOnUse"))
 
 
 _NAMED = 32
@@ -164,7 +159,7 @@ def drawn_card(card: Card, high: int) -> Markup:
     """At the origin, as high as its neighbours."""
     parts, y = [element("rect", width=WIDE, height=high, rx=8, fill=CARD, stroke=EDGE, class_="box")], _PAD
     for block, markup in _blocks(card):
-        parts.append(element("g", markup, transform=f"translate({_PAD} {y})"))
+        parts.append(placed_at(_PAD, y, markup))
         y += block
     return element("g", parts)
 

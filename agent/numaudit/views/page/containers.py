@@ -13,7 +13,7 @@ from numaudit.report.kinds import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name
 from numaudit.views.page.lanes import lanes, lanes_width
-from numaudit.views.page.markup import Markup, PageSection, box, element, explanations, short
+from numaudit.views.page.markup import Markup, PageSection, box, element, explanations, legend_item, short
 from numaudit.views.page.own_page import MOST as MOST_OWN_PAGES
 from numaudit.views.page.own_page import Addresses, key
 
@@ -152,14 +152,7 @@ def _legend() -> Markup:
         ("resident", "M2 3h18v6h-18z", "where its bytes are, as a share of them"),
         ("stray", "M2 3h18v6h-18z", "outside its promise; without a promise, away from its CPUs"),
     )
-    items = (
-        element(
-            "li",
-            element("svg", element("path", d=path, class_=kind), width=22, height=12, aria_hidden="true"),
-            f" {text}",
-        )
-        for kind, path, text in lanes_of
-    )
+    items = (legend_item(element("path", d=path, class_=kind), text) for kind, path, text in lanes_of)
     return element("ul", element("li", "Lanes, one field for each node:"), items, class_="legend")
 
 

@@ -168,6 +168,22 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     return Markup("".join(parts))
 
 
+def placed_at(x: float, y: float, *children: Child) -> Markup:
+    """A part of a drawing at its place."""
+    return element("g", *children, transform=f"translate({x} {y})")
+
+
+def hatch(name: str, **stroke: Attribute) -> Markup:
+    """A pattern of thin lines, for `url(#name)`."""
+    line = element("path", d="M0 5L5 0", **stroke)
+    return element("defs", element("pattern", line, id=name, width=5, height=5, patternUnits="userSpaceOnUse"))
+
+
+def legend_item(shape: Markup, words: str) -> Markup:
+    """A shape of 22 x 12 pixels at most, and its meaning."""
+    return element("li", element("svg", shape, width=22, height=12, aria_hidden="true"), f" {words}")
+
+
 def join(children: Iterable[Child]) -> Markup:
     """Children one after another."""
     parts: list[str] = []

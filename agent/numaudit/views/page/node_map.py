@@ -14,7 +14,7 @@ from msgspec import Struct
 from numaudit.report.values import NodeReport, Report
 from numaudit.report.words import cpu_list, display_name, size
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.page.markup import Markup, element, short
+from numaudit.views.page.markup import Markup, element, hatch, placed_at, short
 
 CpuKind = Literal["reserved", "exclusive", "shared", "any"]
 """`any`: no CPU Manager gives CPUs away here, or it is not known."""
@@ -29,6 +29,22 @@ class CpuRun(Struct, frozen=True):
     """Name of the container that has them exclusively; None = nobody's, or not known."""
 
 
+def cpu_owners(report: Report) -> dict[int, str]:
+    """Exclusive CPU -> name of its container."""
+    promised = ((one, one.intended.cpus) for one in report.containers if one.intended is not None)
+    return {cpu: display_name(one) for one, cpus in promised for cpu in cpus or ()}
+
+
+def far(distance: int, own: int, longest: int) -> float:
+    """Of the way from a node's own distance to the longest one, from 0 to 1: its shade."""
+    return 0.0 if longest <= own else min(max(distance - own, 0) / (longest - own), 1.0)
+
+
+def socket_title(sockets: Sequence[int]) -> str:
+    """Heading of the nodes of the same sockets; empty = of none, or not known."""
+    return f"Socket{'' if len(sockets) == 1 else 's'} {', '.join(map(str, sockets))}" if sockets else ""
+
+
 class CpuOwners(Struct, frozen=True):
     """Of the whole host."""
 
@@ -39,15 +55,9 @@ class CpuOwners(Struct, frozen=True):
     @classmethod
     def of(cls, report: Report) -> CpuOwners:
         kubelet = report.kubelet
-        owners = {
-            cpu: display_name(one)
-            for one in report.containers
-            if one.intended is not None and one.intended.cpus
-            for cpu in one.intended.cpus
-        }
         if kubelet is None:
-            return cls(None, CpuSet(), owners)
-        return cls(kubelet.shared_cpus, kubelet.reserved_cpus or CpuSet(), owners)
+            return cls(None, CpuSet(), cpu_owners(report))
+        return cls(kubelet.shared_cpus, kubelet.reserved_cpus or CpuSet(), cpu_owners(report))
 
     def runs(self, cpus: CpuSet) -> Iterator[CpuRun]:
         """In the order of their ids."""
@@ -112,7 +122,7 @@ def node_map(nodes: Sequence[MappedNode]) -> Markup:
         "svg",
         element("title", "Map of the NUMA nodes"),
         element("desc", " ".join(map(_in_words, nodes))),
-        _hatch(),
+        hatch("hatched", class_="hatching"),
         _rows(nodes),
         width="100%",
         height=places(nodes)[0],
@@ -129,7 +139,7 @@ def _rows(nodes: Sequence[MappedNode]) -> Iterator[Markup]:
             yield element("line", x1=0, x2="100%", y1=top + 20.5, y2=top + 20.5, class_="grid")
             top += _SOCKET
         for one in members:
-            yield element("g", _row(one), transform=f"translate(0 {top})")
+            yield placed_at(0, top, _row(one))
             top += _ROW
 
 
@@ -137,18 +147,12 @@ def _by_socket(nodes: Sequence[MappedNode]) -> Iterator[tuple[str, list[MappedNo
     """Nodes of the same sockets together, with a heading; without one where no socket is known."""
     known = any(one.node.sockets for one in nodes)
     for sockets, members in groupby(sorted(nodes, key=_order), lambda one: one.node.sockets):
-        yield _heading(sockets) if known else "", list(members)
+        yield (socket_title(sockets) or "Of no socket") if known else "", list(members)
 
 
 def _order(one: MappedNode) -> tuple[bool, tuple[int, ...], int]:
     """Nodes without CPUs last."""
     return not one.node.sockets, one.node.sockets, one.node.numa_node
-
-
-def _heading(sockets: tuple[int, ...]) -> str:
-    if not sockets:
-        return "Of no socket"
-    return f"Socket{'' if len(sockets) == 1 else 's'} {', '.join(map(str, sockets))}"
 
 
 def _row(one: MappedNode) -> Iterator[Markup]:
@@ -206,11 +210,6 @@ def _bar(lane: tuple[int, int], at: float, part: float, kind: str, title: str | 
     children = (element("title", title),) if title else ()
     x, width = f"{100 * at:.2f}%", f"{100 * part:.2f}%"
     return element("rect", *children, x=x, y=lane[0], width=width, height=lane[1], class_=kind)
-
-
-def _hatch() -> Markup:
-    line = element("path", d="M0 5L5 0", class_="hatching")
-    return element("defs", element("pattern", line, id="hatched", width=5, height=5, patternUnits="userSpaceOnUse"))
 
 
 def _in_words(one: MappedNode) -> str:

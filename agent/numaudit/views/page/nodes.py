@@ -15,8 +15,8 @@ from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, display_name, size
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.lanes import promised_nodes
-from numaudit.views.page.markup import Markup, PageSection, box, columns_table, element, short
-from numaudit.views.page.node_map import Anchors, CpuOwners, MappedNode, node_map, places
+from numaudit.views.page.markup import Markup, PageSection, box, columns_table, element, legend_item, short
+from numaudit.views.page.node_map import Anchors, CpuOwners, MappedNode, far, node_map, places
 from numaudit.views.page.own_page import Addresses
 
 MOST = 6
@@ -189,8 +189,8 @@ def _cell(node: NodeReport, to: int, longest: int) -> Markup:
     if distance is None:
         return element("td", UNKNOWN)
     own = node.distances.get(node.numa_node, 10)
-    shade = 0 if longest <= own else round(_SHADES * max(distance - own, 0) / (longest - own))
-    return element("td", str(distance), class_=f"heat{min(max(shade, 1 if distance > own else 0), _SHADES)}")
+    shade = max(round(_SHADES * far(distance, own, longest)), 1 if distance > own else 0)
+    return element("td", str(distance), class_=f"heat{shade}")
 
 
 _MAP = "Outer bar: the plan. Inner bar: what is used. Below it the node's CPUs."
@@ -264,8 +264,7 @@ def _legend(nodes: list[MappedNode]) -> Iterator[Markup]:
 
 
 def _swatch(kind: str, words: str) -> Markup:
-    rect = element("rect", x=0.5, y=0.5, width=21, height=11, class_=kind)
-    return element("li", element("svg", rect, width=22, height=12, aria_hidden="true"), f" {words}")
+    return legend_item(element("rect", x=0.5, y=0.5, width=21, height=11, class_=kind), words)
 
 
 def _memory(report: Report) -> Markup:

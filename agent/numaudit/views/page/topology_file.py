@@ -10,7 +10,7 @@ from msgspec import Struct
 from numaudit.api.document import Topology, TopologyNode
 from numaudit.report.occupants import occupants
 from numaudit.report.values import Report
-from numaudit.report.words import UNKNOWN, display_name
+from numaudit.report.words import UNKNOWN
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import in_units, plural
 from numaudit.views.page.card import (
@@ -28,10 +28,10 @@ from numaudit.views.page.card import (
     drawn_card,
     empty,
     in_words,
-    patterns,
     words,
 )
-from numaudit.views.page.markup import Markup, element, join, raw
+from numaudit.views.page.markup import Markup, element, hatch, join, placed_at, raw
+from numaudit.views.page.node_map import cpu_owners, far, socket_title
 
 _MOST_IN_MATRIX = 32
 """Nodes; of more the matrix would be wider than a screen."""
@@ -68,7 +68,7 @@ def _cells(distances: Mapping[int, Mapping[int, int]], ids: Sequence[int], wide:
 
 
 def _cell(x: int, y: int, wide: int, distance: int | None, longest: int, own: bool) -> Markup:
-    shade = 0.0 if distance is None or longest <= 10 else _MOST_SHADE * max(distance - 10, 0) / (longest - 10)
+    shade = 0.0 if distance is None else _MOST_SHADE * far(distance, 10, longest)
     fill, name = (HELD, "held") if own else (WRONG, "wrong")
     box = element(
         "rect", x=x + 1, y=y + 1, width=wide - 2, height=_HIGH - 2, rx=3,
@@ -119,10 +119,10 @@ def topology_file(topology: Topology, report: Report | None = None) -> str:
         frames.append(words(_MARGIN, y + 14, f"and {left} more nodes", "pale"))
         y += 24
     matrix_wide, matrix_high, distances = matrix({one.numa_node: one.distances for one in topology.nodes})
-    frames.append(_at(_MARGIN, y + 8, distances))
+    frames.append(placed_at(_MARGIN, y + 8, distances))
     y += 8 + matrix_high
     if report is not None:
-        frames.append(_at(_MARGIN, y + 14, _legend()))
+        frames.append(placed_at(_MARGIN, y + 14, _legend()))
         y += 14 + 40
     wide = max(wide, matrix_wide + 2 * _MARGIN, _NARROWEST)
     return _document(frames, wide, y + _MARGIN, _title(topology), [one for box in packages for one in box.cards])
@@ -134,7 +134,7 @@ def _document(parts: Iterable[Markup], wide: int, high: int, title: str, cards: 
         element("title", title),
         element("desc", " ".join(map(in_words, cards))),
         element("style", raw(STYLE)),
-        patterns(),
+        hatch("used", stroke=EDGE, class_="hatch"),
         element("rect", width=wide, height=high, fill=PAPER, class_="paper"),
         words(_MARGIN, 30, title, size=18, bold=True),
         parts,
@@ -161,43 +161,20 @@ def _packages(topology: Topology, report: Report | None) -> list[Package]:
     """Nodes of one socket together, then those without CPUs."""
     nodes = topology.nodes[:_MOST]
     by_socket = groupby((one for one in nodes if one.cpus), key=lambda one: one.sockets)
-    groups = [(_socket(sockets), list(members)) for sockets, members in by_socket]
+    groups = [
+        (socket_title(sockets) if sockets else "Socket not known", list(members)) for sockets, members in by_socket
+    ]
     for title, cpus in (("Without CPUs", CpuSet()), ("CPUs not known", None)):
         others = [one for one in nodes if one.cpus == cpus]
         groups += [(title, others)] if others else []
-    facts = _Facts.of(report)
-    return [Package(title, [facts.card(one, topology) for one in members]) for title, members in groups]
+    owners = {} if report is None else cpu_owners(report)
+    free = {} if report is None else {one.numa_node: one.free_bytes for one in report.nodes}
 
+    def card(node: TopologyNode) -> Card:
+        held = None if report is None else occupants(report, node.numa_node)
+        return Card(node, topology.cores, free.get(node.numa_node), held, owners, topology.demotion_enabled)
 
-def _socket(sockets: Sequence[int]) -> str:
-    if not sockets:
-        return "Socket not known"
-    return f"{'Socket' if len(sockets) == 1 else 'Sockets'} {', '.join(map(str, sockets))}"
-
-
-class _Facts(Struct, frozen=True):
-    """Facts of a report, by node and CPU."""
-
-    report: Report | None
-    free: Mapping[int, int | None]
-    owners: Mapping[int, str]
-
-    @classmethod
-    def of(cls, report: Report | None) -> _Facts:
-        if report is None:
-            return cls(None, {}, {})
-        owners = {
-            cpu: display_name(one)
-            for one in report.containers
-            if one.intended is not None
-            for cpu in one.intended.cpus or ()
-        }
-        return cls(report, {one.numa_node: one.free_bytes for one in report.nodes}, owners)
-
-    def card(self, node: TopologyNode, topology: Topology) -> Card:
-        held = None if self.report is None else occupants(self.report, node.numa_node)
-        free, demotes = self.free.get(node.numa_node), topology.demotion_enabled
-        return Card(node, topology.cores, free, held, self.owners, demotes)
+    return [Package(title, [card(one) for one in members]) for title, members in groups]
 
 
 def _frames(packages: Sequence[Package]) -> tuple[list[Markup], int, int]:
@@ -208,7 +185,7 @@ def _frames(packages: Sequence[Package]) -> tuple[list[Markup], int, int]:
     for package in packages:
         if x > _MARGIN and x + package.wide > _MARGIN + most:
             x, y, row = _MARGIN, y + row + _GAP, 0
-        frames.append(_at(x, y, _frame(package)))
+        frames.append(placed_at(x, y, _frame(package)))
         x += package.wide + _GAP
         right, row = max(right, x), max(row, package.high)
     return frames, right - _GAP + _MARGIN, y + row + _GAP
@@ -225,7 +202,7 @@ def _frame(package: Package) -> Markup:
     y = _HEAD
     for row in package.rows:
         high = max(map(card_high, row))
-        parts += [_at(_PAD + at * (WIDE + _GAP), y, drawn_card(card, high)) for at, card in enumerate(row)]
+        parts += [placed_at(_PAD + at * (WIDE + _GAP), y, drawn_card(card, high)) for at, card in enumerate(row)]
         y += high + _GAP
     return element("g", parts)
 
@@ -246,7 +223,3 @@ def _legend() -> Markup:
         parts += [bar(x, y, 12, 12, name)] if name else []
         parts.append(words(x + 18, y + 11, text, "pale"))
     return element("g", parts)
-
-
-def _at(x: float, y: float, markup: Markup) -> Markup:
-    return element("g", markup, transform=f"translate({x} {y})")
