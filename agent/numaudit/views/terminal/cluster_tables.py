@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from numaudit.api.cluster_document import (
@@ -22,7 +21,7 @@ from numaudit.evaluation.findings import gravity
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.quantity import plural, some_of
-from numaudit.views.terminal.terminal import new_table, print_note, print_table
+from numaudit.views.terminal.terminal import TableRow, print_note, print_rows
 
 MOST_TOP = 200
 """Rows of a table at most."""
@@ -37,69 +36,62 @@ _STATE_STYLE = {
 
 def print_report(found: ClusterReport, top: int, out: Console) -> None:
     """One sentence, then the `top` worst nodes and containers, what was refused, and what room is left."""
-    _note(found.summary, out)
+    _print_notes((found.summary,), out)
     nodes = [one for one in found.nodes if _is_worth_a_line(one)]
     if nodes:
-        _note("", out)
-        print_table(_nodes(nodes[:top]), out)
+        out.print()
+        print_rows(("NODE", "STATE", ">MISALIGNED", ">MISPLACED", "~PROBLEMS"), map(_node, nodes[:top]), out)
         _more(len(nodes) - top, top, "node has problems", "nodes have problems", out)
     if found.worst:
-        _note("", out)
-        print_table(_containers(found.worst), out)
+        out.print()
+        titles = ("~CONTAINER", "NODE", "VERDICT", ">MISPLACED", "PROMISED", ">REMOTE", "~FINDINGS")
+        print_rows(titles, map(_container, found.worst), out)
         left = misaligned(found.verdicts) - len(found.worst)
         _more(left, len(found.worst), "container is misaligned", "containers are misaligned", out)
     if found.refusals:
-        _note("", out)
-        table = new_table("REFUSED IN THE LAST HOUR", "OUTCOME", ">PODS")
-        for refusal in found.refusals:
-            table.add_row(printable(refusal.reason), printable(refusal.outcome), str(refusal.pods))
-        for one in found.refused_workloads:
-            table.add_row(printable(f"{one.namespace}/{one.workload}"), "", str(one.pods))
-        print_table(table, out)
+        out.print()
+        rows = [(printable(one.reason), printable(one.outcome), str(one.pods)) for one in found.refusals]
+        rows += [(printable(f"{one.namespace}/{one.workload}"), "", str(one.pods)) for one in found.refused_workloads]
+        print_rows(("REFUSED IN THE LAST HOUR", "OUTCOME", ">PODS"), rows, out)
     if found.allocatable_bytes:
-        _note("", out)
-        table = new_table(">NUMA NODES", ">LARGEST REQUEST", "ON")
-        for room in found.largest_rooms:
-            table.add_row(str(room.numa_nodes), size(room.bytes), printable(room.node))
-        print_table(table, out)
-        _note(
-            f"{size(found.free_bytes)} of {size(found.allocatable_bytes)} allocatable memory are free; "
-            f"{size(found.stranded_bytes)} of that cannot serve a container on one NUMA node",
-            out,
-        )
-    _notes(found.notices, out)
+        out.print()
+        rooms = ((str(one.numa_nodes), size(one.bytes), printable(one.node)) for one in found.largest_rooms)
+        print_rows((">NUMA NODES", ">LARGEST REQUEST", "ON"), rooms, out)
+        print_note(_room(found), out)
+    _print_notes(found.notices, out)
 
 
-def _containers(worst: Iterable[ClusterContainer]) -> Table:
-    table = new_table("~CONTAINER", "NODE", "VERDICT", ">MISPLACED", "PROMISED", ">REMOTE", "~FINDINGS")
-    for one in worst:
-        name = "/".join(filter(None, (one.namespace, one.pod, one.container)))
-        remote = "-" if one.remote_ratio is None else f"{one.remote_ratio:.0%} {one.remote_source}"
-        table.add_row(
-            printable(name),
-            printable(one.node),
-            Text(printable(one.verdict), "red"),
-            size(one.misplaced_bytes),
-            UNKNOWN if one.intended_memory_nodes is None else str(one.intended_memory_nodes),
-            printable(remote),
-            printable(",".join(one.findings)) or "-",
-        )
-    return table
+def _room(found: ClusterReport) -> str:
+    return (
+        f"{size(found.free_bytes)} of {size(found.allocatable_bytes)} allocatable memory are free; "
+        f"{size(found.stranded_bytes)} of that cannot serve a container on one NUMA node"
+    )
 
 
-def _nodes(nodes: Iterable[ClusterNode]) -> Table:
-    table = new_table("NODE", "STATE", ">MISALIGNED", ">MISPLACED", "~PROBLEMS")
-    for one in nodes:
-        state = "unsafe" if one.restart_unsafe else one.state
-        is_seen = one.containers > 0
-        table.add_row(
-            printable(one.node),
-            Text(state, _STATE_STYLE[state]),
-            f"{one.misaligned} of {one.containers}" if is_seen else UNKNOWN,
-            size(one.misplaced_bytes) if is_seen else UNKNOWN,
-            printable("; ".join(_problems(one))) or "-",
-        )
-    return table
+def _container(one: ClusterContainer) -> TableRow:
+    name = "/".join(filter(None, (one.namespace, one.pod, one.container)))
+    remote = "-" if one.remote_ratio is None else f"{one.remote_ratio:.0%} {one.remote_source}"
+    return (
+        printable(name),
+        printable(one.node),
+        Text(printable(one.verdict), "red"),
+        size(one.misplaced_bytes),
+        UNKNOWN if one.intended_memory_nodes is None else str(one.intended_memory_nodes),
+        printable(remote),
+        printable(",".join(one.findings)) or "-",
+    )
+
+
+def _node(one: ClusterNode) -> TableRow:
+    state = "unsafe" if one.restart_unsafe else one.state
+    is_seen = one.containers > 0
+    return (
+        printable(one.node),
+        Text(state, _STATE_STYLE[state]),
+        f"{one.misaligned} of {one.containers}" if is_seen else UNKNOWN,
+        size(one.misplaced_bytes) if is_seen else UNKNOWN,
+        printable("; ".join(_problems(one))) or "-",
+    )
 
 
 def _problems(node: ClusterNode) -> Iterator[str]:
@@ -120,7 +112,8 @@ def _gravest(findings: Mapping[str, int]) -> list[tuple[str, int]]:
 def _more(count: int, shown: int, one: str, several: str, out: Console) -> None:
     """Number of rows that a cut leaves out."""
     if count > 0:
-        _note(f"{count} more {one if count == 1 else several}; --top {min(MOST_TOP, shown + count)} shows more", out)
+        what = one if count == 1 else several
+        print_note(f"{count} more {what}; --top {min(MOST_TOP, shown + count)} shows more", out)
 
 
 def _is_worth_a_line(node: ClusterNode) -> bool:
@@ -130,13 +123,9 @@ def _is_worth_a_line(node: ClusterNode) -> bool:
     return node.state != "reporting" or has_misaligned or bool(others)
 
 
-def _notes(texts: Iterable[str], out: Console) -> None:
+def _print_notes(texts: Iterable[str], out: Console) -> None:
     for text in texts:
-        _note(text, out)
-
-
-def _note(text: str, out: Console) -> None:
-    print_note(printable(text), out)
+        print_note(printable(text), out)
 
 
 Cells = tuple[str, str, str]
@@ -150,42 +139,33 @@ _MOST_WORDS = 2000
 def print_headroom(found: ClusterReport, out: Console) -> None:
     """A row for each node, the roomiest first, and the nodes that did not answer."""
     widths = sorted({width for one in found.nodes for width in one.admissible_bytes})[:_MOST_WIDTHS]
-    titles = (f">ON {width} NUMA NODE{'' if width == 1 else 'S'}" for width in widths)
-    table = new_table("NODE", "STATE", *titles, ">FREE", ">ALLOCATABLE", ">STRANDED", "~PROBLEMS")
+    on = (f">ON {width} NUMA NODE{'' if width == 1 else 'S'}" for width in widths)
     first = widths[0] if widths else 1
-    for one in sorted(found.nodes, key=lambda node: (-node.admissible_bytes.get(first, -1), node.node)):
-        room = [UNKNOWN if width not in one.admissible_bytes else size(one.admissible_bytes[width]) for width in widths]
-        sums = (one.free_bytes, one.allocatable_bytes, one.stranded_bytes)
-        is_there = one.state == "reporting"
-        table.add_row(
+    rows: list[TableRow] = [
+        (
             printable(one.node),
-            Text(one.state, "" if is_there else "red"),
-            *room,
-            *(UNKNOWN if bytes_ is None else size(bytes_) for bytes_ in sums),
+            Text(one.state, "" if one.state == "reporting" else "red"),
+            *(size(one.admissible_bytes.get(width)) for width in widths),
+            *map(size, (one.free_bytes, one.allocatable_bytes, one.stranded_bytes)),
             printable("; ".join(one.problems)) or "-",
         )
-    print_table(table, out)
-    print_note(
-        f"{size(found.free_bytes)} of {size(found.allocatable_bytes)} allocatable memory are free; "
-        f"{size(found.stranded_bytes)} of that cannot serve a container on one NUMA node",
-        out,
-    )
-    for text in found.notices:
-        _note(text, out)
+        for one in sorted(found.nodes, key=lambda node: (-node.admissible_bytes.get(first, -1), node.node))
+    ]
+    print_rows(("NODE", "STATE", *on, ">FREE", ">ALLOCATABLE", ">STRANDED", "~PROBLEMS"), rows, out)
+    print_note(_room(found), out)
+    _print_notes(found.notices, out)
 
 
 def print_answers(found: NodeAnswerList, out: Console) -> None:
     """A row for each node: its answer in a word, and why. Of `fit` the sum, and where most fit first."""
     if found.summary is not None:
-        _note(f"{found.summary}", out)
-        _note("", out)
-    table = new_table("NODE", "ANSWER", "~WHY")
+        _print_notes((found.summary, ""), out)
+    rows = []
     for one in sorted(found.answers, key=_fit_count, reverse=True):
         answer, style, why = _cells(found.verb, one)
-        table.add_row(printable(one.node), Text(printable(answer), style), printable(_cut(why)) or "-")
-    print_table(table, out)
-    for text in found.notices:
-        _note(text, out)
+        rows.append((printable(one.node), Text(printable(answer), style), printable(_cut(why)) or "-"))
+    print_rows(("NODE", "ANSWER", "~WHY"), rows, out)
+    _print_notes(found.notices, out)
 
 
 def _cut(text: str) -> str:

@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from numaudit.api.doctor_document import CheckState, Doctor, SelfTestCheck
-from numaudit.api.document import Setting, Topology
+from numaudit.api.document import Setting, Topology, TopologyNode
 from numaudit.errors import printable
 from numaudit.pmu.calibration import Calibration, Figure, PairSpeed
 from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, size
 from numaudit.snapshot import Check
 from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
-from numaudit.views.terminal.terminal import new_table, print_note, print_table
+from numaudit.views.terminal.terminal import new_table, print_note, print_rows, print_table
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
 _CHECK_STYLE: dict[CheckState, str] = {
@@ -79,12 +79,11 @@ def _summary(found: Doctor, *, is_capture: bool) -> str:
 
 def print_selftest(checks: Sequence[SelfTestCheck], out: Console) -> None:
     """One line for each check: what should be seen, and what was."""
-    table = new_table("CHECK", "STATE", "~EXPECTED", "~SEEN")
-    for check in checks:
-        table.add_row(
-            check.name, Text(check.state, _CHECK_STYLE[check.state]), printable(check.expected), printable(check.seen)
-        )
-    print_table(table, out)
+    rows = (
+        (one.name, Text(one.state, _CHECK_STYLE[one.state]), printable(one.expected), printable(one.seen))
+        for one in checks
+    )
+    print_rows(("CHECK", "STATE", "~EXPECTED", "~SEEN"), rows, out)
 
 
 def print_calibration(found: Calibration, out: Console) -> None:
@@ -102,11 +101,10 @@ def print_calibration(found: Calibration, out: Console) -> None:
 
 def _print_matrix(title: str, found: Calibration, show: Callable[[PairSpeed], str], out: Console) -> None:
     nodes = sorted({pair.numa_node for pair in found.pairs})
-    table = new_table(title, *(f">{node}" for node in nodes))
-    for cpu_node in sorted({pair.cpu_numa_node for pair in found.pairs}):
-        row = {pair.numa_node: show(pair) for pair in found.pairs if pair.cpu_numa_node == cpu_node}
-        table.add_row(str(cpu_node), *(row[node] for node in nodes))
-    print_table(table, out)
+    by_nodes = {(pair.cpu_numa_node, pair.numa_node): show(pair) for pair in found.pairs}
+    of_cpus = sorted({pair.cpu_numa_node for pair in found.pairs})
+    rows = ((str(cpus), *(by_nodes[cpus, node] for node in nodes)) for cpus in of_cpus)
+    print_rows((title, *(f">{node}" for node in nodes)), rows, out)
 
 
 def _show(figure: Figure | None, unit: float) -> str:
@@ -117,24 +115,25 @@ def _show(figure: Figure | None, unit: float) -> str:
 
 def print_topology(topology: Topology, out: Console) -> None:
     """Nodes with CPUs, memory and huge pages, then the distances, then memory tiers."""
-    table = new_table("NODE", ">CPUS", "~CPU LIST", "SOCKETS", ">CORES", ">MEMORY", "~HUGE PAGES (free of total)")
-    for node in topology.nodes:
-        pages = [f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages]
-        table.add_row(
-            str(node.numa_node),
-            or_unknown(None if node.cpus is None else len(node.cpus)),
-            cpu_list(node.cpus),
-            UNKNOWN if node.cpus is None else ",".join(map(str, node.sockets)),
-            or_unknown(node.cores),
-            size(node.memory_bytes),
-            ", ".join(pages),
-        )
-    print_table(table, out)
+    titles = ("NODE", ">CPUS", "~CPU LIST", "SOCKETS", ">CORES", ">MEMORY", "~HUGE PAGES (free of total)")
+    print_rows(titles, map(_node, topology.nodes), out)
     out.print()
     _print_distances(topology, out)
     _print_tiers(topology, out)
     for problem in topology.problems:
         out.print(Text(f"not known: {problem}", "yellow"))
+
+
+def _node(node: TopologyNode) -> tuple[str, ...]:
+    return (
+        str(node.numa_node),
+        or_unknown(None if node.cpus is None else len(node.cpus)),
+        cpu_list(node.cpus),
+        UNKNOWN if node.cpus is None else ",".join(map(str, node.sockets)),
+        or_unknown(node.cores),
+        size(node.memory_bytes),
+        ", ".join(f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages),
+    )
 
 
 def _print_distances(topology: Topology, out: Console) -> None:
@@ -143,10 +142,8 @@ def _print_distances(topology: Topology, out: Console) -> None:
             out.print(Text("the kernel shows no distances between nodes"))
         return
     ids = [node.numa_node for node in topology.nodes]
-    distances = new_table("DISTANCE", *(f">{one}" for one in ids))
-    for node in topology.nodes:
-        distances.add_row(str(node.numa_node), *(or_unknown(node.distances.get(one)) for one in ids))
-    print_table(distances, out)
+    rows = ((str(node.numa_node), *(or_unknown(node.distances.get(one)) for one in ids)) for node in topology.nodes)
+    print_rows(("DISTANCE", *(f">{one}" for one in ids)), rows, out)
 
 
 def _print_tiers(topology: Topology, out: Console) -> None:
@@ -154,16 +151,17 @@ def _print_tiers(topology: Topology, out: Console) -> None:
     tiers = topology.memory_tiers
     if tiers is not None and len(tiers) > 1:
         out.print()
-        table = new_table("NODE", ">MEMORY TIER", ">DEMOTES TO", ">READ LATENCY", ">WRITE", ">READ BANDWIDTH", ">WRITE")
-        for node in topology.nodes:
-            speed = node.memory_speed
-            table.add_row(
+        titles = ("NODE", ">MEMORY TIER", ">DEMOTES TO", ">READ LATENCY", ">WRITE", ">READ BANDWIDTH", ">WRITE")
+        rows = (
+            (
                 str(node.numa_node),
                 or_unknown(node.memory_tier) if node.memory_bytes else "no memory",
                 str(node.demotion_targets or "nowhere"),
-                *(["unknown"] * 4 if speed is None else _figures(speed)),
+                *(["unknown"] * 4 if node.memory_speed is None else _figures(node.memory_speed)),
             )
-        print_table(table, out)
+            for node in topology.nodes
+        )
+        print_rows(titles, rows, out)
     if tiers is not None:
         out.print(Text(in_words(len(tiers), TierSettings(topology.demotion_enabled, topology.numa_balancing))))
 
@@ -179,7 +177,5 @@ def _figures(speed: MemorySpeed) -> list[str]:
 
 def print_settings(settings: Sequence[Setting], out: Console) -> None:
     """One line for each setting, with where its value came from."""
-    table = new_table("SETTING", "~VALUE", "~FROM")
-    for setting in settings:
-        table.add_row(setting.key, printable(setting.value) or "unset", printable(setting.origin))
-    print_table(table, out)
+    rows = ((one.key, printable(one.value) or "unset", printable(one.origin)) for one in settings)
+    print_rows(("SETTING", "~VALUE", "~FROM"), rows, out)

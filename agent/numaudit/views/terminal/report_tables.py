@@ -23,7 +23,7 @@ from numaudit.views.notes import Note, NoteItem, finding_notes, not_known, sourc
 from numaudit.views.terminal.fit import container_table, print_columns, print_explained
 from numaudit.views.terminal.headroom_tables import print_headroom
 from numaudit.views.terminal.one_container import print_one_container
-from numaudit.views.terminal.terminal import new_table, print_note, print_table
+from numaudit.views.terminal.terminal import print_note, print_rows, print_table
 
 _STYLES = {"unknown": "yellow", "critical": "red", "error": "red", "warning": "yellow", "info": "dim"}
 """By the first word of a note's title."""
@@ -202,12 +202,11 @@ def _print_pairs(
         return
     nodes: list[int | None] = [node.numa_node for node in report.nodes]
     columns = [*nodes, None] if any(to is None for _, to in amounts) else nodes
-    table = new_table(rows, *(f">{_node_name(node)}" for node in columns))
-    for start in sorted({start for start, _ in amounts}, key=lambda node: (node is None, node)):
-        table.add_row(_node_name(start), *(text(amounts.get((start, to), 0)) for to in columns))
     out.print()
     out.print(Text(title, "bold"))
-    print_table(table, out)
+    starts = sorted({start for start, _ in amounts}, key=lambda node: (node is None, node))
+    lines = ((_node_name(start), *(text(amounts.get((start, to), 0)) for to in columns)) for start in starts)
+    print_rows((rows, *(f">{_node_name(node)}" for node in columns)), lines, out)
 
 
 def _node_name(node: int | None) -> str:

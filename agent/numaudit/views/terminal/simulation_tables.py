@@ -20,7 +20,7 @@ from numaudit.scenario.simulation import AdmissionOrders, Played, ScenarioRun
 from numaudit.scenario.words import any_of
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 from numaudit.topology.quantity import plural
-from numaudit.views.terminal.terminal import new_table, print_note, print_table
+from numaudit.views.terminal.terminal import TableRow, new_table, print_note, print_rows, print_table
 
 _FATE_STYLE = {"refused": "red", "elsewhere": "yellow", "unknown": "yellow", "kept": "green"}
 
@@ -36,18 +36,16 @@ def print_forecast(found: Forecast, out: Console) -> None:
     shown = [one for one in found.pods if one.fate == "refused" or one.nodes_then or one.cpus_then]
     if not shown:
         return
-    table = new_table("POD", "FATE", "MEMORY NOW", "THEN", "CPUS NOW", "THEN", "~WHY")
-    for one in sorted(shown, key=lambda one: list(_FATE_STYLE).index(one.fate)):
-        table.add_row(
+    rows: list[TableRow] = [
+        (
             printable(f"{one.namespace}/{one.pod}"),
             Text(one.fate, _FATE_STYLE[one.fate]),
-            _set(one.nodes_now),
-            _set(one.nodes_then),
-            _set(one.cpus_now),
-            _set(one.cpus_then),
+            *(_set(ids) for ids in (one.nodes_now, one.nodes_then, one.cpus_now, one.cpus_then)),
             _reason(one),
         )
-    print_table(table, out)
+        for one in sorted(shown, key=lambda one: list(_FATE_STYLE).index(one.fate))
+    ]
+    print_rows(("POD", "FATE", "MEMORY NOW", "THEN", "CPUS NOW", "THEN", "~WHY"), rows, out)
 
 
 def _answer(found: Forecast) -> Iterator[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from numaudit.api.state_document import StateDifference, StateVerification
@@ -23,7 +22,7 @@ from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.notes import state_notes
 from numaudit.views.terminal.report_tables import print_notes
-from numaudit.views.terminal.terminal import new_table, print_table
+from numaudit.views.terminal.terminal import TableRow, print_rows
 
 _STYLE = {"no": "red", "at risk": "yellow", "yes": "green"}
 Pods = Mapping[str, PodName]
@@ -57,20 +56,28 @@ def _print_fact(name: str, value: Text, out: Console) -> None:
 
 def print_content(checkpoint: Checkpoint, out: Console, pods: Pods = _NO_NAMES) -> None:
     """Everything the file holds. Sizes are rounded; `-o json` has the bytes."""
-    if isinstance(checkpoint, MemoryCheckpoint):
-        tables = [_node_table(checkpoint), _block_table(checkpoint, pods)]
-    elif isinstance(checkpoint, CpuCheckpoint):
-        tables = [_cpu_table(checkpoint, pods)]
-    elif isinstance(checkpoint, ClaimCheckpoint):
-        tables = [_claim_table(checkpoint, pods)]
-    else:
-        tables = [_device_table(checkpoint, pods)]
-    for table in tables:
-        if table.row_count:
+    for titles, rows in _tables(checkpoint, pods):
+        if rows:
             _line(out)
-            print_table(table, out)
+            print_rows(titles, rows, out)
         else:
             _line(out, Text("  no promises"))
+
+
+def _tables(checkpoint: Checkpoint, pods: Pods) -> Iterator[tuple[Sequence[str], list[TableRow]]]:
+    """Titles and rows."""
+    if isinstance(checkpoint, MemoryCheckpoint):
+        yield (
+            ("NODE", "GROUP", ">PROMISES", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE"),
+            list(_nodes_of(checkpoint)),
+        )
+        yield ("POD", "CONTAINER", "TYPE", "NODES", ">SIZE"), list(_blocks(checkpoint, pods))
+    elif isinstance(checkpoint, CpuCheckpoint):
+        yield ("POD", "CONTAINER", "~CPUS"), list(_cpus(checkpoint, pods))
+    elif isinstance(checkpoint, ClaimCheckpoint):
+        yield ("CLAIM", "PODS", "DRIVER", "DEVICE", "REQUESTS", "~CDI"), list(_claims(checkpoint, pods))
+    else:
+        yield ("POD", "CONTAINER", "RESOURCE", "NODE", "~DEVICES"), list(_devices(checkpoint, pods))
 
 
 def print_difference(difference: StateDifference, out: Console) -> None:
@@ -81,11 +88,11 @@ def print_difference(difference: StateDifference, out: Console) -> None:
     _line(out, Text(printable(f"A: {difference.left}")))
     _line(out, Text(printable(f"B: {difference.right}")))
     _line(out)
-    table = new_table("~WHERE", "~A", "~B")
-    for change in difference.differences:
-        where = with_names(change.where, _names(difference.pods))
-        table.add_row(printable(where), _value(change.left), _value(change.right))
-    print_table(table, out)
+    names = _names(difference.pods)
+    rows = (
+        (printable(with_names(one.where, names)), _value(one.left), _value(one.right)) for one in difference.differences
+    )
+    print_rows(("~WHERE", "~A", "~B"), rows, out)
 
 
 def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
@@ -137,62 +144,52 @@ def _pod(uid: str, pods: Pods) -> str:
     return printable(one.full_name or uid) + (" (stale)" if one.stale else "")
 
 
-def _node_table(checkpoint: MemoryCheckpoint) -> Table:
-    table = new_table("NODE", "GROUP", ">PROMISES", "TYPE", ">TOTAL", ">SYSTEM", ">ALLOCATABLE", ">PROMISED", ">FREE")
+def _nodes_of(checkpoint: MemoryCheckpoint) -> Iterator[TableRow]:
     for id_, node in sorted((checkpoint.machine or {}).items()):
         for resource, row in sorted(node.memory_map.items()):
             sizes = (row.total, row.system_reserved, row.allocatable, row.reserved, row.free)
-            group = _nodes(node.cells)
-            table.add_row(str(id_), group, str(node.number_of_assignments), printable(resource), *map(size, sizes))
-    return table
+            names = (str(id_), _nodes(node.cells), str(node.number_of_assignments), printable(resource))
+            yield (*names, *(size(amount) for amount in sizes))
 
 
-def _block_table(checkpoint: MemoryCheckpoint, pods: Pods) -> Table:
-    table = new_table("POD", "CONTAINER", "TYPE", "NODES", ">SIZE")
+def _blocks(checkpoint: MemoryCheckpoint, pods: Pods) -> Iterator[TableRow]:
     for uid, containers in sorted((checkpoint.entries or {}).items()):
         for name, blocks in sorted(containers.items()):
-            _add_blocks(table, _pod(uid, pods), printable(name), blocks)
+            yield from _of_blocks(_pod(uid, pods), printable(name), blocks)
     for uid, of_pod in sorted((checkpoint.pod_entries or {}).items()):
-        _add_blocks(table, _pod(uid, pods), "(whole pod)", of_pod or ())
-    return table
+        yield from _of_blocks(_pod(uid, pods), "(whole pod)", of_pod or ())
 
 
-def _add_blocks(table: Table, pod: str, name: str, blocks: tuple[Block, ...]) -> None:
+def _of_blocks(pod: str, name: str, blocks: tuple[Block, ...]) -> Iterator[TableRow]:
     for block in blocks:
-        table.add_row(pod, name, printable(block.type), _nodes(block.numa_affinity), size(block.size))
+        yield pod, name, printable(block.type), _nodes(block.numa_affinity), size(block.size)
     if not blocks:
-        table.add_row(pod, name, "none", "", "")
+        yield pod, name, "none", "", ""
 
 
-def _cpu_table(checkpoint: CpuCheckpoint, pods: Pods) -> Table:
-    table = new_table("POD", "CONTAINER", "~CPUS")
-    table.add_row("(shared)", "", checkpoint.default_cpu_set or "none")
+def _cpus(checkpoint: CpuCheckpoint, pods: Pods) -> Iterator[TableRow]:
+    yield "(shared)", "", checkpoint.default_cpu_set or "none"
     for uid, containers in sorted((checkpoint.entries or {}).items()):
         for name, cpus in sorted(containers.items()):
-            table.add_row(_pod(uid, pods), printable(name), cpus)
+            yield _pod(uid, pods), printable(name), cpus
     for uid, cpus in sorted((checkpoint.pod_entries or {}).items()):
-        table.add_row(_pod(uid, pods), "(whole pod)", cpus)
-    return table
+        yield _pod(uid, pods), "(whole pod)", cpus
 
 
-def _device_table(checkpoint: DeviceCheckpoint, pods: Pods) -> Table:
-    table = new_table("POD", "CONTAINER", "RESOURCE", "NODE", "~DEVICES")
+def _devices(checkpoint: DeviceCheckpoint, pods: Pods) -> Iterator[TableRow]:
     for entry in checkpoint.entries or ():
-        for where, ids in _devices(entry):
-            names = (entry.container_name, entry.resource_name)
-            table.add_row(_pod(entry.pod_uid, pods), *map(printable, names), where, printable(" ".join(ids)))
+        names = (printable(entry.container_name), printable(entry.resource_name))
+        for where, ids in _by_node(entry):
+            yield _pod(entry.pod_uid, pods), *names, where, printable(" ".join(ids))
     for resource, healthy in sorted((checkpoint.registered or {}).items()):
-        table.add_row("(registered)", "", printable(resource), "", printable(" ".join(healthy or ())))
-    return table
+        yield "(registered)", "", printable(resource), "", printable(" ".join(healthy or ()))
 
 
-def _claim_table(checkpoint: ClaimCheckpoint, pods: Pods) -> Table:
-    table = new_table("CLAIM", "PODS", "DRIVER", "DEVICE", "REQUESTS", "~CDI")
+def _claims(checkpoint: ClaimCheckpoint, pods: Pods) -> Iterator[TableRow]:
     for claim in checkpoint.claims or ():
         who = (f"{claim.namespace}/{claim.name}", " ".join(_pod(uid, pods) for uid in claim.pod_uids or ()) or "none")
         for prepared in _prepared(claim):
-            table.add_row(*map(printable, (*who, *prepared)))
-    return table
+            yield tuple(printable(text) for text in (*who, *prepared))
 
 
 def _prepared(claim: Claim) -> Iterator[tuple[str, str, str, str]]:
@@ -206,7 +203,7 @@ def _prepared(claim: Claim) -> Iterator[tuple[str, str, str, str]]:
             yield driver, "not prepared", "", ""
 
 
-def _devices(entry: PodDevices) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _by_node(entry: PodDevices) -> Iterator[tuple[str, tuple[str, ...]]]:
     for node, ids in (entry.device_ids or {}).items():
         yield "none" if node == NO_NODE else str(node), ids or ()
 

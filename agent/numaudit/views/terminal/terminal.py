@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TextIO
 
@@ -29,6 +29,7 @@ _AT_ONCE = 1000
 _HANGING = 4
 _LONG_WORD = 16
 """A longer one, such as a path, may be broken."""
+TableRow = tuple[str | Text, ...]
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
@@ -50,6 +51,14 @@ def new_table(*columns: str) -> Table:
         folds = name.startswith("~")
         table.add_column(Text(name.lstrip(">~"), "bold"), justify=justify, no_wrap=not folds, overflow="fold")
     return table
+
+
+def print_rows(titles: Iterable[str], rows: Iterable[TableRow], out: Console) -> None:
+    """A plain table of these rows."""
+    table = new_table(*titles)
+    for row in rows:
+        table.add_row(*row)
+    print_table(table, out)
 
 
 def print_table(table: Table, out: Console) -> None:
