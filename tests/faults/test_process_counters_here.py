@@ -30,7 +30,7 @@ from numaudit.pmu.choose import Plan
 from numaudit.probes.counters.process_events import ProcessEvents
 from numaudit.probes.pmu import kind_of
 from numaudit.probes.session import Session
-from numaudit.report.processes.values import ProcessesReport, ProcessReport
+from numaudit.report.processes import ProcessesReport, ProcessReport
 from numaudit.snapshot import ContainerId
 
 pytestmark = pytest.mark.root

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import field
-
 from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.topology.nodeset import NodeSet
@@ -36,18 +34,15 @@ class ClusterContainer(Value, frozen=True):
     """One of the worst containers; null = not known."""
 
     node: str
-    """The Kubernetes node."""
     namespace: str
     """Empty, as is the pod, for a plain cgroup."""
     pod: str
-    """The pod's name."""
     container: str
     """The container's name; of a plain cgroup its path."""
     verdict: str
     """Its verdict."""
     misplaced_bytes: int
     judged_bytes: int | None
-    """anon + shmem + hugetlb."""
     aligned_bytes: int | None
     """Of these, those on promised nodes."""
     remote_ratio: float | None
@@ -64,7 +59,6 @@ class ClusterNode(Value, frozen=True):
     """One Kubernetes node; null = not known."""
 
     node: str
-    """Its name."""
     instance: str
     """namespace/pod of its agent; empty = it has none."""
     state: Literal["reporting", "stale", "down", "none"]
@@ -108,9 +102,7 @@ class ClusterRefusal(Value, frozen=True):
     """Pods that kubelets refused within the last hour."""
 
     reason: str
-    """The kubelet's reason."""
     outcome: str
-    """Outcome of their hints."""
     pods: int
     """Number of these pods."""
 
@@ -119,7 +111,6 @@ class ClusterWorkload(Value, frozen=True):
     """A workload whose pods were refused within the last hour."""
 
     namespace: str
-    """Its namespace."""
     workload: str
     """The Deployment, StatefulSet, Job, ..., or the pod."""
     pods: int
@@ -129,10 +120,8 @@ class ClusterWorkload(Value, frozen=True):
 class ClusterRoom(Value, frozen=True):
     """The Kubernetes node that would now admit the largest request for memory on this number of NUMA nodes."""
 
-    numa_nodes: int = field(name="nodeCount")
-    """Number of NUMA nodes."""
+    node_count: int
     bytes: int
-    """The largest request."""
     node: str
     """The Kubernetes node where it would be admitted."""
 
@@ -173,14 +162,12 @@ class ClusterReport(Value, frozen=True):
     """The Kubernetes nodes with the most room, by the number of NUMA nodes."""
     notices: list[str]
     context: str | None
-    """Context of the kubeconfig; null = there is none, as in a pod."""
 
 
 class NodeAnswer(Value, frozen=True):
     """The answer of one node's agent to a verb."""
 
     node: str
-    """The Kubernetes node."""
     agent: str | None
     """namespace/pod of its agent; null = it has none."""
     exit_code: int | None
@@ -195,7 +182,6 @@ class NodeAnswerList(Value, frozen=True):
     """The answers of all nodes to one verb."""
 
     context: str | None
-    """Context of the kubeconfig; null = there is none, as in a pod."""
     verb: str
     """The verb, such as `state verify`."""
     summary: str | None

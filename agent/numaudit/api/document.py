@@ -1,12 +1,15 @@
-"""JSON documents: `apiVersion: numaudit/v1`, a `kind`, and the values as they are."""
+"""JSON documents: `apiVersion: numaudit/v1`, a `kind`, and the values as they are; and the small ones among them."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import msgspec
 
 from numaudit import __version__
 from numaudit.encoding.value import Origin, Timestamp, Value
-from numaudit.topology.machine import Machine
+from numaudit.snapshot import Check
+from numaudit.topology.machine import HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TierSettings, TopologyTier
 
@@ -19,36 +22,19 @@ class TopologyNode(Value, frozen=True):
 
     numa_node: int
     cpus: CpuSet | None
-    """Its online CPUs; null = not known."""
     sockets: tuple[int, ...]
     """Ids of the sockets that its CPUs are in."""
     cores: int | None
     """Number of its cores; null = not known."""
     memory_bytes: int | None
     """Its memory, huge pages included; null = not known."""
-    huge_pages: tuple[TopologyHugePages, ...]
+    huge_pages: tuple[HugePages, ...]
     """Its huge pages, by size."""
     distances: dict[int, int]
-    """Node -> distance, by the firmware's SLIT; the node itself is 10."""
     memory_tier: int | None
-    """Number of the kernel's memory tier that it is in; a smaller one is faster. null = of none, or not known."""
     demotion_targets: NodeSet | None
     """Nodes to which the kernel moves its cold pages first, if demotion is on; null = the tiers are not known."""
     memory_speed: MemorySpeed | None
-    """Speed of its memory by the firmware (HMAT, CDAT); null = the firmware does not say."""
-
-
-class TopologyHugePages(Value, frozen=True):
-    """The huge pages of one size on one node; counts in pages."""
-
-    page_size_bytes: int
-    """The size of a page."""
-    total: int
-    """Pages of the pool."""
-    free: int | None
-    """Of these, pages that nobody has; null = not known."""
-    surplus: int | None
-    """Of these, pages beyond the size that was set; null = not known."""
 
 
 class Topology(Value, frozen=True):
@@ -114,7 +100,6 @@ class Generator(Value, frozen=True):
     name: str = "numaudit"
     """`numaudit`."""
     version: str = __version__
-    """Its version."""
 
 
 class Header(Value, frozen=True):
@@ -198,11 +183,52 @@ def _topology_node(machine: Machine, node_id: int) -> TopologyNode:
         sockets=machine.sockets.get(node_id, ()),
         cores=0 if node.cpus == CpuSet() else len(cores) or None,
         memory_bytes=node.memory,
-        huge_pages=tuple(
-            TopologyHugePages(pages.page_size, pages.total, pages.free, pages.surplus) for pages in node.huge_pages
-        ),
+        huge_pages=node.huge_pages,
         distances=dict(node.distances),
         memory_tier=machine.tier_of(node_id),
         demotion_targets=None if machine.tiers is None else machine.tiers.demotion_targets(node_id, node.distances),
         memory_speed=node.speed,
     )
+
+
+class DoctorQuestion(Value, frozen=True):
+    """One link of the chain of evidence."""
+
+    link: str
+    """promised, allowed, resident or accessed."""
+    question: str
+    """The question in words."""
+    answered: bool
+    """Can it be answered here?"""
+    checks: list[str]
+    """Names of the checks that are about it."""
+
+
+class Doctor(Value, frozen=True):
+    """Sources of figures on this host."""
+
+    checks: tuple[Check, ...]
+    questions: tuple[DoctorQuestion, ...]
+    """Questions that they answer, in the order of the chain of evidence."""
+
+
+CheckState = Literal["passed", "failed", "inconclusive", "not tried"]
+"""inconclusive: it was tried, and a busy machine left too little to tell a pass from a failure."""
+
+
+class SelfTestCheck(Value, frozen=True):
+    """One thing that was checked with known work."""
+
+    name: str
+    state: CheckState
+    """Result of the check."""
+    expected: str
+    """Expected result."""
+    seen: str
+    """For what was not tried or is inconclusive: why."""
+
+
+class SelfTest(Value, frozen=True):
+    """All checks, in the order they were made."""
+
+    checks: tuple[SelfTestCheck, ...]

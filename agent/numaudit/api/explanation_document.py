@@ -66,7 +66,6 @@ class Merge(Value, frozen=True):
     hint: TopologyHint
     """The result."""
     admitted: bool
-    """Does the policy admit it?"""
     combinations: int
     """Combinations of hints that the kubelet walks through."""
     estimated_seconds: float | None
@@ -115,23 +114,16 @@ class Explanation(Value, frozen=True):
     pod: str
     """namespace/pod."""
     admitted: bool
-    """Is it admitted?"""
     reason: str | None
-    """The kubelet's reason for a refusal; null = it is admitted."""
     message: str | None
-    """The kubelet's words."""
     outcome: str
-    """Outcome of its hints."""
     detail: str | None
     """Detail that the kubelet's message leaves out; null = nothing."""
     sentence: str
-    """The reason, in one sentence."""
     containers: dict[str, ContainerPlace]
-    """Container -> what it gets."""
     decisions: list[ExplainedMerge]
     """None under topologyManagerPolicy none."""
-    admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
-    """Changes that would let it in, or align it, the smallest first."""
+    admitting_changes: tuple[AdmittingChange, ...]
     shortage: NodeShortage | None
     """The reason why the node as a whole cannot take it (OutOfcpu and the like); null = it can, or that is not
     known."""
@@ -141,7 +133,6 @@ class Explanation(Value, frozen=True):
     doubt: Doubt | None
     """null = it is known of all pods in the checkpoints whether they live."""
     notices: list[str]
-    """Notices about the answer."""
     make_room: MakeRoom | None
     """null = that was not asked."""
     owner: str | None = None

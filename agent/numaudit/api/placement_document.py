@@ -34,13 +34,9 @@ class DerivedAdmission(Value, frozen=True):
     gone: list[str]
     """Pods that the log has before it and that hold nothing now: they may have held something then."""
     admitted: bool
-    """Is it admitted?"""
     reason: str | None
-    """The kubelet's reason for a refusal; null = it is admitted."""
     message: str | None
-    """Of a refusal, in the kubelet's words."""
     sentence: str
-    """The reason, in one sentence."""
     merge: ExplainedMerge | None
     """null under topologyManagerPolicy none."""
 
@@ -81,7 +77,6 @@ class PlacementList(Value, frozen=True):
     """Those that were asked for; the worst verdict first, refused pods last."""
 
     items: list[Placement]
-    """Each of them."""
     nodes: tuple[NodeReport, ...]
     """Every node of the host, by its own counters."""
 

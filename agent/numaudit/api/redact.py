@@ -17,14 +17,13 @@ from msgspec import Struct, structs
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
-from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import Rank
-from numaudit.evaluation.verdicts import Verdict
+from numaudit.evaluation.verdicts import Cause, Verdict
 from numaudit.report.memory_manager import HolderReport
-from numaudit.report.processes.values import ProcessesReport, ProcessReport, RanksReport
+from numaudit.report.processes import ProcessesReport, ProcessReport, RanksReport
 from numaudit.report.summary import summarize
 from numaudit.report.values import (
     ContainerReport,

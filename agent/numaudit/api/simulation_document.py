@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from msgspec import field
-
 from numaudit.checkpoints.formats.memory import written_machine
 from numaudit.containermanager.device.hints import DeviceState
 from numaudit.containermanager.memory.state import Block
@@ -65,17 +63,13 @@ class RestartedPod(Value, frozen=True):
     admitted: bool | None
     """Is it admitted again? null = that is not known."""
     reason: str | None
-    """The kubelet's reason for a refusal."""
     message: str | None
     """The kubelet's message for a refusal, or why its fate is not known."""
     outcome: str | None
-    """Outcome of its hints."""
     containers: dict[str, ContainerPlace]
-    """Container -> what it gets."""
     sentence: str | None
     """The reason why it was refused, or is on nodes that are not preferred."""
-    admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
-    """Changes that would let it in, or align it."""
+    admitting_changes: tuple[AdmittingChange, ...]
 
 
 class SimulatedStep(Value, frozen=True):
@@ -93,7 +87,6 @@ class SimulatedStep(Value, frozen=True):
     """Of a restart: did the kubelet start, and admit all its pods again? null = nothing was to be admitted, or that is
     not known."""
     reason: str | None
-    """The kubelet's reason for a refusal; null = none."""
     message: str | None
     """The kubelet's words, or why it is not known what it does."""
     outcome: str | None
@@ -105,10 +98,8 @@ class SimulatedStep(Value, frozen=True):
     sentence: str | None
     """The reason why the pod was refused, or is on nodes that are not preferred; of the first 20 such pods of a
     scenario."""
-    admitting_changes: tuple[AdmittingChange, ...] = field(name="waysIn")
-    """Changes that would let it in, or align it, the smallest first."""
+    admitting_changes: tuple[AdmittingChange, ...]
     containers: dict[str, ContainerPlace]
-    """Container -> what it got."""
     pods: list[RestartedPod]
     """Of a restart."""
     machine_state: dict[str, Any]
@@ -134,7 +125,6 @@ class Simulation(Value, frozen=True):
     state: ScenarioState
     """The state files at the end."""
     notices: list[str]
-    """Notices about the answer."""
     orders: AdmissionOrders | None = None
     """With --orders."""
 

@@ -54,7 +54,6 @@ class StateVerification(Value, frozen=True):
     computed_checksum: int | None
     """The checksum of its content."""
     valid: bool
-    """Nothing is wrong with it."""
     replayed_on: str | None
     """`machine`, or `file` when only the file's own totals were there; None = nothing to replay."""
     machine_problem: str | None
@@ -76,7 +75,6 @@ class StateVerificationList(Value, frozen=True):
     valid: bool
     """Nothing is wrong with any."""
     items: tuple[StateVerification, ...]
-    """Each checkpoint."""
 
 
 class DecodedState(Value, frozen=True):
@@ -95,7 +93,6 @@ class DecodedStateList(Value, frozen=True):
     """All checkpoints of a host."""
 
     items: tuple[DecodedState, ...]
-    """Each checkpoint."""
 
 
 class Change(Value, frozen=True):

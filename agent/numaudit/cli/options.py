@@ -13,7 +13,7 @@ import click
 
 from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError, brief, may_be_a_file
-from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.evaluation.verdicts import DEFAULT, Thresholds
 from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_exist
 
 Function = Callable[..., Any]

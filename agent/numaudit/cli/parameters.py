@@ -114,7 +114,7 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
         return NOT_WHERE_BOUND if self.of_ranks else ()
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
-        from numaudit.report.gates.demands import read_verdicts  # (takes long)
+        from numaudit.report.gates import read_verdicts  # (takes long)
 
         return read_verdicts(str(value), "" if param is None else param.opts[0], self._more())
 

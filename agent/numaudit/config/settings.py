@@ -25,7 +25,7 @@ from numaudit.config.kinds import (
     selectors,
     url,
 )
-from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.evaluation.verdicts import DEFAULT, Thresholds
 from numaudit.exporters import selection
 from numaudit.exporters.metric import IDENTITY
 from numaudit.exporters.selection import Selector

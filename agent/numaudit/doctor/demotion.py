@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from numaudit.api.doctor_document import CheckState, SelfTestCheck
+from numaudit.api.document import CheckState, SelfTestCheck
 from numaudit.doctor.near_and_far import MIB, Worker
 from numaudit.errors import Unavailable
 from numaudit.kernel.cgroup import Hierarchies, Reader

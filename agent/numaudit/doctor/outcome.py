@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from numaudit.api.doctor_document import Doctor, DoctorQuestion
+from numaudit.api.document import Doctor, DoctorQuestion
 from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.errors import InputError, Unavailable, nearest
 from numaudit.kernel.host import explain

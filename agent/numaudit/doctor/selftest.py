@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from numaudit.api.doctor_document import CheckState, SelfTestCheck
+from numaudit.api.document import CheckState, SelfTestCheck
 from numaudit.doctor.demotion import check_demotion
 from numaudit.doctor.near_and_far import MIB, Bench, Worker, near_and_far, sample, use_cpu
 from numaudit.engine.collectors.probes.hint_faults import require_sampling

@@ -16,7 +16,7 @@ from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.evaluation.verdicts import DEFAULT, Thresholds
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId, Snapshot

@@ -9,35 +9,34 @@ from msgspec.structs import replace
 
 from numaudit.encoding.value import timestamp
 from numaudit.evaluation.access import Access, Measured, measured, saw_nothing
-from numaudit.evaluation.by_page_size import by_page_size
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.arrivals import Arrival
-from numaudit.evaluation.causes.causes import CauseFinder, full_nodes
+from numaudit.evaluation.causes.causes import CauseFinder
 from numaudit.evaluation.causes.kernel_moves import failed_moves
-from numaudit.evaluation.causes.spill import Spill, next_spill
+from numaudit.evaluation.causes.placement import Spill, next_spill
 from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes
 from numaudit.evaluation.history import History, remote_limit, uses_other_nodes
+from numaudit.evaluation.huge_pages import by_page_size
 from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.rates import cpu_seconds
 from numaudit.evaluation.sources import AccessEvidence, accesses_of
-from numaudit.evaluation.thresholds import DEFAULT, Thresholds
-from numaudit.evaluation.verdicts import Verdict, VerdictName
+from numaudit.evaluation.verdicts import DEFAULT, Thresholds, Verdict, VerdictName
 from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
 
 
 class Judgements(Struct, frozen=True):
     """Verdicts of one tick, and what the next tick needs of them."""
 
-    verdicts: Mapping[ContainerId, Verdict] = field(default_factory=dict)
+    verdicts: dict[ContainerId, Verdict] = field(default_factory=dict)
     """Pause sandboxes and the remainders of pods and slices have none: nothing is promised to them."""
-    spills: Mapping[ContainerId, Spill] = field(default_factory=dict)
-    accesses: Mapping[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
+    spills: dict[ContainerId, Spill] = field(default_factory=dict)
+    accesses: dict[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
     """From where each container used its memory lately."""
-    measured: Mapping[ContainerId, Measured] = field(default_factory=dict)
+    measured: dict[ContainerId, Measured] = field(default_factory=dict)
     """Of the containers of which something was measured, the share that counts."""
-    histories: Mapping[ContainerId, History] = field(default_factory=dict)
+    histories: dict[ContainerId, History] = field(default_factory=dict)
     """Of the containers that something is remembered of."""
     arrivals: Mapping[ContainerId, Arrival] = field(default_factory=dict)
     """For each container with bytes on the wrong nodes, how these bytes came there."""
@@ -79,11 +78,7 @@ class _Judging(Struct):
     thresholds: Thresholds
     explained: CauseFinder
     there_before: frozenset[ContainerId] | None
-    verdicts: dict[ContainerId, Verdict] = field(default_factory=dict)
-    spills: dict[ContainerId, Spill] = field(default_factory=dict)
-    accesses: dict[ContainerId, tuple[Access, ...]] = field(default_factory=dict)
-    measured: dict[ContainerId, Measured] = field(default_factory=dict)
-    histories: dict[ContainerId, History] = field(default_factory=dict)
+    found: Judgements
 
     @classmethod
     def of(
@@ -92,7 +87,7 @@ class _Judging(Struct):
         there_before = None if before is None else frozenset([one.id for one in before.containers])
         arrivals = {} if earlier is None else earlier.arrivals
         explained = CauseFinder(snapshot, before, arrivals, thresholds)
-        return cls(snapshot, before, earlier, thresholds, explained, there_before)
+        return cls(snapshot, before, earlier, thresholds, explained, there_before, Judgements(thresholds=thresholds))
 
     def judge(self, container: Container) -> None:
         snapshot, before, thresholds, id_ = self.snapshot, self.before, self.thresholds, container.id
@@ -106,17 +101,17 @@ class _Judging(Struct):
         if self.there_before is not None and id_ not in self.there_before:
             grown = None  # some of it is its runtime's, from before its cpuset held
         evidence = AccessEvidence(snapshot, id_, before, thresholds)
-        self.accesses[id_], counts = accesses_of(evidence, history.counts)
+        self.found.accesses[id_], counts = accesses_of(evidence, history.counts)
         if counts is not history.counts:
             history = replace(history, counts=counts)
         history = history.moved(moves, snapshot.taken_at, thresholds)
-        share = measured(self.accesses[id_])
+        share = measured(self.found.accesses[id_])
         if share is not None:
-            self.measured[id_] = share
+            self.found.measured[id_] = share
         if is_judged(container):
             history = self._conclude(container, history, grown, share)
         if history.is_worth_keeping:
-            self.histories[id_] = history
+            self.found.histories[id_] = history
 
     def _conclude(
         self, container: Container, history: History, grown: Mapping[int, float] | None, share: Measured | None
@@ -125,12 +120,12 @@ class _Judging(Struct):
         snapshot, thresholds, id_ = self.snapshot, self.thresholds, container.id
         intended = intended_nodes(None if snapshot.intent is None else snapshot.intent.by_cgroup.get(id_))
         if intended:
-            nothing = saw_nothing(self.accesses.get(id_, ()))
+            nothing = saw_nothing(self.found.accesses.get(id_, ()))
             home, limit = snapshot.machine.cpu_nodes_of(intended), remote_limit(thresholds, intended)
             history = history.judged(home, grown, share, limit, snapshot.taken_at, thresholds, saw_nothing=nothing)
         evidence = _gather(snapshot, container, history, self.earlier, thresholds, measures_cpu=grown is not None)
         if evidence.spill is not None:
-            self.spills[id_] = evidence.spill
+            self.found.spills[id_] = evidence.spill
         conclusion = conclude(snapshot, evidence, thresholds)
         name, remedy = conclusion.name, conclusion.remedy
         off_memory = name == "drifted" and bool(intended)  # not where only its CPUs are others than claimed
@@ -138,7 +133,7 @@ class _Judging(Struct):
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
         since = self._since(name, id_)
-        self.verdicts[id_] = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
+        self.found.verdicts[id_] = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
         return history
 
     def _since(self, name: VerdictName, id_: ContainerId) -> float | None:
@@ -155,43 +150,13 @@ class _Judging(Struct):
         return self.snapshot.taken_at
 
     def judgements(self) -> Judgements:
-        return Judgements(
-            self.verdicts,
-            self.spills,
-            self.accesses,
-            self.measured,
-            self.histories,
-            self.explained.arrivals,
-            self.thresholds,
-            () if self.snapshot.intent is None else outcomes(self.snapshot.intent),
-            self._ranks(),
+        intent = self.snapshot.intent
+        return replace(
+            self.found,
+            arrivals=self.explained.arrivals,
+            hint_outcomes=() if intent is None else outcomes(intent),
+            ranks={id_: ranks_of(id_, self.snapshot) for id_ in (*self.snapshot.processes, *self.snapshot.watched)},
         )
-
-    def _ranks(self) -> dict[ContainerId, tuple[Rank, ...]]:
-        """Ranks of processes that an agent has not read again stay as long as what they are judged by does.
-
-        Judging one takes some 40 us, and an agent watches a thousand.
-        """
-        snapshot, before, known = self.snapshot, self.before, {} if self.earlier is None else self.earlier.ranks
-        if before is None or _host_of(snapshot) != _host_of(before):
-            known = {}
-        found = {}
-        for id_ in (*snapshot.processes, *snapshot.watched):
-            ranks = known.get(id_)
-            if ranks is None or before is None or _judged_by(snapshot, id_) != _judged_by(before, id_):
-                ranks = ranks_of(id_, snapshot)
-            found[id_] = ranks
-        return found
-
-
-def _host_of(snapshot: Snapshot) -> tuple[object, ...]:
-    """What the ranks of all containers are judged by."""
-    return snapshot.machine, full_nodes(snapshot.nodes, DEFAULT)
-
-
-def _judged_by(snapshot: Snapshot, id_: ContainerId) -> tuple[object, ...]:
-    """What those of one container are judged by besides."""
-    return snapshot.processes.get(id_), snapshot.told.get(id_), snapshot.watched.get(id_), snapshot.allowed.get(id_)
 
 
 def is_judged(container: Container) -> bool:

@@ -6,21 +6,30 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from numaudit.evaluation import claims
 from numaudit.evaluation.access import UsedRemotely
-from numaudit.evaluation.by_page_size import HugePagesOfContainer
 from numaudit.evaluation.causes import remedies
-from numaudit.evaluation.causes.cpu_causes import cpu_cause
-from numaudit.evaluation.causes.spill import Spill
+from numaudit.evaluation.causes.placement import Spill
+from numaudit.evaluation.causes.remedies import cpu_cause
 from numaudit.evaluation.history import History, RanElsewhere, UsedElsewhere, remote_limit
+from numaudit.evaluation.huge_pages import HugePagesOfContainer
 from numaudit.evaluation.rates import ends_at, share_outside
-from numaudit.evaluation.thresholds import Thresholds
-from numaudit.evaluation.verdicts import VerdictName
-from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.evaluation.verdicts import Thresholds, VerdictName
+from numaudit.intent.node import ClaimPromise, ContainerIntent, Intent
 from numaudit.snapshot import Allowed, Container, Resident, Snapshot
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import in_units
+
+_CLAIM_DRIFT = (
+    "The driver's NRI plugin writes the cpuset when the container is created. See that NRI is enabled in the container "
+    "runtime, that the driver ran then, and that the CPU Manager's policy is none; then delete the pod so that it is "
+    "created again."
+)
+_CLAIM_UNKNOWN = "See docs/dra.md for the drivers and formats that are known; a newer numaudit may know more."
+_CLAIM_NO_MEMORY = (
+    "Nothing is wrong with its CPUs. For a promise of memory claim that as well (dra.memory), of the same node: the "
+    "Topology Manager does not align what the Memory Manager promises with claimed CPUs."
+)
 
 
 def access_clause(used: UsedElsewhere, now: float) -> str:
@@ -105,17 +114,51 @@ def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresh
 
 def _of_claims(own: ContainerIntent, evidence: ContainerEvidence) -> Conclusion | None:
     """The verdict on a container with resource claims; None = as on any other."""
-    unknown = claims.unknown_claim(own)
+    unknown = _unknown_claim(own)
     if unknown is not None:
         reason = f"what {unknown.in_words} promises is unknown: {unknown.problem}"
-        return Conclusion("unknown", reason, claims.REMEDY_OF_UNKNOWN)
+        return Conclusion("unknown", reason, _CLAIM_UNKNOWN)
     if own.claimed_cpus and (evidence.allowed is None or evidence.allowed.cpus is None):
         return Conclusion("unknown", "its allowed CPUs are unknown")
-    drift = None if evidence.allowed is None else claims.cpu_drift(own, evidence.allowed, evidence.machine)
+    drift = None if evidence.allowed is None else _cpu_drift(own, evidence.allowed, evidence.machine)
     if drift is not None:
-        return Conclusion("drifted", drift, claims.REMEDY_OF_DRIFT)
-    no_memory = None if own.managers.memory else claims.no_memory(own, evidence.machine)
-    return None if no_memory is None else Conclusion("unmanaged", no_memory, claims.REMEDY_OF_NO_MEMORY)
+        return Conclusion("drifted", drift, _CLAIM_DRIFT)
+    no_memory = None if own.managers.memory else _no_memory(own, evidence.machine)
+    return None if no_memory is None else Conclusion("unmanaged", no_memory, _CLAIM_NO_MEMORY)
+
+
+def _unknown_claim(own: ContainerIntent) -> ClaimPromise | None:
+    """A claim whose driver promises CPUs or memory, and did so in a way that is not known."""
+    return next((one for one in own.claims if one.places and one.problem is not None), None)
+
+
+def _cpu_drift(own: ContainerIntent, allowed: Allowed, machine: Machine) -> str | None:
+    """Difference between the allowed CPUs and the claimed ones; None = they do not, or that is not known.
+
+    Where the CPU Manager gave it CPUs as well, both write the same cpuset: a finding says so.
+    """
+    claimed = own.claimed_cpus
+    if not claimed or own.managers.cpus or allowed.cpus is None:
+        return None
+    if machine.without_cpu_list:
+        return None
+    offline = claimed - machine.listed_cpus
+    if allowed.cpus == claimed - offline:
+        return None
+    by = ", ".join(one.in_words for one in own.claims if one.cpus)
+    said = f"it may use {allowed.cpus.in_words or 'no CPU'}, but was promised {claimed.in_words} by {by}"
+    return f"{said}; {offline.in_words} {'is' if len(offline) == 1 else 'are'} offline" if offline else said
+
+
+def _no_memory(own: ContainerIntent, machine: Machine) -> str | None:
+    """Reason why nothing is promised of the memory of a container whose CPUs are claimed; None = none are."""
+    claimed = own.claimed_cpus
+    if not claimed or own.claimed_memory:
+        return None
+    drivers = ", ".join(dict.fromkeys(one.driver or "?" for one in own.claims if one.cpus))
+    on = machine.nodes_of_cpus(claimed)
+    where = claimed.in_words if on is None else f"{claimed.in_words} on {on.in_words}"
+    return f"no memory was promised: {drivers} gave it {where} and never sets cpuset.mems"
 
 
 def _spilled(spill: Spill, intended: NodeSet, of: remedies.Owner, now: float, thresholds: Thresholds) -> Conclusion:

@@ -45,7 +45,6 @@ class HintOutcome(Value, frozen=True):
     pod_uid: str | None
     container: str | None
     outcome: AdmissionOutcome
-    """Outcome of the admission."""
     source: OutcomeSource
     """`log`: the kubelet said so. `status`: from the refused pod's status. `counter`: the kubelet counted
     more refused pods than are known, and this one ended without a reason. `re-derived`: computed from
@@ -53,9 +52,7 @@ class HintOutcome(Value, frozen=True):
     numa_nodes: NodeSet | None
     """The merged hint's nodes as the log has them, else the promised ones."""
     reason: str | None
-    """The kubelet's reason for a refusal."""
     message: str | None
-    """The kubelet's message for a refusal."""
     asked: Mapping[str, int] | None = field(default=None, name="askedBytes")
     """Of a refused pod: resource (memory, hugepages-2Mi, ...) -> bytes that its containers ask for together, as the
     kubelet adds them up; null = not known."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from numaudit.evaluation.access import Measured
 from numaudit.evaluation.rates import Window, ends_at, is_past, share_outside
-from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.verdicts import Thresholds
 from numaudit.snapshot import Allowed
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet

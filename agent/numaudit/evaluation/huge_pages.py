@@ -1,16 +1,19 @@
-"""Huge pages three ways, by page size: what the memory map offers, what the kernel has free, what containers hold."""
+"""Huge pages three ways, by page size: what the memory map offers, what the kernel has free, what containers hold; and
+those of one container. A promise of 1 GiB pages is kept by 1 GiB pages only.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from numaudit.containermanager.memory.headroom import HugePageRoom, HugePagesAtStart
 from numaudit.containermanager.memory.state import MachineState, hugepages_name
 from numaudit.containermanager.pod.spec import full_name
-from numaudit.intent.node import ContainerIntent, Intent
+from numaudit.encoding.value import Value
+from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import BytesByNode, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import HugePages
 from numaudit.topology.nodeset import NodeSet
@@ -153,3 +156,47 @@ def _claims(snapshot: Snapshot, intent: Intent, name: str, page_size: int) -> It
             promised = sum(block.size for block in blocks if NodeSet.from_ids(block.numa_affinity or ()) == nodes)
             held = [held_on(snapshot.residency.get(ContainerId(id_)), page_size, nodes) for id_ in one.cgroups]
             yield Claim(one, name, nodes, promised, None if None in held else sum(filter(None, held)))
+
+
+class HugePagesOfContainer(Value, frozen=True):
+    """A container's huge pages of one size: promised, and used."""
+
+    type: str
+    promised_bytes: int | None
+    """Bytes of this size that were promised to it; null = not known."""
+    promised_nodes: NodeSet | None
+    """Nodes where they should be: of its promise of this size, or else of its memory; null = of no promise."""
+    bytes_by_node: BytesByNode = field(name="bytes")
+    """Bytes that it uses, by node."""
+    misplaced_bytes: int | None
+    """Of these, on other nodes than the promised ones; null = of no promise."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that it uses on all nodes."""
+        return sum(self.bytes_by_node.values())
+
+
+def by_page_size(resident: Resident | None, promise: Promise | None) -> tuple[HugePagesOfContainer, ...] | None:
+    """Each size that it uses or was promised, the smallest first; None = its use by size is not known."""
+    promised = {} if promise is None else promise.huge_pages
+    if resident is None or resident.hugetlb is None:
+        return None
+    if not resident.huge_pages:
+        if resident.huge_pages is None and any(resident.hugetlb.values()):
+            return None
+        if not promised:
+            return ()
+    used = {hugepages_name(size): by_node for size, by_node in sorted((resident.huge_pages or {}).items())}
+    types = [name for name, by_node in used.items() if name in promised or any(by_node.values())]
+    types += [name for name in promised if name not in used]
+    return tuple([_of_size(name, used.get(name, {}), promise) for name in types])
+
+
+def _of_size(name: str, used: BytesByNode, promise: Promise | None) -> HugePagesOfContainer:
+    if promise is None or promise.memory is None:
+        return HugePagesOfContainer(name, None, None, used, None)
+    promised, own_nodes = promise.huge_pages.get(name, (0, None))
+    nodes = own_nodes or promise.memory_nodes or None
+    outside = None if nodes is None else sum(size for node, size in used.items() if node not in nodes)
+    return HugePagesOfContainer(name, promised, nodes, used, outside)

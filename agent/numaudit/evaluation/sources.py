@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from numaudit.evaluation.access import Access, Counted, RemoteUse, UsedRemotely
 from numaudit.evaluation.causes.placement import used_bytes
 from numaudit.evaluation.rates import Window, distance_ratio, expected_remote_ratio, increase
-from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.verdicts import Thresholds
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.snapshot.counted import CountBasis, CountedAccesses, ProcessAccesses, Sampled, SeenRemote
 from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement

@@ -35,7 +35,7 @@ def summary(
     ]
     if rooms:
         one = rooms[0]
-        where = "one NUMA node" if one.numa_nodes == 1 else f"{one.numa_nodes} NUMA nodes"
+        where = "one NUMA node" if one.node_count == 1 else f"{one.node_count} NUMA nodes"
         parts.append(f"{in_units(one.bytes)} of memory would still be admitted on {where} of {one.node}")
     reporting = reporting_sentence(agents)
     return f"{reporting[0].upper()}{reporting[1:]}: {'; '.join(parts)}"

@@ -68,14 +68,10 @@ class Declaration(Value, frozen=True):
         return self.has_memory or self.has_cpus or self.unresolved is not None
 
 
-class Placeable(Struct, frozen=True):
-    """Nodes and CPUs that a process may be placed on: its container's, where these are known."""
+class NodesOfCpus(Struct, frozen=True):
+    """The CPUs of each node."""
 
-    nodes: NodeSet
-    """Allowed nodes with memory."""
-    cpus: CpuSet
-    """Allowed CPUs."""
-    cpus_of: Mapping[int, CpuSet] = field(default_factory=dict)
+    cpus_of: Mapping[int, CpuSet]
     """Node -> all of its CPUs."""
 
     def cpus_on(self, nodes: NodeSet) -> CpuSet:
@@ -86,6 +82,15 @@ class Placeable(Struct, frozen=True):
 
     def nodes_of(self, cpus: CpuSet) -> NodeSet:
         return NodeSet.from_ids(node for node, own in self.cpus_of.items() if not own.isdisjoint(cpus))
+
+
+class Placeable(NodesOfCpus, frozen=True):
+    """Nodes and CPUs that a process may be placed on: its container's, where these are known."""
+
+    nodes: NodeSet
+    """Allowed nodes with memory."""
+    cpus: CpuSet
+    """Allowed CPUs."""
 
 
 class Given(Struct, frozen=True):

@@ -62,7 +62,7 @@ class Launcher(Struct, frozen=True):
     """Options and variables, for people."""
     declare: Callable[[Told, Placeable], Declaration | None]
     """Raises ParseError for a value of no known form, and Unresolved."""
-    keys: dict[str, Keep]
+    keys: dict[str, Keep] = {}
     """Variables of the environment that are kept, and the form of their values."""
     programs: tuple[Program, ...] = ()
     follows_runtime: bool = False

@@ -41,17 +41,9 @@ def parse(text: str) -> PolicyInForce:
     return PolicyInForce(_KINDS.get(match[1]), NodeSet.parse(match[2] or ""))
 
 
-def policy_nodes(policy: str) -> NodeSet | None:
-    """The nodes that a policy names; None = it names none (default, local), or the text has another form."""
-    _, colon, nodes = policy.rpartition(":")
-    if not colon:
-        return None
+def understood(text: str) -> PolicyInForce | None:
+    """The same; None = it is none of the kernel's that is known."""
     try:
-        return NodeSet.parse(nodes)
+        return parse(text)
     except ParseError:
         return None
-
-
-def is_bind(policy: str) -> bool:
-    """Does it allow its nodes only? With flags it is printed as bind=static:1."""
-    return policy.startswith(("bind:", "bind="))

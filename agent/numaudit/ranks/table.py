@@ -9,7 +9,7 @@ from numaudit.ranks import command_line
 from numaudit.ranks.command_line import kept
 from numaudit.ranks.declaration import RANK_KEYS, CommandLine, Declaration, Placeable, Runtime, Told
 from numaudit.ranks.launcher import Keep, Launcher, form
-from numaudit.ranks.launchers import jobs, mappings, mpi, threads, units, wrappers
+from numaudit.ranks.launchers import jobs, mappings, runtimes, units, wrappers
 
 LAUNCHERS: tuple[Launcher, ...] = (
     *jobs.ROWS,
@@ -18,15 +18,15 @@ LAUNCHERS: tuple[Launcher, ...] = (
     *wrappers.ROWS,
     *jobs.TRAINING,
     *units.ROWS,
-    *mpi.SLURM,
-    *mpi.ROWS,
-    *threads.ROWS,
+    *runtimes.SLURM,
+    *runtimes.ROWS,
+    runtimes.OPENMP,
     jobs.RAY,
 )
 """Evidence of the process itself comes before that of its ancestors, and options before variables of batch systems.
 Last is Ray, which places nothing."""
 
-OF_JOBS = frozenset(row.name for row in (*jobs.ROWS, *jobs.TRAINING, *mpi.SLURM, *mpi.ROWS))
+OF_JOBS = frozenset(row.name for row in (*jobs.ROWS, *jobs.TRAINING, *runtimes.SLURM, *runtimes.ROWS))
 """Launchers that choose a place for each process of a job."""
 KEYS: Mapping[str, Keep] = {
     **{key: form("[0-9]{1,7}") for key in RANK_KEYS},

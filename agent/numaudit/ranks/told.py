@@ -41,7 +41,6 @@ class ProcessTold(Value, frozen=True):
     """Declarations of one process, and its devices."""
 
     pid: int
-    """Process id."""
     rank: int | None
     """Number in its job; null = its environment shows none, or may not be read."""
     declarations: tuple[Declaration, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -39,10 +39,6 @@ from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Ended, Report, Unknown
 from numaudit.snapshot import ENDED, UNSEEN, CollectorOutcome, Container, ContainerId, NodeMemory, Snapshot
 from numaudit.topology.nodeset import NodeSet
-
-if TYPE_CHECKING:
-    pass
-
 
 _NO_CGROUP = ContainerId(0)
 """The kernel gives no cgroup this id."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 from numaudit.containermanager.pod.spec import HUGEPAGES_PREFIX
-from numaudit.evaluation.by_page_size import HugePagesOfContainer
+from numaudit.evaluation.huge_pages import HugePagesOfContainer
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.ranks.policy import policy_nodes
-from numaudit.report.mappings import is_weighted
+from numaudit.ranks.policy import understood
+from numaudit.report.processes import is_weighted
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, share, size
 from numaudit.topology.nodeset import NodeSet
@@ -122,8 +122,8 @@ def _of_size(pages: HugePagesOfContainer) -> str:
 def _with_weights(name: str, weights: Mapping[int, int] | None) -> str:
     if not weights or not is_weighted(name):
         return name
-    nodes = policy_nodes(name)
-    return name if nodes is None else f"{name} {':'.join(str(weights.get(node, '?')) for node in nodes)}"
+    found = understood(name)
+    return name if found is None else f"{name} {':'.join(str(weights.get(node, '?')) for node in found.nodes)}"
 
 
 def remote_with_share(one: ContainerReport) -> str:

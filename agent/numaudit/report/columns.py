@@ -106,36 +106,13 @@ def can_promise(report: Report) -> bool:
     return report.kubelet is not None or any(one.pod_uid for one in report.containers)
 
 
-def _can_promise_and_measure(report: Report) -> bool:
-    return can_promise(report) and _has_cpu_time(report)
+def _any(has: Callable[[ContainerReport], object]) -> Callable[[Report], bool]:
+    """Has a container of the report this?"""
+    return lambda report: any(map(has, report.containers))
 
 
-def _has_cpu_time(report: Report) -> bool:
-    return any(one.cpu_seconds is not None for one in report.containers)
-
-
-def _has_expected(report: Report) -> bool:
-    return _has_cpu_time(report) or any(one.expected_basis is not None for one in report.containers)
-
-
-def _has_counts(report: Report) -> bool:
-    return any(access.counted is not None for one in report.containers for access in one.accesses)
-
-
-def _has_used_remotely(report: Report) -> bool:
-    return any(access.used_remotely is not None for one in report.containers for access in one.accesses)
-
-
-def _has_mappings(report: Report) -> bool:
-    return any(one.mappings is not None for one in report.containers)
-
-
-def _has_huge_pages(report: Report) -> bool:
-    return any(one.huge_pages for one in report.containers)
-
-
-def _has_shared_of_others(report: Report) -> bool:
-    return any(one.mappings is not None and one.mappings.shared_of_others for one in report.containers)
+_has_cpu_time = _any(lambda one: one.cpu_seconds is not None)
+_has_counts = _any(lambda one: any(access.counted is not None for access in one.accesses))
 
 
 def _remote_tone(one: ContainerReport) -> Tone | None:
@@ -191,11 +168,11 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column("HUGETLB", partial(cells.type_size, "hugetlb"), is_number=True, table=ColumnPlaces(72, wide_only=True)),
     Column(
         "HUGE PAGES", cells.huge_pages, "used of promised huge pages by size, and what is not on the promised nodes",
-        needs=_has_huge_pages, table=ColumnPlaces(73, wide_only=True),
+        needs=_any(lambda one: one.huge_pages), table=ColumnPlaces(73, wide_only=True),
     ),
     Column(
         "POLICY", cells.policy, "memory policies of its processes, those with the most bytes first",
-        needs=_has_mappings, table=ColumnPlaces(74, wide_only=True),
+        needs=_any(lambda one: one.mappings is not None), table=ColumnPlaces(74, wide_only=True),
     ),
     Column(
         "MISPLACED", cells.misplaced, "judged bytes on nodes that were not promised",
@@ -224,7 +201,8 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "EXPECTED", lambda one: percent(one.expected_remote_ratio), _EXPECTED,
-        value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_expected,
+        value=lambda one: one.expected_remote_ratio, is_number=True,
+        needs=_any(lambda one: one.cpu_seconds is not None or one.expected_basis is not None),
         table=ColumnPlaces(130, 3),
     ),
     Column(
@@ -241,7 +219,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     ),
     Column(
         "CPU REMOTE", cells.cpu_off, "share of its CPU time on nodes that were not promised, since the first tick",
-        is_number=True, needs=_can_promise_and_measure,
+        is_number=True, needs=lambda report: can_promise(report) and _has_cpu_time(report),
         top=ColumnPlaces(120, 4),
     ),
     Column(
@@ -266,7 +244,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         "USED REMOTELY", cells.used_remotely,
         "memory that the kernel saw used from another node's CPUs, at least (NUMA hint faults of one scan pass). It "
         "shows which pages are used, not how often; ? = it saw none, which proves nothing",
-        is_number=True, needs=_has_used_remotely,
+        is_number=True, needs=_any(lambda one: any(access.used_remotely is not None for access in one.accesses)),
         table=ColumnPlaces(180, 2), top=ColumnPlaces(100, 2),
     ),
     Column(
@@ -277,7 +255,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         "OTHERS' SHARED", cells.shared_of_others,
         "shared memory that it maps but that is charged to other containers, whose rows show it; a lower bound. It "
         "counts in EXPECTED and DISTANCE, not in JUDGED",
-        needs=_has_shared_of_others,
+        needs=_any(lambda one: one.mappings is not None and one.mappings.shared_of_others),
         table=ColumnPlaces(80, wide_only=True),
     ),
     Column(

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numaudit.containermanager.memory.state import Block
-from numaudit.evaluation.access import Access
+from numaudit.evaluation.access import Access, remote_stall
 from numaudit.evaluation.alignment import Judgements
-from numaudit.evaluation.by_page_size import by_page_size
 from numaudit.evaluation.causes.placement import (
     bytes_outside,
     charged_to_others,
@@ -21,15 +20,14 @@ from numaudit.evaluation.causes.placement import (
 from numaudit.evaluation.conclusion import intended_nodes
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.huge_pages import by_page_size
 from numaudit.evaluation.rates import distance_ratio
-from numaudit.evaluation.remote_stall import remote_stall
 from numaudit.evaluation.sources import ExpectedByProcess, expected_by_process
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent.node import ClaimPromise, ContainerIntent
 from numaudit.report.counters import CountersOfTick, tier_moves
-from numaudit.report.mappings import elsewhere, mappings_report
 from numaudit.report.nodes import by_node
-from numaudit.report.processes.values import processes_report, ranks_report
+from numaudit.report.processes import elsewhere, mappings_report, processes_report, ranks_report
 from numaudit.report.values import (
     ContainerReport,
     ExpectedBasis,

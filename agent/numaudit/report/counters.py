@@ -68,9 +68,7 @@ class MigratedReport(Value, frozen=True):
     reason: str
     """The kernel's: numa_misplaced, syscall_or_cpuset, compaction, ..."""
     bytes: int
-    """Bytes moved."""
     failed_bytes: int
-    """Bytes that could not be moved."""
 
 
 class MigratedBetweenReport(Value, frozen=True):
@@ -80,9 +78,7 @@ class MigratedBetweenReport(Value, frozen=True):
     """null = the page's node is not known."""
     to_numa_node: int
     bytes: int
-    """Bytes moved."""
     failed_bytes: int
-    """Pages that could not be moved."""
 
 
 class TaskMoveReport(Value, frozen=True):

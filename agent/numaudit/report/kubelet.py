@@ -34,11 +34,9 @@ class CheckpointReport(Value, frozen=True):
     last_good_at: Timestamp | None
     """Time when it was last read without a problem."""
     valid: bool | None
-    """Nothing is wrong with it; null = it is absent or was not read."""
     starts_now: StartAnswer
     starts_after_reboot: StartAnswer
     findings: tuple[StateFinding, ...]
-    """Problems of the file."""
 
 
 class RestartReport(Value, frozen=True):

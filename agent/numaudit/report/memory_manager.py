@@ -28,7 +28,6 @@ class MemoryTableReport(Value, frozen=True):
 
     numa_node: int
     type: str
-    """memory, hugepages-2Mi, ..."""
     total: int = field(name="totalBytes")
     """Total memory of the node."""
     system_reserved: int = field(name="systemReservedBytes")
@@ -80,10 +79,8 @@ class HolderReport(Value, frozen=True):
 class AdmissibleReport(Value, frozen=True):
     """The largest request for memory that would be admitted on so many nodes now; CPUs and devices may allow less."""
 
-    nodes: int = field(name="nodeCount")
-    """Number of nodes that it would be admitted on."""
+    node_count: int
     bytes: int
-    """The largest request."""
 
 
 class HugePoolReport(Value, frozen=True):
@@ -137,9 +134,7 @@ class HugePagesReport(Value, frozen=True):
     """Huge pages of one size: what the memory map offers, what the kernel has, what containers use."""
 
     type: str
-    """hugepages-2Mi, ..."""
     page_size_bytes: int
-    """Size of a page."""
     reserved_bytes: int
     """Free pages that processes have reserved on the machine and not touched; the kernel keeps no count by node."""
     pools: tuple[HugePoolReport, ...]

@@ -10,9 +10,8 @@ import msgspec
 from numaudit.errors import printable
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.report.kinds import count_kinds
 from numaudit.report.values import ContainerReport, NodeReport, Summary
-from numaudit.report.words import display_name
+from numaudit.report.words import count_kinds, display_name
 from numaudit.topology.quantity import in_units
 
 _NOT_MEASURED = "access not measured"

@@ -11,17 +11,15 @@ from typing import Literal
 from msgspec import field
 
 from numaudit.encoding.value import Timestamp, Value
-from numaudit.evaluation.access import Access, Measured
-from numaudit.evaluation.by_page_size import HugePagesOfContainer
+from numaudit.evaluation.access import Access, Measured, RemoteStall
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.remote_stall import RemoteStall
+from numaudit.evaluation.huge_pages import HugePagesOfContainer
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.counters import Counters, TierMoves
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
-from numaudit.report.mappings import MappingsReport
 from numaudit.report.memory_manager import MemoryManagerReport
-from numaudit.report.processes.values import ProcessesReport, RanksReport
+from numaudit.report.processes import MappingsReport, ProcessesReport, RanksReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
 from numaudit.snapshot.counted import Overhead, ProbeAccount
 from numaudit.snapshot.devices import ContainerDevices
@@ -114,13 +112,9 @@ class ContainerReport(Counters, frozen=True):
     path: str | None
     """Path of its cgroup."""
     namespace: str | None
-    """The pod's namespace."""
     pod: str | None
-    """The pod's name."""
     container: str | None
-    """The container's name."""
     pod_uid: str | None
-    """The pod's UID."""
     container_id: str | None
     """The runtime's id; null = no container of a runtime."""
     qos: Qos | None
@@ -138,7 +132,6 @@ class ContainerReport(Counters, frozen=True):
     resident: tuple[NodeBytes, ...] | None
     """Its bytes by node; null = not known."""
     judged_bytes: int | None
-    """anon + shmem + hugetlb over all nodes."""
     remote_bytes: int | None
     """Judged bytes on nodes where none of the allowed CPUs are."""
     intended: Intended | None
@@ -240,7 +233,6 @@ class NodeReport(Value, frozen=True):
 
     numa_node: int
     cpus: CpuSet | None
-    """Its online CPUs; null = not known."""
     total_bytes: int | None
     """Its memory."""
     free_bytes: int | None
@@ -251,13 +243,10 @@ class NodeReport(Value, frozen=True):
     """The kernel's counters since boot: numa_hit, numa_miss, numa_foreign, interleave_hit, local_node,
     other_node; null = not known."""
     distances: Mapping[int, int]
-    """Node -> distance, by the firmware's SLIT; the node itself is 10."""
     sockets: tuple[int, ...] = ()
     """Ids of the sockets that its CPUs are in; empty = it has no CPUs, or the kernel does not say."""
     memory_tier: int | None = None
-    """Number of the kernel's memory tier that it is in; a smaller one is faster. null = of none, or not known."""
     memory_speed: MemorySpeed | None = None
-    """Speed of its memory by the firmware (HMAT, CDAT); null = the firmware does not say."""
 
     @property
     def used_bytes(self) -> int | None:

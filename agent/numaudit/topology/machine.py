@@ -8,22 +8,25 @@ from functools import cached_property
 
 from msgspec import Struct, field
 
+from numaudit.encoding.value import Value
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, MemoryTiers, TopologyTier
 
 _REMEMBERED_SETS = 4096
 
 
-class HugePages(Struct, frozen=True):
+class HugePages(Value, frozen=True):
     """The huge pages of one size on one node, in pages."""
 
-    page_size: int
-    """Bytes."""
+    page_size: int = field(name="pageSizeBytes")
+    """Size of a page."""
     total: int
+    """Pages of the pool."""
     free: int | None = None
-    """Given to no process yet; those that a process has only reserved by mmap(2) are among them."""
+    """Given to no process yet; those that a process has only reserved by mmap(2) are among them. null = not known."""
     surplus: int | None = None
-    """Of the total, pages that the kernel made beyond nr_hugepages; it gives them back when they are freed."""
+    """Of the total, pages that the kernel made beyond nr_hugepages; it gives them back when they are freed. null = not
+    known."""
 
 
 class HugePagePool(Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from numaudit.evaluation.access import Access, UsedRemotely
-from numaudit.evaluation.by_page_size import HugePagesOfContainer
+from numaudit.evaluation.huge_pages import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, amounts, in_utc, share, size
 from numaudit.snapshot.devices import ContainerDevices, HeldBy, Interrupts

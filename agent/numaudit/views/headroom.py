@@ -111,7 +111,7 @@ def largest(manager: MemoryManagerReport) -> str:
     """The sentence of the largest container that would be admitted."""
     if manager.admissible is None:
         return "Largest Guaranteed container: unknown, because the Topology Manager's policy is unknown"
-    parts = [f"{at_most(one.bytes)} on {plural(one.nodes, 'node')}" for one in manager.admissible if one.bytes]
+    parts = [f"{at_most(one.bytes)} on {plural(one.node_count, 'node')}" for one in manager.admissible if one.bytes]
     text = f"Largest Guaranteed container that would be admitted now: {', '.join(parts) or 'none'}"
     if parts and manager.cpus_in_words:
         text += f" ({manager.cpus_in_words})"
@@ -124,7 +124,9 @@ def largest_with_huge_pages(manager: MemoryManagerReport) -> Iterator[str]:
     """A sentence for each size of huge pages of which that is known."""
     for of_size in manager.huge_pages:
         if of_size.admissible is not None:
-            rows = [f"{at_most(one.bytes)} on {plural(one.nodes, 'node')}" for one in of_size.admissible if one.bytes]
+            rows = [
+                f"{at_most(one.bytes)} on {plural(one.node_count, 'node')}" for one in of_size.admissible if one.bytes
+            ]
             said = ", ".join(rows) or "none"
             yield f"Largest request for {of_size.type} that would get its pages now: {said}"
 

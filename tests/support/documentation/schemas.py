@@ -15,13 +15,46 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from numaudit.api.document import API_VERSION, Header
-from numaudit.api.kinds import KINDS
+from numaudit.api import explanation_document, simulation_document, state_document
+from numaudit.api.cluster_document import ClusterReport, NodeAnswerList
+from numaudit.api.document import API_VERSION, Capture, Config, ConfigCheck, Doctor, Header, SelfTest, Topology
+from numaudit.api.placement_document import PlacementList
 from numaudit.encoding.value import Timestamp
+from numaudit.memorymanager.forecast import Forecast
+from numaudit.pmu.calibration import Calibration
+from numaudit.report.gates import Assertion
+from numaudit.report.memory_manager import MemoryManagerReport
+from numaudit.report.values import Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
+
+KINDS: dict[str, type] = {
+    "Report": Report,
+    "Topology": Topology,
+    "Doctor": Doctor,
+    "SelfTest": SelfTest,
+    "Calibration": Calibration,
+    "State": state_document.DecodedState,
+    "StateList": state_document.DecodedStateList,
+    "StateVerification": state_document.StateVerification,
+    "StateVerificationList": state_document.StateVerificationList,
+    "StateDifference": state_document.StateDifference,
+    "RestartForecast": Forecast,
+    "Headroom": MemoryManagerReport,
+    "Explanation": explanation_document.Explanation,
+    "ExplanationList": explanation_document.ExplanationList,
+    "PlacementList": PlacementList,
+    "Simulation": simulation_document.Simulation,
+    "ClusterReport": ClusterReport,
+    "NodeAnswerList": NodeAnswerList,
+    "Config": Config,
+    "ConfigCheck": ConfigCheck,
+    "Capture": Capture,
+    "Assertion": Assertion,
+}
+"""Kind of document -> the value that it shows."""
 
 Schema = dict[str, Any]
 
@@ -45,6 +78,36 @@ _WORDS = {
     "policy_name": "The policy that the file names; null = it names none, or was not read.",
     "notices": "What a reader must know of the answer.",
     "misplaced_bytes": "Judged bytes on nodes that were not promised.",
+    "node": "The Kubernetes node.",
+    "items": "Each of them.",
+    "admitted": "Is it admitted?",
+    "outcome": "Outcome of its hints.",
+    "sentence": "The reason, in one sentence.",
+    "reason": "The kubelet's reason for a refusal; null = it refused nothing.",
+    "message": "The kubelet's words for a refusal; null = it refused nothing.",
+    "containers": "Container -> what it gets.",
+    "admitting_changes": "Changes that would let it in, or align it, the smallest first.",
+    "pid": "Process id.",
+    "process": "Name of the process; null = not known.",
+    "type": "The resource: memory, hugepages-2Mi, ...",
+    "page_size_bytes": "Size of a page.",
+    "failed_bytes": "Bytes that could not be moved.",
+    "node_count": "Number of NUMA nodes.",
+    "source": "The source of accesses.",
+    "cpus": "Its online CPUs; null = not known.",
+    "distances": "Node -> distance, by the firmware's SLIT; the node itself is 10.",
+    "memory_tier": "Number of its memory tier by the kernel; a smaller one is faster. null = of none, or not known.",
+    "memory_speed": "Speed of its memory by the firmware (HMAT, CDAT); null = the firmware does not say.",
+    "valid": "Nothing is wrong with it; null = it is absent or was not read, where that may be.",
+    "context": "Context of the kubeconfig; null = there is none, as in a pod.",
+    "unread": "Reason why some processes were not read at all; null = all were read.",
+    "alive": "Processes that live. More than are here: `unread` says why.",
+    "ranks_summary": "The ranks in one sentence; null = there is none.",
+    "seconds_high": "Upper end of the same.",
+    "checks": "All checks, in the order they were made.",
+    "judged_bytes": "anon + shmem + hugetlb over all nodes; null = not known.",
+    "version": "Its version.",
+    "name": "Its name.",
 }
 """Attribute -> its description, where a type has none of its own: these are the same in all documents."""
 

@@ -11,10 +11,9 @@ from made_up.accesses import counted, sampled
 from made_up.reports import container, report
 from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.access import measured
-from numaudit.evaluation.causes.causes import Cause
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, Verdict, VerdictName, severity
+from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, Cause, Verdict, VerdictName, severity
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.kubelet import KubeletReport
 from numaudit.report.memory_manager import (

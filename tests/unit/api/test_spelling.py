@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from documentation import schemas
-from numaudit.api.kinds import KINDS
+from documentation.schemas import KINDS
 
 _CAMEL = re.compile(r"[a-z][a-zA-Z0-9]*")
 _OTHER_UNITS = re.compile(

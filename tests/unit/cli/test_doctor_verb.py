@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numaudit.api.doctor_document import CheckState, SelfTestCheck
+from numaudit.api.document import CheckState, SelfTestCheck
 from numaudit.cli.main import call
 from numaudit.encoding.value import Timestamp
 from numaudit.engine.collectors.probes.calibration import read_calibration

@@ -16,7 +16,7 @@ from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
-from numaudit.report.gates.demands import Shortfalls, shortfalls
+from numaudit.report.gates import Shortfalls, shortfalls
 
 Capture = pytest.CaptureFixture[str]
 POD = "default/gu-two-numanode"

@@ -110,7 +110,7 @@ def test_a_node_that_is_out_of_cpus_says_so_and_what_helps(capsys: Capture, tmp_
     assert found["shortage"] == {"resource": "cpu", "requested": 700, "used": 7000, "capacity": 7500}
     assert "The node has 7500m of cpu for pods; its pods request 7000m of it, and this one 700m." in text
     assert found["notAddedUp"] is None
-    ways = [one["change"] for one in found["waysIn"]]
+    ways = [one["change"] for one in found["admittingChanges"]]
     assert "Requesting 500m of cpu instead of 700m in container app" in ways
     assert any(one.startswith("Deleting pod work/g-huge (frees ") for one in ways)
     (leaving,) = found["makeRoom"]["pods"]

@@ -52,7 +52,7 @@ def test_a_pod_is_explained_at_the_end_of_a_scenario(capsys: Capture, tmp_path: 
     assert verdicts == {(0,): "too-small", (1,): "too-small", (0, 1): "breaks-a-group"}
     assert [one["provider"] for one in decision["providers"]] == ["devices", "cpu", "memory"]
     assert decision["merge"]["combinations"] == 1
-    assert found["waysIn"][0]["kind"] == "remove-pod"
+    assert found["admittingChanges"][0]["kind"] == "remove-pod"
     document(capsys, *arguments, "--fail-on-reject", code=1)
 
 
@@ -107,7 +107,7 @@ def test_a_captured_host_gives_machine_configuration_and_state(capsys: Capture, 
 def test_pods_of_a_captured_host_are_named_in_the_ways_in(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a", "900Mi", cpu="500m"))
     found = document(capsys, "-f", wanted, "--root", str(fixtures / "kubernetes-four-nodes"))
-    removals = [one["change"] for one in found["waysIn"] if one["kind"] == "remove-pod"]
+    removals = [one["change"] for one in found["admittingChanges"] if one["kind"] == "remove-pod"]
     assert removals
     assert all(one.startswith("Deleting pod default/") for one in removals)
 

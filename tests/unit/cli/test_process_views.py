@@ -16,7 +16,7 @@ from numaudit.cli.main import call
 from numaudit.cli.observe.report_work import observe_whole
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.report.processes.values import ProcessesReport
+from numaudit.report.processes import ProcessesReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ContainerId
 from numaudit.views.page.own_page import own_section

@@ -87,7 +87,6 @@ def test_an_agent_has_nothing_in_memory_that_only_a_verb_needs() -> None:
         "numaudit.nrt.apiserver.client",
         "numaudit.nrt.apiserver.failures",
         "numaudit.scenario",
-        "numaudit.api.kinds",
     }
 
 

@@ -13,7 +13,7 @@ from numaudit.config.loading import check, load, reloaded
 from numaudit.config.settings import KEYS, Settings
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
-from numaudit.evaluation.thresholds import DEFAULT
+from numaudit.evaluation.verdicts import DEFAULT
 from numaudit.kernel.host import Host, KubeletConnection
 
 

@@ -11,9 +11,8 @@ import yaml
 
 from monitoring.documented_queries import documented_queries
 from numaudit.config.settings import KEYS
-from numaudit.evaluation.causes.causes import CauseName
 from numaudit.evaluation.findings import RULES
-from numaudit.evaluation.verdicts import VerdictName
+from numaudit.evaluation.verdicts import CauseName, VerdictName
 from numaudit.exporters.catalogue import LABELS, METRICS, labels_of
 from numaudit.exporters.metric import PREFIX
 from numaudit.memorymanager.outcome import AdmissionOutcome

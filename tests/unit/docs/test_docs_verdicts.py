@@ -13,11 +13,9 @@ import test_remedies
 import test_remedies_of_commands
 import test_remedies_of_use
 import test_tiers
-from numaudit.evaluation.causes.causes import CauseName
 from numaudit.evaluation.causes.remedies import IN_FORCE, OF_COMMANDS, OF_OTHERS
 from numaudit.evaluation.findings import RULES
-from numaudit.evaluation.thresholds import DEFAULT
-from numaudit.evaluation.verdicts import REMEDIES, VerdictName
+from numaudit.evaluation.verdicts import DEFAULT, REMEDIES, CauseName, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from remedies import NO_ADVICE, NOT_HERE
 

@@ -21,7 +21,7 @@ from numaudit.snapshot import Container, ContainerId
 from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
-HERE = Placeable(NodeSet.of(0, 1), CpuSet.parse("0-7"), {0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")})
+HERE = Placeable({0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")}, NodeSet.of(0, 1), CpuSet.parse("0-7"))
 JOB = Container(ContainerId(1), "/job", "group")
 
 

@@ -12,7 +12,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.verdicts import Thresholds
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node

@@ -80,12 +80,8 @@ def said(found: Verdict) -> tuple[str, str]:
 
 
 def test_memory_on_the_promised_node_is_aligned_and_says_that_access_was_not_measured() -> None:
+    """Page cache of another node is no misalignment: libraries stay where they were first read (kubernetes#138523)."""
     assert said(verdict(snapshot())) == ("aligned", "access not measured")
-
-
-def test_page_cache_on_another_node_is_no_misalignment() -> None:
-    """kubernetes/kubernetes#138523: library pages stay where they were first read."""
-    assert verdict(snapshot()).name == "aligned"
 
 
 def test_every_verdict_but_aligned_says_what_to_do() -> None:
@@ -173,16 +169,6 @@ def test_the_policy_static_is_no_remedy_where_it_is_in_force() -> None:
         == "Nothing is wrong. To get a promise, make the pod Guaranteed."
     )
     assert "policy Static" in (verdict(snapshot(intent(None, "None"), who=burstable)).remedy or "")
-
-
-def test_measured_access_is_named_with_its_source() -> None:
-    assert verdict(sampled(4)).reason == (
-        "at least 4Mi of its 100Mi were used from another node, by CPUs of node 0 (hint_faults)"
-    )
-
-
-def test_of_memory_that_was_not_seen_used_from_another_node_nothing_is_said() -> None:
-    assert said(verdict(sampled(0))) == ("aligned", "access not measured")
 
 
 def test_the_lower_bound_of_remote_access_decides() -> None:
@@ -396,10 +382,6 @@ def test_promised_huge_pages_that_are_not_shown_leave_the_verdict_unknown() -> N
     found = verdict(with_huge_pages(None))
     assert found.name == "unknown"
     assert "huge pages" in found.reason
-
-
-def test_an_empty_cpuset_is_drift() -> None:
-    assert said(verdict(snapshot(mems=""))) == ("drifted", "it may use no node, but was promised node 0")
 
 
 def test_a_verdict_keeps_the_time_of_the_tick_that_saw_it_first() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.causes.causes import Cause
+from numaudit.evaluation.verdicts import Cause
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.snapshot.counted import Migrated, MigratedPages

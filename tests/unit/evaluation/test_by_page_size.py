@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import judge
-from numaudit.evaluation.by_page_size import HugePagesOfContainer, by_page_size
+from numaudit.evaluation.huge_pages import HugePagesOfContainer, by_page_size
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import ContainerIntent, Intent, Promise

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from numaudit.evaluation.causes.arrivals import Arrival
-from numaudit.evaluation.causes.causes import Cause, causes
+from numaudit.evaluation.causes.causes import causes
+from numaudit.evaluation.verdicts import Cause
 from numaudit.snapshot import Allowed, Mappings, NodeMemory, Resident
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

@@ -12,7 +12,7 @@ from numaudit.engine.observer import Observer
 from numaudit.evaluation.findings import Finding, find
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import numa_maps
-from numaudit.ranks.policy import is_bind, policy_nodes
+from numaudit.ranks.policy import understood
 from numaudit.report import cells
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Container, ContainerId, Mappings, NodeMemory, ProcessMapping, Resident, Snapshot
@@ -23,25 +23,24 @@ GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("policy", "nodes", "bind"),
+    ("policy", "kind", "nodes"),
     [
-        ("default", None, False),
-        ("local", None, False),
-        ("bind:1", "1", True),
-        ("bind=static:0-1", "0-1", True),
-        ("bind=balancing:2", "2", True),
-        ("prefer:0", "0", False),
-        ("prefer (many):0,2", "0,2", False),
-        ("interleave:0-3", "0-3", False),
-        ("weighted interleave=relative:0-1", "0-1", False),
-        ("bind:many", None, True),
+        ("default", None, ""),
+        ("local", "local", ""),
+        ("bind:1", "bind", "1"),
+        ("bind=static:0-1", "bind", "0-1"),
+        ("bind=balancing:2", "bind", "2"),
+        ("prefer:0", "preferred", "0"),
+        ("prefer (many):0,2", "preferred-many", "0,2"),
+        ("interleave:0-3", "interleave", "0-3"),
+        ("weighted interleave=relative:0-1", "weighted-interleave", "0-1"),
     ],
 )
 def test_the_nodes_of_a_policy_are_what_stands_after_its_name_and_flags(
-    policy: str, nodes: str | None, bind: bool
+    policy: str, kind: str | None, nodes: str
 ) -> None:
-    assert policy_nodes(policy) == (None if nodes is None else NodeSet.parse(nodes))
-    assert is_bind(policy) is bind
+    assert understood(policy) == (kind, NodeSet.parse(nodes))
+    assert understood(f"{policy}:many") is None
 
 
 def reported(host: Path, container: str) -> ContainerReport:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from msgspec.structs import replace as replace_data
 
-from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.ranks.judge import ranks_of, summary
 from numaudit.evaluation.ranks.rank import Rank
@@ -198,10 +196,10 @@ def test_memory_follows_declared_cpus_by_first_touch() -> None:
 
 def test_a_policy_that_nothing_declares_is_its_own_declaration() -> None:
     found = rank(process(memory={0: GIB, 1: GIB}))
-    (alone,) = ranks_of(ID, replace_data(snapshot(process(memory={0: GIB, 1: GIB})), told={}))
+    (alone,) = ranks_of(ID, replace(snapshot(process(memory={0: GIB, 1: GIB})), told={}))
     assert alone.declarations[0].launcher == "itself"
     assert cause(alone) == cause(found) == ("first-touch-before-bind", "touched-before")
-    assert ranks_of(ID, replace_data(snapshot(process("default")), told={})) == ()
+    assert ranks_of(ID, replace(snapshot(process("default")), told={})) == ()
 
 
 WORKERS = tuple(group("bind:0-1", str(cpu), 1, f"w{cpu}") for cpu in range(8))
@@ -224,7 +222,7 @@ def test_a_thread_is_astray_only_if_it_may_run_on_another_node_than_its_policys(
     policy: str, groups: tuple[ThreadGroup, ...], verdict: str
 ) -> None:
     memory = {1: GIB} if policy == "bind:1" else {2: GIB}
-    (found,) = ranks_of(ID, replace_data(snapshot(process(policy, memory, groups)), told={}))
+    (found,) = ranks_of(ID, replace(snapshot(process(policy, memory, groups)), told={}))
     assert found.verdict == verdict, found.detail
 
 
@@ -277,7 +275,7 @@ def test_a_helper_that_inherited_the_environment_does_not_count() -> None:
     large, small = process(), process(pid=101, memory={1: MIB})
     seen = snapshot(large, small)
     told = {pid: replace(one, rank=None) for pid, one in seen.told[ID].items()}
-    found = ranks_of(ID, replace_data(seen, told={ID: told}))
+    found = ranks_of(ID, replace(seen, told={ID: told}))
     assert [one.counts for one in found] == [True, False]
 
 
@@ -285,7 +283,7 @@ def test_a_finding_names_ranks_and_causes_and_nothing_that_was_declared() -> Non
     late = process(pid=101, memory={0: 3 * GIB, 1: 11 * GIB})
     refused = process("default", pid=102, seccomp="filter", sys_nice=False)
     astray = process(pid=103, groups=(group("bind:1"), group("bind:1", "0-7", 2, "nccl")))
-    seen = replace_data(snapshot(process(), late, refused, astray), containers=(Container(ID, "/job", "group"),))
+    seen = replace(snapshot(process(), late, refused, astray), containers=(Container(ID, "/job", "group"),))
     found = {one.name: one for one in find(seen) if one.container_id == ID}
     assert {name: one.message for name, one in found.items()} == {
         "declared-not-in-force": "1 of 4 ranks: rank 2: refused-by-seccomp",
@@ -298,7 +296,7 @@ def test_a_finding_names_ranks_and_causes_and_nothing_that_was_declared() -> Non
 def test_a_rank_whose_memory_could_not_be_read_is_no_helper() -> None:
     hidden = process(memory=None, pid=101, unread=(UnreadPart("mappings", "Permission denied"),))
     none = snapshot(process(), hidden)
-    unnumbered = replace_data(none, told={ID: {pid: ProcessTold(pid, None, (BIND_1,)) for pid in (100, 101)}})
+    unnumbered = replace(none, told={ID: {pid: ProcessTold(pid, None, (BIND_1,)) for pid in (100, 101)}})
     found = {one.pid: one for one in ranks_of(ID, unnumbered)}
     assert (found[101].verdict, found[101].counts) == ("unknown", True)
 
@@ -306,12 +304,8 @@ def test_a_rank_whose_memory_could_not_be_read_is_no_helper() -> None:
 def elsewhere(one: ProcessPlacement, *devices: HeldDevice, told: Declaration = BIND_1) -> tuple[HeldDevice, ...]:
     found = snapshot(one, told=(told,))
     held = replace(found.told[ID][one.pid], devices=devices)
-    (judged,) = ranks_of(ID, replace_snapshot(found, held))
+    (judged,) = ranks_of(ID, replace(found, told={ID: {one.pid: held}}))
     return judged.devices_elsewhere
-
-
-def replace_snapshot(found: Snapshot, held: ProcessTold) -> Snapshot:
-    return replace_data(found, told={ID: {held.pid: held}})
 
 
 GPU_0, GPU_1 = HeldDevice("gpu", "0000:17:00.0", 0), HeldDevice("gpu", "0000:3b:00.0", 1)
@@ -322,7 +316,7 @@ def test_a_device_on_another_node_than_the_ranks_is_noted_and_changes_no_verdict
     assert elsewhere(process(), GPU_0, NIC_0) == (GPU_0, NIC_0)
     assert elsewhere(process(), GPU_1, NIC_0) == (NIC_0,)
     found = snapshot(process())
-    (judged,) = ranks_of(ID, replace_snapshot(found, replace(found.told[ID][100], devices=(GPU_0,))))
+    (judged,) = ranks_of(ID, replace(found, told={ID: {100: replace(found.told[ID][100], devices=(GPU_0,))}}))
     assert cause(judged) == ("in-force", None)
     said = (
         "Its rank is where it was bound; rank 0: it has GPU 0000:17:00.0 (node 0) open, but is bound to another node."
@@ -331,13 +325,13 @@ def test_a_device_on_another_node_than_the_ranks_is_noted_and_changes_no_verdict
 
 
 def test_devices_on_another_node_are_a_finding_that_names_them() -> None:
-    seen = replace_data(snapshot(process()), containers=(Container(ID, "/job", "group"),))
+    seen = replace(snapshot(process()), containers=(Container(ID, "/job", "group"),))
     held = replace(seen.told[ID][100], devices=(GPU_0,))
-    (found,) = (one for one in find(replace_snapshot(seen, held)) if one.container_id == ID)
+    (found,) = (one for one in find(replace(seen, told={ID: {100: held}})) if one.container_id == ID)
     assert (found.name, found.severity, found.numa_nodes) == ("rank-device-elsewhere", "info", NodeSet.of(0))
     assert found.message == ("1 of 1 rank: rank 0: it has GPU 0000:17:00.0 (node 0) open, but is bound to another node")
     assert [
-        one for one in find(replace_snapshot(seen, replace(held, devices=(GPU_1,)))) if one.container_id == ID
+        one for one in find(replace(seen, told={ID: {100: replace(held, devices=(GPU_1,))}})) if one.container_id == ID
     ] == []
 
 
@@ -388,7 +382,7 @@ def idle(*ranks: ProcessPlacement, told: Declaration | None = None, devices: tup
     each = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True) if told is None else told
     seen = snapshot(*ranks, told=(each,))
     held = {pid: replace(one, devices=devices) for pid, one in seen.told[ID].items()}
-    found = ranks_of(ID, replace_data(seen, told={ID: held}))
+    found = ranks_of(ID, replace(seen, told={ID: held}))
     return {str(one.idle_nodes) for one in found if one.idle_nodes is not None}
 
 
@@ -412,16 +406,16 @@ def test_ranks_are_not_called_crowded_where_something_is_not_known() -> None:
     mpi = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True)
     seen = snapshot(*job("4-7", "4-7"), told=(mpi,))
     for unsure in (
-        replace_data(seen, allowed={}),
-        replace_data(seen, allowed={ID: Allowed(NodeSet.of(1), CpuSet.parse("4-7"))}),
-        replace_data(seen, processes={ID: replace(seen.processes[ID], alive=3, unread="run as root")}),
+        replace(seen, allowed={}),
+        replace(seen, allowed={ID: Allowed(NodeSet.of(1), CpuSet.parse("4-7"))}),
+        replace(seen, processes={ID: replace(seen.processes[ID], alive=3, unread="run as root")}),
     ):
         assert [one.idle_nodes for one in ranks_of(ID, unsure)] == [None, None]
 
 
 def test_crowded_ranks_are_a_finding_that_names_the_other_nodes() -> None:
     mpi = Declaration("open-mpi", "--bind-to", "ancestor", one_node=True)
-    seen = replace_data(snapshot(*job("4-7", "4-7"), told=(mpi,)), containers=(Container(ID, "/job", "group"),))
+    seen = replace(snapshot(*job("4-7", "4-7"), told=(mpi,)), containers=(Container(ID, "/job", "group"),))
     (found,) = (one for one in find(seen) if one.name == "ranks-crowded")
     assert (found.severity, found.numa_nodes) == ("info", NodeSet.of(0))
     assert found.message == (
@@ -441,7 +435,7 @@ def test_an_actor_of_ray_that_may_run_on_all_nodes_without_a_policy_is_unbound()
         "its main thread may run on all CPUs of its container, of nodes 0-1, and no memory policy binds it"
     )
     assert rank(process("local", groups=(group("local", "0-7"),)), RAY).verdict == "unbound"
-    seen = replace_data(snapshot(ACTOR, told=(RAY,)), containers=(Container(ID, "/ray", "group"),))
+    seen = replace(snapshot(ACTOR, told=(RAY,)), containers=(Container(ID, "/ray", "group"),))
     assert [one.name for one in find(seen) if one.container_id == ID] == []
     pinned = process("default", groups=(*ANYWHERE, group("default", "4-7", 1, "nccl")))
     assert rank(pinned, RAY).verdict == "unbound"  # a library binds its own threads
@@ -467,10 +461,10 @@ def test_an_actor_of_ray_that_something_placed_or_that_was_not_read_is_not_calle
 
 def test_an_actor_of_ray_is_not_called_unbound_where_its_container_has_one_node() -> None:
     seen = snapshot(ACTOR, told=(RAY,))
-    assert ranks_of(ID, replace_data(seen, allowed={})) == ()
+    assert ranks_of(ID, replace(seen, allowed={})) == ()
     for nodes, cpus in (("0-2", "0-3"), ("1-2", "0-7")):
         one_node = Allowed(NodeSet.parse(nodes), CpuSet.parse(cpus))
-        assert ranks_of(ID, replace_data(seen, allowed={ID: one_node})) == ()
+        assert ranks_of(ID, replace(seen, allowed={ID: one_node})) == ()
 
 
 def test_the_policy_that_an_actor_of_ray_has_is_judged_as_any_other() -> None:
@@ -487,25 +481,7 @@ def test_unbound_actors_of_ray_are_one_clause_and_make_no_rank_a_helper() -> Non
     ]
     seen = snapshot(process(memory={1: MIB}), *actors)
     told = {pid: ProcessTold(pid, None, (BIND_1,) if pid == 100 else (RAY,)) for pid in (100, 200, 201)}
-    found = ranks_of(ID, replace_data(seen, told={ID: told}))
+    found = ranks_of(ID, replace(seen, told={ID: told}))
     assert [one.counts for one in found] == [True, False, False]
     assert summary(found) == "Its rank is where it was bound; 2 processes are bound to no node."
     assert summary(found[1:2]) == "1 process is bound to no node."
-
-
-def test_ranks_are_judged_again_when_anything_that_they_are_judged_by_has_changed() -> None:
-    first = snapshot(process())
-    known = Judgements(ranks={ID: ()})
-    assert judge(replace_data(first, taken_at=15.0), first, known).ranks == {ID: ()}
-    ranks = {ID: ranks_of(ID, first)}
-    assert judge(first).ranks == judge(first, None, known).ranks == ranks
-    changes = {
-        "processes": {ID: ContainerProcesses((process("bind:0"),), 1, None, "start")},
-        "told": {ID: {}},
-        "allowed": {ID: Allowed(NodeSet.of(0), CpuSet.parse("0-3"))},
-        "machine": Machine(NODES[:2]),
-        "nodes": tuple(NodeMemory(node, 20 * GIB, 0, Resident()) for node in range(3)),
-    }
-    for name, value in changes.items():
-        now = replace_data(first, **{name: value})
-        assert judge(now, first, known).ranks == {ID: ranks_of(ID, now)}, name

@@ -13,7 +13,7 @@ from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
 from numaudit.evaluation.causes.kernel_moves import failed_moves
 from numaudit.evaluation.findings import find
-from numaudit.evaluation.thresholds import Thresholds
+from numaudit.evaluation.verdicts import Thresholds
 from numaudit.report.build import build
 from numaudit.report.values import Report
 from numaudit.snapshot import Container, ContainerId, NodeMemory, Resident, Snapshot

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from numaudit.evaluation.remote_stall import StalledOnNode, remote_stall
+from numaudit.evaluation.access import StalledOnNode, remote_stall
 from numaudit.pmu.stall import Bounds, LatencyTable, Penalty, penalty
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.snapshot.counted import CountBasis, CountedAccesses, Locality

@@ -14,8 +14,7 @@ from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.alignment import Judgements, judge
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.rates import Window
-from numaudit.evaluation.thresholds import Thresholds
-from numaudit.evaluation.verdicts import Verdict
+from numaudit.evaluation.verdicts import Thresholds, Verdict
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.snapshot import Allowed, Container, ContainerId, Resident, Snapshot
 from numaudit.snapshot.counted import HintFault, Sampled, SeenRemote
@@ -488,24 +487,13 @@ def test_any_evidence_that_oscillates_around_a_limit_changes_a_verdict_twice_at_
 
 @pytest.mark.parametrize(("outside", "name"), [(MIB, "aligned"), (MIB + 1, "spilled")])
 def test_more_than_a_mebibyte_and_a_hundredth_is_a_spill_at_the_second_tick(outside: int, name: str) -> None:
-    assert _last([tick(0, outside=outside), tick(15, outside=outside)]) == name
+    assert names([tick(0, outside=outside), tick(15, outside=outside)])[-1] == name
 
 
 @pytest.mark.parametrize(("left", "name"), [(0.5, "aligned"), (0.51, "spilled")])
 def test_a_spill_is_over_when_it_is_clearly_below_its_limit(left: float, name: str) -> None:
     outside = [2 * MIB, 2 * MIB, int(left * MIB)]
-    assert _last([tick(15 * at, outside=size) for at, size in enumerate(outside)]) == name
-
-
-def _last(ticks: Iterable[Snapshot]) -> str:
-    """The verdict after the last tick."""
-    found: Judgements | None = None
-    before = None
-    for one in ticks:
-        found = judge(one, before, found)
-        before = one
-    assert found is not None
-    return found.verdicts[DB].name
+    assert names([tick(15 * at, outside=size) for at, size in enumerate(outside)])[-1] == name
 
 
 def test_a_clock_that_was_set_back_makes_what_was_measured_no_newer() -> None:

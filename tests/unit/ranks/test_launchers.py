@@ -11,9 +11,9 @@ from numaudit.ranks.table import LAUNCHERS, declarations, environment_in, given_
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 FOUR_NODES = Placeable(
+    {node: CpuSet.parse(f"{4 * node}-{4 * node + 3}") for node in range(4)},
     NodeSet.parse("0-3"),
     CpuSet.parse("0-15"),
-    {node: CpuSet.parse(f"{4 * node}-{4 * node + 3}") for node in range(4)},
 )
 TWO_OF_FOUR = replace(FOUR_NODES, nodes=NodeSet.parse("2-3"), cpus=CpuSet.parse("8-15"))
 

@@ -10,9 +10,9 @@ from numaudit.ranks.table import declarations, environment_in, given_in, runtime
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 FOUR_NODES = Placeable(
+    {node: CpuSet.parse(f"{4 * node}-{4 * node + 3}") for node in range(4)},
     NodeSet.parse("0-3"),
     CpuSet.parse("0-15"),
-    {node: CpuSet.parse(f"{4 * node}-{4 * node + 3}") for node in range(4)},
 )
 NONE, TEAM = Runtimes(frozenset(), 1), Runtimes(frozenset({"openmp"}), 4)
 MPI = Runtimes(frozenset({"mpi"}), 1)

@@ -14,7 +14,7 @@ from numaudit.ranks.launchers import units
 from numaudit.ranks.table import KEYS, declarations, environment_in, given_in
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
-_HERE = Placeable(NodeSet.of(0, 1), CpuSet.parse("0-7"), {0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")})
+_HERE = Placeable({0: CpuSet.parse("0-3"), 1: CpuSet.parse("4-7")}, NodeSet.of(0, 1), CpuSet.parse("0-7"))
 _WORDS = st.sampled_from(
     [
         b"numactl",

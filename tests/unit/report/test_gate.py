@@ -16,7 +16,7 @@ from numaudit.evaluation.access import Access
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
 from numaudit.report.counters import MigratedReport
-from numaudit.report.gates.gate import GateCheck, GateLimits, judge_gate, worst_state
+from numaudit.report.gates import GateCheck, GateLimits, judge_gate, worst_state
 from numaudit.report.values import ContainerReport
 
 EXPECTED = expected(0.0)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from numaudit.report.processes.columns import COLUMNS, MOST, ProcessRow, notes, process_columns, process_rows
-from numaudit.report.processes.values import ProcessesReport, processes_report
+from numaudit.report.process_columns import COLUMNS, MOST, ProcessRow, notes, process_columns, process_rows
+from numaudit.report.processes import ProcessesReport, processes_report
 from numaudit.snapshot.counted import CountBasis, CountedOfProcess, ProcessAccesses, Sampled, SeenRemote
 from numaudit.snapshot.processes import (
     ContainerProcesses,

@@ -15,9 +15,9 @@ from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankProblem, RankVerdict
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.told import HeldDevice
-from numaudit.report.gates.gate import GateLimits, judge_gate
-from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
-from numaudit.report.processes.values import ProcessesReport, ranks_report
+from numaudit.report.gates import GateLimits, judge_gate
+from numaudit.report.process_columns import MOST_RANKS, rank_columns, rank_rows
+from numaudit.report.processes import ProcessesReport, ranks_report
 from numaudit.snapshot.processes import ContainerProcesses, WatchedProcesses
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

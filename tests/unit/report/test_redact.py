@@ -21,9 +21,8 @@ from numaudit.api.redact import NAMES, PATHS, TEXTS, redact
 from numaudit.cli.main import call
 from numaudit.encoding.value import Origin
 from numaudit.errors import printable
-from numaudit.evaluation.causes.causes import Cause
-from numaudit.evaluation.verdicts import Verdict
-from numaudit.report.mappings import MappingsReport
+from numaudit.evaluation.verdicts import Cause, Verdict
+from numaudit.report.processes import MappingsReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.snapshot import ProcessMapping, SharedMemory
 

@@ -18,9 +18,9 @@ from numaudit.evaluation.findings import Finding
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.report.build import build
-from numaudit.report.kinds import kinds_in_words
 from numaudit.report.summary import summarize
 from numaudit.report.values import Report
+from numaudit.report.words import kinds_in_words
 from numaudit.snapshot import Allowed, Container, ContainerId, Kind, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

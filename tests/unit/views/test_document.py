@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from documentation.schemas import schema, validator
+from documentation.schemas import KINDS, schema, validator
 from fixture_trees import FIXTURES
 from numaudit.api.document import API_VERSION, encode
-from numaudit.api.kinds import KINDS
 from numaudit.cli.main import call
 from numaudit.doctor.checks import examine
 from numaudit.doctor.outcome import doctor

@@ -26,9 +26,8 @@ from numaudit.kubelet.questions.examination import ExaminedFile, examine
 from numaudit.kubelet.questions.starting import Starting
 from numaudit.report.build import build
 from numaudit.report.counters import AllocatedBytes, Counters, NodeSeconds
-from numaudit.report.kinds import is_small_remainder
 from numaudit.report.values import Ended, Report
-from numaudit.report.words import size
+from numaudit.report.words import is_small_remainder, size
 from numaudit.snapshot import Allowed, Check, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet

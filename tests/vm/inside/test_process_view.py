@@ -17,7 +17,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.probes.cpu_time import CPU_TIME
-from numaudit.report.processes.values import ProcessReport
+from numaudit.report.processes import ProcessReport
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import ContainerId
 from samples import balancing

@@ -19,7 +19,7 @@ from numaudit.doctor.demotion import check_demotion
 from numaudit.doctor.near_and_far import Worker as SelfTestWorker
 from numaudit.engine.observer import Observer
 from numaudit.errors import Unavailable
-from numaudit.evaluation.causes.causes import Cause
+from numaudit.evaluation.verdicts import Cause
 from numaudit.kernel.cgroup import Reader, find_hierarchies
 from numaudit.kernel.cgroup_writer import own_tree
 from numaudit.kernel.host import Host

@@ -15,7 +15,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel.host import is_named_pipe
-from numaudit.report.gates.gate import Assertion, GateCheck, GateLimits, judge_gate, worst_state
+from numaudit.report.gates import Assertion, GateCheck, GateLimits, judge_gate, worst_state
 from numaudit.report.values import Report
 from numaudit.run import command as commands
 from numaudit.run.cgroup import own_group

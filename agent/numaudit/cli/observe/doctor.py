@@ -14,7 +14,7 @@ from numaudit.errors import Unavailable
 from numaudit.kernel.host import Host, explain
 
 if TYPE_CHECKING:
-    from numaudit.api.doctor_document import SelfTestCheck
+    from numaudit.api.document import SelfTestCheck
 
 _EXITS = {"all": 0, "some": EXIT_FINDINGS, "none": EXIT_CANNOT_ANSWER}
 
@@ -101,7 +101,7 @@ def _examine(output: str, require: str | None, host: Host) -> int:
 
 
 def _test(output: str) -> int:
-    from numaudit.api.doctor_document import SelfTest
+    from numaudit.api.document import SelfTest
     from numaudit.cli import printing
     from numaudit.doctor.selftest import selftest
 

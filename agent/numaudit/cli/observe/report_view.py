@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TextIO
 from msgspec import Struct
 
 from numaudit.api.selection import first, in_order_of, narrow, of_verdicts
-from numaudit.report.kinds import is_small_remainder
 from numaudit.report.values import Report
+from numaudit.report.words import is_small_remainder
 from numaudit.snapshot import ContainerId
 
 if TYPE_CHECKING:

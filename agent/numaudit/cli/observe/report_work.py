@@ -21,7 +21,7 @@ from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.kernel.host import Host, host_name, node_name, origin_of
-from numaudit.report.gates.demands import Shortfalls, not_accepted, shortfalls
+from numaudit.report.gates import Shortfalls, not_accepted, shortfalls
 from numaudit.report.values import Report
 from numaudit.snapshot import ContainerId
 

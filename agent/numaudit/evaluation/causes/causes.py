@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from numaudit.encoding.value import Value
 from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, ForeignAllocations, arrival
 from numaudit.evaluation.causes.kernel_moves import Demotion, demotion
 from numaudit.evaluation.causes.placement import bytes_outside, charged_to_others, name_of, pieces_outside, wanted_nodes
-from numaudit.evaluation.thresholds import DEFAULT, Thresholds
+from numaudit.evaluation.verdicts import DEFAULT, Cause, Thresholds
 from numaudit.snapshot import (
     Allowed,
     Container,
@@ -23,18 +21,6 @@ from numaudit.snapshot import (
 )
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units
-
-CauseName = Literal["mempolicy", "cpuset", "full-node", "migration", "demoted", "shared-memory", "unknown"]
-
-
-class Cause(Value, frozen=True):
-    """A cause of bytes on the wrong nodes: its own, or shared memory of others that it maps."""
-
-    cause: CauseName
-    """Name of the cause."""
-    evidence: str
-    """Evidence of the cause."""
-
 
 _PIECES = 3
 """Of shared memory that a cause names; the largest."""
@@ -139,10 +125,7 @@ def _unexplained(
 
 @dataclass(slots=True)
 class CauseFinder:
-    """Causes for the containers of one snapshot.
-
-    Most have the causes of all others with their cpuset, whose value they share as long as the snapshot lives.
-    """
+    """Causes for the containers of one snapshot."""
 
     snapshot: Snapshot
     before: Snapshot | None
@@ -153,7 +136,6 @@ class CauseFinder:
     """Of those that were explained and have bytes elsewhere."""
     _turned_away: ForeignAllocations = field(init=False)
     _names: dict[ContainerId, str] = field(default_factory=dict)
-    _common: dict[tuple[Hashable, ...], tuple[Cause, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._turned_away = ForeignAllocations.between(self.before, self.snapshot)
@@ -175,15 +157,10 @@ class CauseFinder:
             came = arrival(id_, wanted, outside, snapshot, self.before, self.earlier.get(id_), self._turned_away)
             self.arrivals[id_] = came
         moved = demotion(id_, wanted, snapshot)
-        has_moved = moved is not None and moved.explained > 0
-        if mappings is not None or has_moved or (came is not None and (came.full or came.moved)):
-            return (*self._causes(wanted, bool(intended), allowed, mappings, came, moved), *shared)
-        missed = None if came is None else came.missed(self.thresholds.spilled_bytes)
-        kind = (wanted.mask, bool(intended), allowed, missed, moved is not None and moved.demoted is not None)
-        found = self._common.get(kind)
-        if found is None:
-            found = self._common[kind] = self._causes(wanted, bool(intended), allowed, None, came, moved)
-        return found
+        found = causes(
+            wanted, bool(intended), allowed, mappings, snapshot.nodes, self.thresholds, came=came, moved=moved
+        )
+        return (*found, *shared)
 
     def _shared(
         self, container: ContainerId, wanted: NodeSet, mappings: Mappings, resident: Resident
@@ -206,17 +183,6 @@ class CauseFinder:
         if not self._names:
             self._names.update({each.id: name_of(each) for each in self.snapshot.containers})
         return f"charged to {self._names.get(one.charged_to, 'a cgroup that is gone')}"
-
-    def _causes(
-        self,
-        wanted: NodeSet,
-        promised: bool,
-        allowed: Allowed | None,
-        mappings: Mappings | None,
-        came: Arrival | None,
-        moved: Demotion | None,
-    ) -> tuple[Cause, ...]:
-        return causes(wanted, promised, allowed, mappings, self.snapshot.nodes, self.thresholds, came=came, moved=moved)
 
 
 def _misleads(allowed: NodeSet, wanted: NodeSet, promised: bool) -> bool:

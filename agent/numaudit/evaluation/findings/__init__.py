@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numaudit.evaluation.alignment import Judgements, judge
-from numaudit.evaluation.findings import devices, host, measured, memory_short, processes, promised
+from numaudit.evaluation.findings import host, measured, memory_short, processes, promised
 from numaudit.evaluation.findings.rule import Finding, Rule, Severity, TickEvidence
 from numaudit.intent.node import Intent
 from numaudit.snapshot import Snapshot
@@ -12,7 +12,6 @@ __all__ = ["RULES", "Finding", "Severity", "find", "gravity"]
 
 RULES: tuple[Rule, ...] = (
     *promised.RULES,
-    *devices.RULES,
     *memory_short.RULES,
     *processes.RULES,
     *host.RULES,

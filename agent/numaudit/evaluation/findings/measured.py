@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from numaudit.evaluation.causes.kernel_moves import Demotion, demotion, slower_nodes
 from numaudit.evaluation.causes.placement import name_of
-from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
-from numaudit.evaluation.thresholds import DEFAULT
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about_row
+from numaudit.evaluation.verdicts import DEFAULT
 from numaudit.snapshot import Container
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units, plural
@@ -99,10 +99,7 @@ def _demoted(evidence: TickEvidence) -> Iterator[RuleResult]:
     for one, nodes in _held_nodes(evidence).values() if snapshot.machine.is_tiered else ():
         found = demotion(one.id, nodes, snapshot)
         if found is not None and found.explained > DEFAULT.spilled_bytes:
-            yield RuleResult(
-                _sentence(found, nodes), one.id, one.pod_uid, one.name or one.path, found.nodes,
-                namespace=one.namespace, pod=one.pod,
-            )  # fmt: skip
+            yield about_row(one, _sentence(found, nodes), found.nodes)
 
 
 def _sentence(found: Demotion, nodes: NodeSet) -> str:
@@ -125,8 +122,7 @@ def _cannot_heal(evidence: TickEvidence) -> Iterator[RuleResult]:
             f"NUMA balancing could not bring {plural(failed, 'page')} to the node where they are used; it moved {moved}"
         )
         allowed = snapshot.allowed.get(one.id)
-        nodes = None if allowed is None else allowed.nodes
-        yield RuleResult(text, one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod)
+        yield about_row(one, text, None if allowed is None else allowed.nodes)
 
 
 def _over_budget(evidence: TickEvidence) -> Iterator[RuleResult]:

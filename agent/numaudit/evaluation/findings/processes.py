@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from numaudit.errors import printable
-from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
+from numaudit.evaluation.findings.memory_short import available
+from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about_row
 from numaudit.evaluation.ranks.rank import Rank, RankVerdict
-from numaudit.ranks.policy import is_bind, policy_nodes
+from numaudit.ranks.policy import understood
 from numaudit.snapshot import Container, Mappings, NodeMemory
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units, plural
@@ -30,23 +30,17 @@ def _bound(mappings: Mappings) -> dict[NodeSet, tuple[str, int]]:
     """By set of nodes: a bind policy, and the bytes under it. Huge pages come from pools of their own."""
     found: dict[NodeSet, tuple[str, int]] = {}
     for one in mappings.by_process:
-        nodes = policy_nodes(one.policy) if is_bind(one.policy) and one.kind != "hugetlb" else None
-        if nodes:
-            _, before = found.get(nodes, (one.policy, 0))
-            found[nodes] = one.policy, before + sum(one.bytes_by_node.values())
+        policy = understood(one.policy)
+        if policy is not None and policy.kind == "bind" and policy.nodes and one.kind != "hugetlb":
+            _, before = found.get(policy.nodes, (one.policy, 0))
+            found[policy.nodes] = one.policy, before + sum(one.bytes_by_node.values())
     return found
 
 
 def _room(nodes: Sequence[NodeMemory], within: NodeSet) -> tuple[int, int] | None:
     """Free and reclaimable bytes of these nodes, and all they have; None = not known of one of them."""
-    by_node = {one.node: one for one in nodes}
-    free = total = 0
-    for node in within:
-        one = by_node.get(node)
-        if one is None or one.free is None or not one.total:
-            return None
-        free, total = free + one.free + (one.reclaimable or 0), total + one.total
-    return free, total
+    free, totals = available(nodes, within), [one.total for one in nodes if one.node in within]
+    return None if free is None or not all(totals) else (free, sum(filter(None, totals)))
 
 
 def _finding(one: Container, nodes: NodeSet, policy: str, size: int, room: tuple[int, int]) -> RuleResult:
@@ -54,9 +48,7 @@ def _finding(one: Container, nodes: NodeSet, policy: str, size: int, room: tuple
         f"its memory policy {policy} allows {nodes.in_words} only, where {in_units(room[0])} of {in_units(room[1])} "
         f"are free or reclaimable; {in_units(size)} are under it, and it cannot grow elsewhere"
     )
-    return RuleResult(
-        printable(text), one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod
-    )
+    return about_row(one, text, nodes)
 
 
 _NAMED = 3
@@ -68,7 +60,7 @@ def _ranks_with(verdict: RankVerdict) -> Callable[[TickEvidence], Iterator[RuleR
             found = [rank for rank in counted if rank.verdict == verdict]
             if found:
                 nodes = NodeSet.from_ids(node for rank in found for node in rank.problems[0].numa_nodes or ())
-                yield _result(one, f"{len(found)} of {plural(len(counted), 'rank')}: {_named(found)}", nodes or None)
+                yield about_row(one, f"{len(found)} of {plural(len(counted), 'rank')}: {_named(found)}", nodes or None)
 
     return find
 
@@ -81,7 +73,7 @@ def _devices_elsewhere(evidence: TickEvidence) -> Iterator[RuleResult]:
             nodes = NodeSet.from_ids(device.numa_node for device in held if device.numa_node is not None)
             named = "; ".join(f"{rank.title}: {rank.devices_note}" for rank in found[:_NAMED])
             more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            yield _result(one, f"{len(found)} of {plural(len(counted), 'rank')}: {named}{more}", nodes)
+            yield about_row(one, f"{len(found)} of {plural(len(counted), 'rank')}: {named}{more}", nodes)
 
 
 def _crowded(evidence: TickEvidence) -> Iterator[RuleResult]:
@@ -92,18 +84,12 @@ def _crowded(evidence: TickEvidence) -> Iterator[RuleResult]:
             text = (
                 f"{len(found)} of {plural(len(counted), 'rank')}: all ranks of their job are on one node, and it may "
             )
-            yield _result(one, f"{text}use {idle.in_words}, where it has none", idle)
+            yield about_row(one, f"{text}use {idle.in_words}, where it has none", idle)
 
 
 def _counted(evidence: TickEvidence) -> Iterator[tuple[Container, list[Rank]]]:
     for one in evidence.containers_in(evidence.ranks):
         yield one, [rank for rank in evidence.ranks[one.id] if rank.counts]
-
-
-def _result(one: Container, text: str, nodes: NodeSet | None) -> RuleResult:
-    return RuleResult(
-        printable(text), one.id, one.pod_uid, one.name or one.path, nodes, namespace=one.namespace, pod=one.pod
-    )
 
 
 def _named(found: Sequence[Rank]) -> str:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, field
 
 from numaudit.encoding.value import Value
+from numaudit.errors import printable
 from numaudit.evaluation.history import History
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.intent.node import ContainerIntent, Intent
@@ -21,7 +22,6 @@ class Finding(Value, frozen=True):
     """Something wrong or risky, and what to do about it."""
 
     name: str
-    """That of its rule."""
     severity: Severity
     """Severity of the finding."""
     message: str
@@ -82,14 +82,21 @@ class Rule(Struct, frozen=True):
             yield Finding(self.name, self.severity, one.message, remedy, *one[1:5], one.namespace, one.pod)
 
 
-def about(one: ContainerIntent, text: str, nodes: NodeSet | None = None) -> RuleResult:
-    """A result about one container; `nodes` None = about those of its promised memory."""
+def about_row(one: Container, text: str, nodes: NodeSet | None) -> RuleResult:
+    """A result about one row of the report, be it a container or not."""
+    name = one.name or one.path
+    return RuleResult(printable(text), one.id, one.pod_uid, name, nodes, namespace=one.namespace, pod=one.pod)
+
+
+def about(one: ContainerIntent, text: str, nodes: NodeSet | None = None, remedy: str | None = None) -> RuleResult:
+    """A result about one promise; `nodes` None = about those of its memory."""
     return RuleResult(
         text,
         container_id=one.cgroups[0] if len(one.cgroups) == 1 else None,
         pod_uid=one.pod_uid,
         container=one.name,
         numa_nodes=nodes if nodes is not None else one.promise.memory_nodes,
+        remedy=remedy,
         namespace=one.namespace,
         pod=one.pod,
     )

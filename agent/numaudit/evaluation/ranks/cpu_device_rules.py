@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from numaudit.evaluation.ranks.context import RankContext
 from numaudit.evaluation.ranks.memory_rules import NotRead, policy_in_force
-from numaudit.evaluation.ranks.rank import Rank, RankProblem
+from numaudit.evaluation.ranks.rank import Rank, RankContext, RankProblem
 from numaudit.ranks.declaration import Declaration
 from numaudit.ranks.table import OF_JOBS
 from numaudit.ranks.told import DeviceKind, HeldDevice

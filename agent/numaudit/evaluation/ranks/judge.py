@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field, structs
 
-from numaudit.evaluation.ranks.context import RankContext, context_of
 from numaudit.evaluation.ranks.cpu_device_rules import (
     affinity_problems,
     cpus_of,
@@ -24,7 +23,15 @@ from numaudit.evaluation.ranks.memory_rules import (
     read_policy,
     shared_elsewhere,
 )
-from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND, RANK_VERDICTS, Rank, RankProblem, RankVerdict
+from numaudit.evaluation.ranks.rank import (
+    NOT_WHERE_BOUND,
+    RANK_VERDICTS,
+    Rank,
+    RankContext,
+    RankProblem,
+    RankVerdict,
+    context_of,
+)
 from numaudit.ranks.declaration import Declaration
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.snapshot.processes import ProcessPlacement

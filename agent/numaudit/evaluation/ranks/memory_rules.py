@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from numaudit.errors import ParseError
-from numaudit.evaluation.ranks.context import RankContext
-from numaudit.evaluation.ranks.rank import RankProblem
+from numaudit.evaluation.ranks.rank import RankContext, RankProblem
+from numaudit.evaluation.verdicts import DEFAULT
 from numaudit.ranks import policy
 from numaudit.ranks.declaration import Declaration, PolicyKind
 from numaudit.ranks.policy import PolicyInForce
@@ -186,8 +186,8 @@ def _elsewhere(target: NodeSet, process: ProcessPlacement, context: RankContext)
     outside = {
         node: size for node, size in private.items() if size and node not in target and node not in context.memory_only
     }
-    away, limits = sum(outside.values()), context.thresholds
-    if away <= limits.spilled_bytes or away <= limits.spilled_share * total:
+    away = sum(outside.values())
+    if away <= DEFAULT.spilled_bytes or away <= DEFAULT.spilled_share * total:
         return None
     return outside, f"{in_units(away)} of {in_units(total)} on {NodeSet.from_ids(outside).in_words}"
 

@@ -1,13 +1,18 @@
-"""A process with a declaration, and its verdict."""
+"""A process with a declaration, and its verdict; and what the rules of verdicts ask for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from numaudit.encoding.value import Value
-from numaudit.ranks.declaration import Declaration
-from numaudit.ranks.told import HeldDevice
-from numaudit.topology.nodeset import NodeSet
+from numaudit.evaluation.causes.causes import full_nodes
+from numaudit.evaluation.verdicts import DEFAULT
+from numaudit.ranks.declaration import Declaration, NodesOfCpus
+from numaudit.ranks.told import HeldDevice, ProcessTold
+from numaudit.snapshot import Allowed, ContainerId, Snapshot
+from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
+from numaudit.topology.nodeset import CpuSet, NodeSet
 
 RankVerdict = Literal[
     "declared-not-in-force", "first-touch-before-bind", "thread-astray", "unknown", "in-force", "unbound"
@@ -64,9 +69,7 @@ class Rank(Value, frozen=True):
     """A process that was told where to be, or an actor of Ray that nobody told."""
 
     pid: int
-    """Process id."""
     process: str | None
-    """Its name; null = not known."""
     rank: int | None
     """Its number in its job; null = it shows none."""
     counts: bool
@@ -109,3 +112,31 @@ class Rank(Value, frozen=True):
         found = " and ".join(f"{one.in_words} (node {one.numa_node})" for one in self.devices_elsewhere[:_NAMED])
         more = f" and {len(self.devices_elsewhere) - _NAMED} more" if len(self.devices_elsewhere) > _NAMED else ""
         return f"it has {found}{more} open, but is bound to another node" if found else None
+
+
+class RankContext(NodesOfCpus, frozen=True):
+    """Parts of a snapshot that the rules of one container's ranks ask for."""
+
+    allowed: Allowed | None
+    full_nodes: NodeSet
+    """Nodes with next to no free memory now."""
+    processes: Mapping[int, ProcessPlacement]
+    told: Mapping[int, ProcessTold]
+
+    @property
+    def memory_only(self) -> NodeSet:
+        """Nodes without CPUs."""
+        return NodeSet.from_ids(node for node, cpus in self.cpus_of.items() if not cpus)
+
+
+def context_of(
+    container: ContainerId, snapshot: Snapshot, processes: ContainerProcesses, told: Mapping[int, ProcessTold]
+) -> RankContext:
+    """Of a container whose processes were read."""
+    return RankContext(
+        {node.id: node.cpus or CpuSet() for node in snapshot.machine.nodes},
+        snapshot.allowed.get(container),
+        NodeSet.from_ids(node for node, _, _ in full_nodes(snapshot.nodes, DEFAULT)),
+        {one.pid: one for one in processes.processes},
+        told,
+    )

@@ -106,7 +106,7 @@ def manager_groups(tick: ExportedTick) -> Values:
 def admissible(tick: ExportedTick) -> Values:
     manager = tick.report.memory_manager
     for one in () if manager is None else manager.admissible or ():
-        yield (str(one.nodes),), one.bytes
+        yield (str(one.node_count),), one.bytes
 
 
 def huge_pages_short(tick: ExportedTick) -> Values:

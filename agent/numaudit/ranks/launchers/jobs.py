@@ -71,8 +71,7 @@ TRAINING = (
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
         ("--numa-binding",),
         _torchrun,
-        {},
-        (
+        programs=(
             Program(
                 "torchrun",
                 re.compile(r"torchrun|torch\.distributed\.(?:run|launch)"),
@@ -107,7 +106,6 @@ RAY = Launcher(
     "https://docs.ray.io/en/latest/ray-core/actors.html",
     ("ray::",),
     _ray,
-    {},
     checked="code of 2.60",
 )
 

@@ -111,8 +111,7 @@ ROWS = (
         "https://www.qemu.org/docs/master/system/qemu-manpage.html",
         ("host-nodes",),
         _qemu,
-        {},
-        (
+        programs=(
             Program(
                 "qemu",
                 re.compile(r"qemu-system-[a-z0-9_]+|qemu-kvm|kvm"),
@@ -127,8 +126,7 @@ ROWS = (
         "https://doc.dpdk.org/guides/linux_gsg/linux_eal_parameters.html",
         ("--socket-mem", "--numa-mem", "--lcores", "-l"),
         _dpdk,
-        {},
-        (
+        programs=(
             Program("eal", None, _EAL),
             Program("dpdk", re.compile(r"dpdk-[a-z0-9\-]+|testpmd|l[23]fwd"), (Option("-l", ("-l",), _CORES),)),
         ),
@@ -140,8 +138,7 @@ ROWS = (
         "https://docs.scylladb.com/manual/stable/operating-scylla/",
         ("--cpuset",),
         _scylla,
-        {},
-        (
+        programs=(
             Program(
                 "scylla",
                 re.compile(r"scylla|redpanda|seastar[a-z_\-]*"),
@@ -155,8 +152,7 @@ ROWS = (
         "https://docs.oracle.com/en/java/javase/21/docs/specs/man/java.html",
         ("-XX:+UseNUMA", "-XX:+UseNUMAInterleaving"),
         _jvm,
-        {},
-        (
+        programs=(
             Program(
                 "java",
                 re.compile(r"java"),
@@ -176,8 +172,7 @@ ROWS = (
         "https://dev.mysql.com/doc/refman/8.4/en/innodb-parameters.html",
         ("--innodb-numa-interleave",),
         _mysql,
-        {},
-        (
+        programs=(
             Program(
                 "mysql",
                 re.compile(r"mysqld|mariadbd"),

@@ -100,7 +100,6 @@ ROWS = (
         "https://github.com/opencontainers/runtime-spec/blob/main/config-linux.md",
         ("linux.memoryPolicy",),
         _oci,
-        {},
         tried=("crun 1",),
     ),
     Launcher(
@@ -109,7 +108,6 @@ ROWS = (
         "https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html",
         ("NUMAPolicy=", "NUMAMask=", "CPUAffinity="),
         _systemd,
-        {},
         tried=("systemd 252",),
     ),
 )

@@ -105,8 +105,7 @@ NUMACTL_ROW = Launcher(
     "https://github.com/numactl/numactl/blob/master/numactl.8",
     ("numactl", *_NUMACTL_POLICIES, "--cpunodebind", "--physcpubind"),
     _declare,
-    {},
-    (NUMACTL,),
+    programs=(NUMACTL,),
     tried=("numactl 2.0",),
 )
 
@@ -179,8 +178,7 @@ ROWS = (
         "https://man7.org/linux/man-pages/man1/taskset.1.html",
         ("taskset", "--cpu-list"),
         _taskset,
-        {},
-        (
+        programs=(
             Program(
                 "taskset",
                 re.compile(r"taskset"),
@@ -202,8 +200,7 @@ ROWS = (
         "https://www.open-mpi.org/projects/hwloc/doc/",
         ("hwloc-bind", "--membind", "--mempolicy", "--cpubind"),
         _hwloc,
-        {},
-        (
+        programs=(
             Program(
                 "hwloc-bind",
                 re.compile(r"hwloc-bind"),

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from numaudit.api.document import TopologyHugePages, TopologyNode
-from numaudit.report.occupants import Occupant, Occupants
+from numaudit.api.document import TopologyNode
+from numaudit.report.nodes import Occupant, Occupants
 from numaudit.report.words import UNKNOWN, size
+from numaudit.topology.machine import HugePages
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import in_units, plural, some_of
 from numaudit.topology.tiers import MemorySpeed
@@ -229,7 +230,7 @@ def _memory(card: Card) -> Iterator[Block]:
     yield from _lines(f"{in_units(free)} free of {in_units(total)}")
 
 
-def _huge_pages(pages: TopologyHugePages) -> Iterator[Block]:
+def _huge_pages(pages: HugePages) -> Iterator[Block]:
     yield from _lines(_pages(pages))
     if pages.total and pages.free is not None:
         used = _ROOM * min(max(pages.total - pages.free, 0), pages.total) / pages.total
@@ -237,9 +238,9 @@ def _huge_pages(pages: TopologyHugePages) -> Iterator[Block]:
         yield 12, join(parts)
 
 
-def _pages(pages: TopologyHugePages) -> str:
+def _pages(pages: HugePages) -> str:
     free = UNKNOWN if pages.free is None else pages.free
-    return f"{in_units(pages.page_size_bytes)} pages: {free} free of {pages.total}"
+    return f"{in_units(pages.page_size)} pages: {free} free of {pages.total}"
 
 
 def _speed(speed: MemorySpeed) -> str:

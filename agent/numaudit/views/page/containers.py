@@ -9,9 +9,8 @@ from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES
 from numaudit.report import cells
 from numaudit.report.cells import Tone, verdict
 from numaudit.report.columns import Column, columns_of
-from numaudit.report.kinds import is_small_remainder, small_remainders
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import display_name
+from numaudit.report.words import display_name, is_small_remainder, small_remainders
 from numaudit.views.page.lanes import lanes, lanes_width
 from numaudit.views.page.markup import Markup, PageSection, box, element, explanations, legend_item, short
 from numaudit.views.page.own_page import MOST as MOST_OWN_PAGES

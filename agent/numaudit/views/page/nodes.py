@@ -10,7 +10,7 @@ from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.columns import placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
-from numaudit.report.occupants import Occupants, occupants
+from numaudit.report.nodes import Occupants, occupants
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, display_name, size
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -9,11 +9,10 @@ from msgspec.structs import replace
 from numaudit.containermanager.pod.spec import full_name
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.report.kinds import count_kinds, kinds_in_words
 from numaudit.report.kubelet import CheckpointReport
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.values import Report
-from numaudit.report.words import UNKNOWN, amounts, in_utc
+from numaudit.report.words import UNKNOWN, amounts, count_kinds, in_utc, kinds_in_words
 from numaudit.topology.quantity import some_of
 from numaudit.views.headroom import HUGE_PAGES, largest, largest_with_huge_pages, map_columns, map_rows, warnings
 from numaudit.views.notes import (

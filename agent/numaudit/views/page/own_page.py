@@ -11,8 +11,15 @@ from numaudit.errors import printable
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.cells import verdict
 from numaudit.report.columns import everywhere
-from numaudit.report.processes.columns import COLUMNS, notes, process_columns, process_rows
-from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
+from numaudit.report.process_columns import (
+    COLUMNS,
+    MOST_RANKS,
+    notes,
+    process_columns,
+    process_rows,
+    rank_columns,
+    rank_rows,
+)
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.account import parts

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from numaudit.report.kinds import is_small_remainder, kinds_in_words
 from numaudit.report.kubelet import KubeletReport, RestartReport
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import UNKNOWN, in_utc
+from numaudit.report.words import UNKNOWN, in_utc, is_small_remainder, kinds_in_words
 from numaudit.topology.quantity import plural
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.lanes import sparkline

@@ -8,7 +8,7 @@ from itertools import groupby
 from msgspec import Struct
 
 from numaudit.api.document import Topology, TopologyNode
-from numaudit.report.occupants import occupants
+from numaudit.report.nodes import occupants
 from numaudit.report.values import Report
 from numaudit.report.words import UNKNOWN
 from numaudit.topology.nodeset import CpuSet

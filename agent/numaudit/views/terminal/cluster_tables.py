@@ -55,7 +55,7 @@ def print_report(found: ClusterReport, top: int, out: Console) -> None:
         print_rows(("REFUSED IN THE LAST HOUR", "OUTCOME", ">PODS"), rows, out)
     if found.allocatable_bytes:
         out.print()
-        rooms = ((str(one.numa_nodes), size(one.bytes), printable(one.node)) for one in found.largest_rooms)
+        rooms = ((str(one.node_count), size(one.bytes), printable(one.node)) for one in found.largest_rooms)
         print_rows((">NUMA NODES", ">LARGEST REQUEST", "ON"), rooms, out)
         print_note(_room(found), out)
     _print_notes(found.notices, out)

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from numaudit.api.doctor_document import CheckState, Doctor, SelfTestCheck
-from numaudit.api.document import Setting, Topology, TopologyNode
+from numaudit.api.document import CheckState, Doctor, SelfTestCheck, Setting, Topology, TopologyNode
 from numaudit.errors import printable
 from numaudit.pmu.calibration import Calibration, Figure, PairSpeed
 from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, size
@@ -132,7 +131,7 @@ def _node(node: TopologyNode) -> tuple[str, ...]:
         UNKNOWN if node.cpus is None else ",".join(map(str, node.sockets)),
         or_unknown(node.cores),
         size(node.memory_bytes),
-        ", ".join(f"{size(p.page_size_bytes)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages),
+        ", ".join(f"{size(p.page_size)}: {or_unknown(p.free)} of {p.total}" for p in node.huge_pages),
     )
 
 

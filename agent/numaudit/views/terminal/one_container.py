@@ -10,8 +10,15 @@ from rich.text import Text
 from numaudit.errors import printable
 from numaudit.report import cells
 from numaudit.report.columns import columns_of, everywhere
-from numaudit.report.processes.columns import COLUMNS, notes, process_columns, process_rows
-from numaudit.report.processes.rank_columns import MOST_RANKS, rank_columns, rank_rows
+from numaudit.report.process_columns import (
+    COLUMNS,
+    MOST_RANKS,
+    notes,
+    process_columns,
+    process_rows,
+    rank_columns,
+    rank_rows,
+)
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, display_name, in_utc, size
 from numaudit.snapshot import ProcessMapping

@@ -13,11 +13,10 @@ from numaudit.errors import printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.columns import columns_of, placed
-from numaudit.report.kinds import is_small_remainder, kinds_in_words, small_remainders
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
-from numaudit.report.occupants import NodePair, given, moved, sampled
+from numaudit.report.nodes import NodePair, given, moved, sampled
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import display_name, size
+from numaudit.report.words import display_name, is_small_remainder, kinds_in_words, size, small_remainders
 from numaudit.topology.quantity import at_most, plural, some_of
 from numaudit.views.notes import Note, NoteItem, finding_notes, not_known, sources_in_trouble, verdict_notes
 from numaudit.views.terminal.fit import container_table, print_columns, print_explained
@@ -100,9 +99,8 @@ def _admissible(report: Report) -> str:
         return ""
     largest = max(manager.admissible, key=lambda one: one.bytes)
     cpus = f" ({manager.cpus_in_words})" if manager.cpus_in_words else ""
-    return (
-        f"At most {at_most(largest.bytes)} of memory would be admitted now, on {plural(largest.nodes, 'node')}{cpus}."
-    )
+    most, nodes = at_most(largest.bytes), plural(largest.node_count, "node")
+    return f"At most {most} of memory would be admitted now, on {nodes}{cpus}."
 
 
 _RESIDUAL = (

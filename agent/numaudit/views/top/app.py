@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from numaudit.api.selection import KEYS
-from numaudit.report.kinds import kinds_in_words
+from numaudit.report.words import kinds_in_words
 from numaudit.views.top import head
 from numaudit.views.top.columns import RowChoice, RowTable, node_grid
 from numaudit.views.top.lines import Lines, RowList, Titles, in_ascii

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from numaudit.api.selection import KEYS, key_of_column, ordered, with_words
 from numaudit.report.columns import can_promise, columns_of, placed
-from numaudit.report.kinds import is_small_group
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows, worst
 from numaudit.report.values import ContainerReport, Report
+from numaudit.report.words import is_small_group
 from numaudit.views.terminal.fit import Filled, fill, fit
 from numaudit.views.trends import RowKey, Trends, key_of
 

@@ -139,7 +139,7 @@ def test_nodes_are_in_the_frame_of_their_socket_and_those_without_cpus_apart() -
 
 def test_a_card_names_tier_speed_demotion_and_huge_pages() -> None:
     speed = MemorySpeed(NodeSet.of(0), 90, None, 200 << 30, None)
-    pages = document.TopologyHugePages(2 * MIB, 16, 4, 0), document.TopologyHugePages(1 << 30, 0, 0, 0)
+    pages = HugePages(2 * MIB, 16, 4, 0), HugePages(1 << 30, 0, 0, 0)
     node = _node(memory_tier=4, demotion_targets=NodeSet.of(1), memory_speed=speed, huge_pages=pages)
     words = _words(drawn_card(Card(node, (), demotes=True), 400))
     assert words[:2] == ["Node 0", "tier 4"]

@@ -55,7 +55,7 @@ def placeable(snapshot: Snapshot, allowed: Allowed | None) -> Placeable:
     nodes = with_memory if allowed is None or allowed.nodes is None else allowed.nodes & with_memory
     cpus_of = {node.id: node.cpus or CpuSet() for node in machine.nodes}
     cpus = None if allowed is None else allowed.cpus
-    here = Placeable(nodes, CpuSet() if cpus is None else cpus, cpus_of)
+    here = Placeable(cpus_of, nodes, CpuSet() if cpus is None else cpus)
     return here if here.cpus else replace(here, cpus=here.cpus_on(NodeSet.from_ids(cpus_of)))
 
 

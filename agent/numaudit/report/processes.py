@@ -1,4 +1,4 @@
-"""The processes of a container as a report has them, made of those of a snapshot."""
+"""The processes of a container, and what they map, as a report has them, made of those of a snapshot."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
+from msgspec import structs
+
 from numaudit.encoding.value import Timestamp, Value
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankVerdict
 from numaudit.evaluation.sources import expected_of, share_of_process
+from numaudit.snapshot import Mappings, ProcessMapping, SharedMemory
 from numaudit.snapshot.counted import ProcessAccesses, Sampled, SeenRemote
 from numaudit.snapshot.processes import BytesByNode, ContainerProcesses, ProcessPlacement, WatchedProcesses
+from numaudit.topology.nodeset import NodeSet
 
 
 class ProcessReport(ProcessPlacement, frozen=True):
@@ -37,11 +41,8 @@ class ProcessesReport(Value, frozen=True):
     """The processes of one container."""
 
     items: tuple[ProcessReport, ...]
-    """By their ids."""
     alive: int
-    """Processes that live. More than are here: `unread` says why."""
     unread: str | None
-    """Reason why some were not read at all; null = all were read."""
     cpu_time_since: Literal["start", "measurement"]
     """Beginning of the CPU times: the start of each thread, or of the measurement."""
     none_used_remotely: str | None
@@ -51,7 +52,6 @@ class ProcessesReport(Value, frozen=True):
     ranks: tuple[Rank, ...]
     """Those of them that were told where to be, or have bound themselves to nodes."""
     ranks_summary: str | None
-    """The ranks in one sentence; null = there is none."""
 
 
 class RanksReport(Value, frozen=True):
@@ -60,15 +60,11 @@ class RanksReport(Value, frozen=True):
     verdicts: Mapping[RankVerdict, int]
     """Number of ranks that count, and of unbound processes, by each verdict."""
     items: tuple[Rank, ...]
-    """By their ids."""
     ranks_summary: str | None
-    """The ranks in one sentence; null = there is none."""
     read_at: Timestamp
     """Time when the last of its processes was read."""
     alive: int
-    """Processes that lived then."""
     unread: str | None
-    """Reason why some of them were not read at all; null = all were read."""
 
 
 _NOT_MEASURED = "not measured; --duration 10s samples it where NUMA balancing does"
@@ -133,3 +129,86 @@ def _why_uncounted(items: Iterable[ProcessReport], accesses: ProcessAccesses | N
     if any(one.counted is not None for one in found):
         return None
     return next((one.reason for one in found), _NONE_RAN)
+
+
+_LARGEST = 5
+"""Pieces of shared memory, and mappings of processes, that are shown."""
+
+
+class MappedBytes(Value, frozen=True):
+    """One kind of mapping, memory policy or page size of a container's processes."""
+
+    name: str
+    """The kind, policy or page size."""
+    numa_node: int
+    bytes: int
+
+
+class MappingsReport(Value, frozen=True):
+    """From numa_maps. A page that several processes map counts once for each of them.
+
+    Mappings as rows: JSON has no numbers as keys.
+    """
+
+    kinds: tuple[MappedBytes, ...]
+    """By kind: anon, file, hugetlb, stack, heap."""
+    policies: tuple[MappedBytes, ...]
+    """By memory policy, as the kernel prints it."""
+    page_sizes: tuple[MappedBytes, ...]
+    """By page size."""
+    processes_read: int
+    """Number of processes that were read."""
+    processes: int
+    """Number of all processes; more than were read when time or permissions did not suffice."""
+    shared: tuple[SharedMemory, ...] | None
+    """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
+    shared_of_others: Mapping[int, int] | None
+    """By node, at least these bytes of shared memory that it maps are charged to other containers: they are in the
+    residency of those. null = not known."""
+    unsampled: Mapping[str, int]
+    """Bytes that NUMA balancing never samples, so nobody sees from where they are used: huge pages of the pool
+    (`huge-pages`), memory under a policy without the balancing flag (`policy`), and files unless they are mapped for
+    writing (`file`)."""
+    interleave_weights: Mapping[int, int] | None = None
+    """Weights by node of the policy weighted interleave, where it is one of the policies; null = it is not, or the
+    kernel does not show them."""
+
+
+def mappings_report(
+    mappings: Mappings, of_others: BytesByNode, weights: Mapping[int, int] | None = None
+) -> MappingsReport:
+    """`of_others`: shared memory that is charged to others, by node. `weights`: of weighted interleave, by node."""
+    shared = mappings.shared
+    return MappingsReport(
+        kinds=_flat(mappings.by_kind),
+        policies=_flat(mappings.by_policy),
+        page_sizes=_flat({str(size): by_node for size, by_node in sorted(mappings.by_page_size.items())}),
+        processes_read=mappings.processes_read,
+        processes=mappings.processes,
+        shared=None if shared is None else shared[:_LARGEST],
+        shared_of_others=None if shared is None else of_others,
+        unsampled=mappings.unsampled,
+        interleave_weights=weights if any(map(is_weighted, mappings.by_policy)) else None,
+    )
+
+
+def is_weighted(policy: str) -> bool:
+    """Is it weighted interleave, as the kernel prints it?"""
+    return policy.startswith("weighted interleave")
+
+
+def elsewhere(mappings: Mappings, wanted: NodeSet) -> tuple[ProcessMapping, ...]:
+    """The mappings with the most bytes on other nodes than the wanted ones, and only those bytes."""
+    found = []
+    for one in mappings.by_process:
+        outside = {node: size for node, size in sorted(one.bytes_by_node.items()) if size and node not in wanted}
+        if outside:
+            found.append(structs.replace(one, bytes_by_node=outside))
+    found.sort(key=lambda one: (-sum(one.bytes_by_node.values()), one.pid))
+    return tuple(found[:_LARGEST])
+
+
+def _flat(by_name: Mapping[str, BytesByNode]) -> tuple[MappedBytes, ...]:
+    return tuple(
+        MappedBytes(name, node, size) for name, by_node in by_name.items() for node, size in sorted(by_node.items())
+    )

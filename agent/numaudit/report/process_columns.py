@@ -1,4 +1,5 @@
-"""The rows and columns of a container's processes, for the terminal's table, the live screen and the page.
+"""The rows and columns of a container's processes, for the terminal's table, the live screen and the page; and of its
+ranks: what each was told, its devices, and if it is so.
 
 A process has a row, and each of its thread groups that differs from its main thread's has one below it.
 """
@@ -6,12 +7,15 @@ A process has a row, and each of its thread groups that differs from its main th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
+from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
+from numaudit.ranks.declaration import Declaration
 from numaudit.report.columns import Column, ColumnPlaces
-from numaudit.report.processes.values import ProcessesReport, ProcessReport
+from numaudit.report.processes import ProcessesReport, ProcessReport
 from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, size
 from numaudit.snapshot.processes import MappedMemory, ThreadGroup
 from numaudit.topology.quantity import plural
@@ -23,6 +27,7 @@ _LEAST_BYTES = 1 << 20
 _MOST_REASONS = 3
 _NONE = "-"
 _ESTIMATE = "~"
+Amount = TypeVar("Amount", int, float)
 
 
 class ProcessRow(Struct, frozen=True):
@@ -66,10 +71,6 @@ def process_columns(report: ProcessesReport) -> list[Column[ProcessRow]]:
 
 def _processes(count: int) -> str:
     return "1 process" if count == 1 else f"{count} processes"
-
-
-def _pid(row: ProcessRow) -> str:
-    return str(row.process.pid) if row.group is None else ""
 
 
 def _name(row: ProcessRow) -> str:
@@ -118,21 +119,25 @@ def _mapped(one: MappedMemory) -> str:
     return f"{one.kind} {size(sum(one.bytes_by_node.values()))} {one.policy}"
 
 
-def _memory(row: ProcessRow) -> str:
-    if row.group is not None:
-        return ""
-    held = row.process.judged_bytes
-    if held is None:
-        return UNKNOWN
-    largest = sorted((pair for pair in held.items() if pair[1]), key=lambda pair: (-pair[1], pair[0]))
-    return ", ".join(f"N{node} {size(bytes_)}" for node, bytes_ in largest) or _NONE
+def _of_process(text: Callable[[ProcessReport], str]) -> Callable[[ProcessRow], str]:
+    """Of a process as a whole; nothing in the rows of its thread groups."""
+    return lambda row: text(row.process) if row.group is None else ""
+
+
+def _amounts(by_node: Mapping[int, Amount], text: Callable[[Amount], str]) -> str:
+    """By node, the most first."""
+    largest = sorted((pair for pair in by_node.items() if pair[1]), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"N{node} {text(amount)}" for node, amount in largest) or _NONE
+
+
+def _memory(process: ProcessReport) -> str:
+    return UNKNOWN if process.judged_bytes is None else _amounts(process.judged_bytes, size)
 
 
 def _ran(row: ProcessRow) -> str:
-    """Seconds by node, the most first; with a mark where they are an estimate."""
-    ran = sorted(((node, time) for node, time in row.cpu_seconds.items() if time), key=lambda pair: (-pair[1], pair[0]))
+    """Seconds by node; with a mark where they are an estimate."""
     mark = _ESTIMATE if row.process.cpu_time_source == "last-cpu" else ""
-    return ", ".join(f"N{node} {mark}{time:.1f}s" for node, time in ran) or _NONE
+    return _amounts(row.cpu_seconds, lambda time: f"{mark}{time:.1f}s")
 
 
 def _elsewhere(row: ProcessRow) -> str:
@@ -142,43 +147,38 @@ def _elsewhere(row: ProcessRow) -> str:
     return UNKNOWN if row.process.threads_elsewhere is None else str(row.process.threads_elsewhere)
 
 
-def _expected(row: ProcessRow) -> str:
-    if row.group is not None:
-        return ""
-    ran = any(row.process.cpu_seconds.values())
-    return percent(row.process.expected_remote_ratio) if ran else _NONE
+def _expected(process: ProcessReport) -> str:
+    return percent(process.expected_remote_ratio) if any(process.cpu_seconds.values()) else _NONE
 
 
-def _used_remotely(row: ProcessRow) -> str:
-    if row.group is not None:
-        return ""
-    used = row.process.used_remotely_bytes
+def _used_remotely(process: ProcessReport) -> str:
+    used = process.used_remotely_bytes
     return _NONE if used is None else f">={size(used)}"
 
 
-def _counted_remote(row: ProcessRow) -> str:
-    if row.group is not None:
-        return ""
-    found = row.process.accesses
-    return _NONE if found is None else counted_share(found)
+def _counted_remote(process: ProcessReport) -> str:
+    return _NONE if process.accesses is None else counted_share(process.accesses)
 
 
 COLUMNS: tuple[Column[ProcessRow], ...] = (
-    Column("PID", _pid, is_number=True),
+    Column("PID", _of_process(lambda process: str(process.pid)), is_number=True),
     Column("PROCESS", _name),
     Column("THREADS", _threads, is_number=True, table=ColumnPlaces(2, 2)),
     Column("CPUS", _cpus, folds=True, table=ColumnPlaces(3, 4)),
     Column("CPU NODES", _cpu_nodes),
     Column("POLICY", _policy, folds=True),
-    Column("MEMORY", _memory, "what judges alignment; memory that processes share counts for each of them", folds=True),
+    Column(
+        "MEMORY", _of_process(_memory), "what judges alignment; memory that processes share counts for each of them",
+        folds=True,
+    ),
     Column("CPU TIME", _ran, folds=True, table=ColumnPlaces(7, 1)),
     Column(
         "ELSEWHERE", _elsewhere, "threads that ran last on a node where the main thread may not run", is_number=True,
         table=ColumnPlaces(8, 3),
     ),
-    Column("EXPECTED", _expected, is_number=True),
-    Column("COUNTED REMOTE", _counted_remote, is_number=True),
-    Column("USED REMOTELY", _used_remotely, is_number=True),
+    Column("EXPECTED", _of_process(_expected), is_number=True),
+    Column("COUNTED REMOTE", _of_process(_counted_remote), is_number=True),
+    Column("USED REMOTELY", _of_process(_used_remotely), is_number=True),
 )  # fmt: skip
 """From left to right."""
 
@@ -213,3 +213,67 @@ def notes(report: ProcessesReport, expected: float | None, basis: str | None) ->
         uncounted = Counter(one.reason for one in found if one.counted is None)
         for text, count in uncounted.most_common(_MOST_REASONS):
             yield f"accesses of {_processes(count)} not counted: {text}"
+
+
+MOST_RANKS = 40
+"""Ranks that are shown."""
+
+
+def rank_rows(ranks: Sequence[Rank]) -> list[Rank]:
+    """The worst first, and helpers last."""
+    ordered = sorted(ranks, key=lambda rank: (not rank.counts, RANK_VERDICTS.index(rank.verdict), rank.pid))
+    return ordered[:MOST_RANKS]
+
+
+def rank_columns(ranks: Sequence[Rank]) -> list[Column[Rank]]:
+    """Those that have something to show."""
+    has_devices = any(one.devices for one in ranks)
+    return [one for one in _RANK_COLUMNS if one.text is not _devices or has_devices]
+
+
+def _number(rank: Rank) -> str:
+    number = UNKNOWN if rank.rank is None else str(rank.rank)
+    return number if rank.counts else f"({number})"
+
+
+def _told_by(rank: Rank) -> str:
+    return ", ".join(dict.fromkeys(one.launcher for one in rank.declarations)) or UNKNOWN
+
+
+def _declared(rank: Rank) -> str:
+    if rank.verdict == "unbound":
+        return "nothing"
+    return "; ".join(text for one in rank.declarations for text in _parts(one)) or UNKNOWN
+
+
+def _parts(one: Declaration) -> Iterator[str]:
+    if one.has_memory:
+        nodes = "" if one.memory_nodes is None else f" {one.memory_nodes}"
+        yield f"{one.policy or 'memory'}{nodes}"
+    if one.cpus is not None:
+        yield one.cpus.in_words
+    elif one.one_node:
+        yield "CPUs of one node"
+
+
+def _devices(rank: Rank) -> str:
+    found = (
+        f"{one.kind} {one.address} (N{UNKNOWN if one.numa_node is None else one.numa_node})" for one in rank.devices
+    )
+    return ", ".join(found)
+
+
+def _why(rank: Rank) -> str:
+    parts = (None if rank.verdict == "in-force" else rank.detail, rank.devices_note)
+    return "; ".join(filter(None, parts))
+
+
+_RANK_COLUMNS: tuple[Column[Rank], ...] = (
+    Column("RANK", _number, is_number=True),
+    Column("PID", lambda rank: str(rank.pid), is_number=True),
+    Column("TOLD BY", _told_by),
+    Column("DECLARED", _declared, folds=True),
+    Column("DEVICES", _devices, folds=True),
+    Column("VERDICT", lambda rank: rank.verdict),
+    Column("WHY", _why, folds=True),
+)

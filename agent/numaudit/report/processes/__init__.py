@@ -1,1 +1,0 @@
-"""The part of the report about the processes of a container."""
