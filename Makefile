@@ -107,9 +107,9 @@ fuzz: ## every parser against many generated inputs
 	@deploy/setup.sh check
 	HYPOTHESIS_PROFILE=fuzz $(PYTHON) -m pytest tests/unit -k 'any_'
 
-e2e: ## numaudit on the cluster of KUBECONFIG: forecasts beside what its kubelet does (IMAGE=... or LOAD=kind, NODE=..., OPTIONS=...)
+e2e: ## numaudit on the cluster of KUBECONFIG: forecasts beside what its kubelet does (IMAGE=..., NODE=..., OPTIONS=...)
 	@deploy/setup.sh run
-	@$(PYTHON) tests/e2e/e2e.py $(if $(IMAGE),--image $(IMAGE)) $(if $(LOAD),--load "$(LOAD)") $(if $(NODE),--node $(NODE)) $(OPTIONS)
+	@$(PYTHON) tests/e2e/e2e.py --image "$(IMAGE)" $(if $(NODE),--node $(NODE)) $(OPTIONS)
 
 golden: ## rewrite the golden outputs; read the diff before you commit it
 	@deploy/setup.sh test browser

@@ -1,5 +1,4 @@
-"""numaudit against a real cluster, that of KUBECONFIG: `make e2e IMAGE=registry.example.net/numaudit:0.1.0`, or
-`make e2e LOAD=kind`, which builds the image.
+"""numaudit against a real cluster, that of KUBECONFIG: `make e2e IMAGE=registry.example.net/numaudit:0.1.0`.
 
 It makes a namespace of its own with agents, creates some twenty pods on one node, compares what `numaudit fit` foretold
 with what the kubelet did, moves one container by hand, reads `kubectl numaudit` and the series of the alerts, and
@@ -23,7 +22,6 @@ from compare import Happened, Row, forecast_of, happened_of, plugin_is_right, po
 from drift import drift
 from installation import exec_json, installed, missing_rights, objects
 from kubectl import Kubectl, Refused
-from loading import LOADERS, built_and_loaded
 from shapes import NodeRoom, pods
 
 Json = dict[str, Any]
@@ -41,8 +39,6 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if missing := missing_rights(kubectl):
             _fail(3, f"these rights are missing, for all namespaces: {', '.join(missing)}")
-        if options.load:
-            options.image = built_and_loaded(options.load, _say)
         manifests = kubectl.run("kustomize", str(TOP / "tests/e2e/agent"), "--load-restrictor=LoadRestrictionsNone")
         with installed(kubectl, objects(manifests, kubectl.namespace, options.image), _say) as agents:
             return _try(kubectl, _agent_on(agents, options.node), options)
@@ -54,9 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make e2e", description=__doc__)
-    image = parser.add_mutually_exclusive_group(required=True)
-    image.add_argument("--image", help="image of the agent that the nodes can pull, or have")
-    image.add_argument("--load", help=f"build it here and load it by one of {', '.join(LOADERS)}, with its options")
+    parser.add_argument("--image", required=True, help="image of the agent that the nodes can pull, or have")
     parser.add_argument("--node", default="", help="the node to fill; default: the first with an agent")
     parser.add_argument("--kubectl", default="kubectl", help="the command, with options such as --context=lab")
     parser.add_argument("--plugin", default=str(TOP / ".venv/bin/kubectl-numaudit"), help="the kubectl plugin")

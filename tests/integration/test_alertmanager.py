@@ -5,55 +5,40 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from databases import alertmanager_program, free_port, server
+from databases import Database, alertmanager_program, free_port, server, when_ready
+from kubelets.http import replies, serving
 from monitoring import alert_cases
 from processes.agent_process import PATIENCE, eventually
 from required import tool
 
 EXAMPLE = alert_cases.RULES.with_name("alertmanager.yaml")
+Notified = dict[str, list[list[Mapping[str, str]]]]
+"""Receiver -> what it got: a list of alerts' labels for each notification."""
 SEVERITIES = {rule["alert"]: rule["labels"]["severity"] for _, rule in alert_cases.alerts()}
 
 
-@dataclass
-class Receivers:
-    """Who got which alerts: a list for each notification."""
-
-    got: dict[str, list[list[Mapping[str, str]]]] = field(default_factory=dict)
-
-    def add(self, who: str, body: bytes) -> None:
-        self.got.setdefault(who, []).append([one["labels"] for one in json.loads(body)["alerts"]])
-
-
 @pytest.fixture
-def receivers() -> Iterator[tuple[str, Receivers]]:
+def receivers() -> Iterator[tuple[str, Notified]]:
     """A URL, and what was sent below it."""
-    receivers = Receivers()
+    got: Notified = {}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            receivers.add(self.path.strip("/"), self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(200)
-            self.end_headers()
+    def notify(request: BaseHTTPRequestHandler) -> None:
+        alerts = json.loads(request.rfile.read(int(request.headers["Content-Length"])))["alerts"]
+        got.setdefault(request.path.strip("/"), []).append([one["labels"] for one in alerts])
+        replies(b"")(request)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing on the terminal."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_address[1]}", receivers
-        http.shutdown()
+    with serving(notify) as url:
+        yield url, got
 
 
 @contextmanager
@@ -68,16 +53,7 @@ def alertmanager(folder: Path, receivers: str) -> Iterator[str]:
     command += [f"--config.file={file}", f"--storage.path={folder}/data"]
     command += [f"--web.listen-address={url.removeprefix('http://')}", "--cluster.listen-address="]
     with server(command, folder / "alertmanager.log"):
-        assert eventually(lambda: _answers(f"{url}/-/ready")), (folder / "alertmanager.log").read_text()
-        yield url
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+        yield when_ready(Database(url), "/-/ready").url
 
 
 def _alert(name: str, **labels: str) -> dict[str, Any]:
@@ -107,7 +83,7 @@ def test_the_example_names_alerts_that_there_are() -> None:
     assert named <= set(SEVERITIES)
 
 
-def test_five_hundred_drifted_containers_are_one_notification(receivers: tuple[str, Receivers], tmp_path: Path) -> None:
+def test_five_hundred_drifted_containers_are_one_notification(receivers: tuple[str, Notified], tmp_path: Path) -> None:
     url, sent = receivers
     drifted = [
         _alert("NumauditContainerDrifted", instance=f"node-{number % 50}", container=f"db-{number}")
@@ -115,15 +91,15 @@ def test_five_hundred_drifted_containers_are_one_notification(receivers: tuple[s
     ]
     with alertmanager(tmp_path, url) as at:
         _post(at, drifted)
-        assert eventually(lambda: "team" in sent.got)
+        assert eventually(lambda: "team" in sent)
         _post(at, [_alert("NumauditContainerOomRisk", instance="node-1")])
-        assert eventually(lambda: "pager" in sent.got)
-    assert [len(notified) for notified in sent.got["team"]] == [500]
-    assert sent.got.keys() == {"team", "pager"}
+        assert eventually(lambda: "pager" in sent)
+    assert [len(notified) for notified in sent["team"]] == [500]
+    assert sent.keys() == {"team", "pager"}
 
 
 def test_a_cause_silences_what_follows_from_it_on_that_host_only(
-    receivers: tuple[str, Receivers], tmp_path: Path
+    receivers: tuple[str, Notified], tmp_path: Path
 ) -> None:
     url, sent = receivers
     with alertmanager(tmp_path, url) as at:
@@ -145,8 +121,8 @@ def test_a_cause_silences_what_follows_from_it_on_that_host_only(
                 _alert("NumauditAdmissionRefused", instance="node-3"),
             ],
         )
-        assert eventually(lambda: len(sent.got.get("team", ())) >= 4 and "pager" in sent.got)
-    got = {(one["alertname"], one.get("instance", "")) for lists in sent.got.values() for some in lists for one in some}
+        assert eventually(lambda: len(sent.get("team", ())) >= 4 and "pager" in sent)
+    got = {(one["alertname"], one.get("instance", "")) for lists in sent.values() for some in lists for one in some}
     assert got == {
         ("NumauditAgentDown", "node-1"),
         ("NumauditStateRestartUnsafe", "node-2"),

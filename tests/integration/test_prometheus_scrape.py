@@ -18,13 +18,6 @@ SERVERS = [name for name in tools.TOOLS if name.startswith("prometheus")]
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """The agent on this host."""
-    with running_agent("--interval", "1s", log=tmp_path_factory.mktemp("agent") / "log") as agent:
-        yield agent
-
-
-@pytest.fixture(scope="module")
 def captured(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Iterator[Agent]:
     """The agent on a captured four-node Kubernetes host."""
     root = str(fixtures / "kubernetes-four-nodes")
@@ -66,16 +59,6 @@ def test_queries_return_the_numbers_of_the_report(captured: Agent, tmp_path: Pat
         assert {types[name] for name in ("numaudit_build", "numaudit_container", "numaudit_node_policy")} == {"info"}
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_this_host_can_be_scraped(here: Agent, tmp_path: Path, server: str) -> None:
-    with prometheus(tool(server), tmp_path, here.port) as database:
-        assert eventually(lambda: set(database.query("count_over_time(up[1m]) >= 3").values()) != set())
-        _total_is_found(database, here.report())
-        assert eventually(lambda: any(0 <= age < 5 for age in database.query("numaudit_snapshot_age_seconds").values()))
-        assert eventually(lambda: database.query("rate(numaudit_ticks_total[30s]) > 0") != {})
-        _nothing_was_refused(database)
-
-
 def _total_is_found(database: Database, report: dict[str, Any]) -> None:
     total = {frozenset[tuple[str, str]](): sum(on["totalBytes"] for on in report["nodes"])}
     assert eventually(lambda: database.query("sum(numaudit_node_memory_total_bytes)") == total)
@@ -91,11 +74,9 @@ def _nothing_was_refused(database: Database) -> None:
     assert eventually(lambda: states() == [("up", "")]) or states() == [("up", "")]
 
 
-@pytest.mark.parametrize("which", ["here", "captured"])
-def test_promtool_finds_nothing_to_complain_about(request: pytest.FixtureRequest, which: str) -> None:
-    agent: Agent = request.getfixturevalue(which)
+def test_promtool_finds_nothing_to_complain_about(captured: Agent) -> None:
     promtool = tool("prometheus").with_name("promtool")
-    text = agent.get("/metrics", accept="text/plain")[1]
+    text = captured.get("/metrics", accept="text/plain")[1]
     assert "numaudit_container_resident_bytes{" in text
     done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import yaml
 
 from compare import Forecast, Happened, Row, forecast_of, happened_of, plugin_is_right, policy_of
 from installation import objects
-from kubectl import Refused
-from loading import LOADERS, NAME, built_and_loaded
 from numaudit.api.document import encode
 from numaudit.cli.main import call
 from numaudit.containermanager.plain import Document
@@ -93,38 +90,6 @@ def test_a_plugin_that_shows_nothing_or_less_than_the_agent_is_wrong(report: dic
     assert plugin_is_right("default", report, right | {"verdicts": {"aligned": 1}})[0] is False
     nothing = plugin_is_right("elsewhere", report, plugin("elsewhere"))
     assert nothing == (False, "0 of 0 containers of elsewhere; worker reporting")
-
-
-@pytest.mark.parametrize("tool", [*LOADERS, "kind --name lab"])
-def test_the_image_is_built_exported_and_loaded_by_the_tool(
-    tool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = tmp_path / "log"
-    for name in ("build", "buildah", *LOADERS):
-        program = tmp_path / name
-        program.write_text(f'#!/bin/sh\necho "$(basename "$0") $*" >> {log}\n')
-        program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert built_and_loaded(tool, lambda _: None, [str(tmp_path / "build")], tmp_path / "none") == NAME
-    build, export, load = log.read_text().splitlines()
-    assert build.strip() == "build"
-    archive = export.partition("docker-archive:")[2].removesuffix(f":{NAME}")
-    assert export.startswith("buildah ") and " push " in export and archive.endswith("/numaudit.tar")
-    assert load.startswith(f"{tool.split(maxsplit=1)[0]} ") and archive in load
-    assert load.endswith(" ".join(tool.split()[1:]) or archive)
-
-
-def test_an_image_that_cannot_be_built_or_loaded_is_refused(tmp_path: Path) -> None:
-    def refusal(tool: str, *build: str) -> str:
-        with pytest.raises(Refused) as refused:
-            built_and_loaded(tool, lambda _: None, build, tmp_path)
-        return str(refused.value)
-
-    assert refusal("dockre", "true").startswith("--load dockre: unknown; there are ctr, ")
-    assert refusal("ctr", "/none/build") == "`/none/build`: No such file or directory; install it, or give --image"
-    assert (
-        refusal("ctr", "sh", "-c", "echo it failed >&2; exit 3") == "`sh -c echo it failed >&2; exit 3 ...`: it failed"
-    )
 
 
 def test_a_promise_that_was_not_seen_is_not_compared() -> None:

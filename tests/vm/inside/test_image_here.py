@@ -43,11 +43,6 @@ def test_it_says_its_version_and_is_for_these_cpus() -> None:
     assert image.config()["architecture"] == {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 
 
-def test_the_journal_can_be_read_in_it() -> None:
-    done = image.run_program("journalctl", "--version")
-    assert done.stdout.startswith("systemd "), done.stderr
-
-
 def test_its_agent_serves_the_metrics_of_this_kernel() -> None:
     mounts = {Path(path): path for path in KERNEL_FILES}
     command = [*image.config()["config"]["Entrypoint"], "agent", "--listen", f"127.0.0.1:{PORT}"]

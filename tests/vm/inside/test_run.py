@@ -112,34 +112,6 @@ def test_huge_pages_come_from_the_nodes_that_were_promised_and_others_get_none(l
         pool.write_text("0")
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (("sh", "-c", "exit 7"), 7),
-        (("sh", "-c", "kill -KILL $$"), 128 + signal.SIGKILL),
-        (("/no/such/command",), 127),
-        (("/etc/hostname",), 126),
-    ],
-)
-@pytest.mark.one_kernel
-def test_the_exit_status_is_the_commands_and_nothing_is_held_afterwards(
-    command: tuple[str, ...], code: int, lab: Lab
-) -> None:
-    assert lab.run(100, *command)[0] == code
-    assert lab.entries() == {}
-    assert lab.free() == ALL_FREE
-
-
-@pytest.mark.one_kernel
-def test_a_signal_reaches_the_command_and_its_memory_is_released(lab: Lab) -> None:
-    a, _, _ = holding(lab, 100)
-    with ending(a):
-        a.kill(signal.SIGTERM)
-        assert a.wait() == 128 + signal.SIGTERM, "its input is still open, so nothing else ends it"
-        a.end()
-    assert lab.entries() == {}
-
-
 @pytest.mark.one_kernel
 def test_what_outlives_its_run_keeps_its_memory_until_it_ends(lab: Lab) -> None:
     a, pid, _ = holding(lab, 100)
