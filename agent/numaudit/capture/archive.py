@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from numaudit.capture.compressed import CHUNK, DAMAGED, MAGIC_BYTES, TarStream, TooLarge, is_tar
 from numaudit.capture.layout import tree_in
-from numaudit.capture.temporary import temporary_folder
+from numaudit.capture.new_folder import temporary_folder
 from numaudit.errors import InputError, Unavailable
 
 SUFFIX = ".tar.xz"

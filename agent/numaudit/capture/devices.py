@@ -1,4 +1,5 @@
-"""The part of a capture about devices: PCI devices with their interrupts, and what leads from processes to them.
+"""The hardware in a capture: enough to support a CPU that numaudit does not know, PCI devices with their interrupts,
+and what leads from processes to them.
 
 Where sysfs and procfs have links a capture has links too, but none that lead out of it.
 """
@@ -18,6 +19,16 @@ from numaudit.kernel.devices.pci import ADDRESS, FileNumbers, PciDevices
 from numaudit.kernel.files import glob, is_link, real_path
 from numaudit.kernel.host import Host
 
+CPUINFO = "cpuinfo"
+PATTERNS = (
+    "proc/sys/kernel/nmi_watchdog",
+    "proc/sys/kernel/perf_event_paranoid",
+    *(f"sys/bus/event_source/devices/*/{name}" for name in ("type", "cpumask", "format/*", "events/*", "caps/*")),
+    "sys/devices/system/cpu/cpu[0-9]*/regs/identification/midr_el1",
+    *(f"sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name")),  # others are serial numbers, or root's
+)
+"""Files of any host, below its root. CPUINFO is to be copied by `without_serial`."""
+_SERIAL = b"Serial"
 _PCI = "sys/bus/pci/devices"
 _INIT = 1
 _FILES = ("class", "numa_node", "msi_irqs/*")
@@ -34,6 +45,8 @@ class Link(NamedTuple):
 
 def files(host: Host) -> Iterator[Path]:
     """Whichever exist."""
+    for pattern in PATTERNS:
+        yield from glob(host.root, pattern)
     folder = host.root / _PCI
     interrupts = set()
     for device in glob(folder, "*"):
@@ -45,6 +58,12 @@ def files(host: Host) -> Iterator[Path]:
     if interrupts:
         yield host.proc / "interrupts"
     yield from glob(host.proc, "driver/nvidia/gpus/*/information")
+
+
+def without_serial(cpuinfo: bytes) -> bytes:
+    """/proc/cpuinfo of some boards has their serial number."""
+    lines = cpuinfo.splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith(_SERIAL))
 
 
 @dataclass(slots=True)

@@ -1,4 +1,5 @@
-"""A folder that is filled without ever following a name that somebody else put there.
+"""Folders of our own: one that is filled without ever following a name that somebody else put there, and temporary
+ones.
 
 Root may capture into a folder of another user, who can rename what is in it and put links in its place at any time. So
 every name is opened from the descriptor of the folder it is in, never through a link, and never where something is.
@@ -8,16 +9,25 @@ A path may be a tenant's choice: one that leads out of the folder (`..`) is refu
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
+from time import time
 from typing import IO
+
+from numaudit.errors import Unavailable
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 (the folder made there is its owner's alone)
+_PREFIX = "numaudit-tree_"
+YOUNG = 60.0
+"""Seconds: one that was made just now may not be locked yet."""
 
 
 class NewFolder:
@@ -152,3 +162,50 @@ def new_file(target: Path) -> Iterator[IO[bytes]]:
             raise
     finally:
         os.close(above)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """For its owner only, and removed at the end. Raises Unavailable.
+
+    A container with a read-only root often has no place but /dev/shm, which is memory. The folder is locked for as long
+    as its process lives, so that the next one finds what was left.
+    """
+    try:
+        made = tempfile.TemporaryDirectory(prefix=_PREFIX)
+    except OSError as error:
+        try:
+            made = tempfile.TemporaryDirectory(prefix=_PREFIX, dir=_SHARED_MEMORY)
+        except OSError:
+            why = f"cannot make a temporary folder: {error.strerror}; set TMPDIR to another folder"
+            raise Unavailable(why) from error
+    with made as name:
+        folder = Path(name).resolve()
+        descriptor = os.open(folder, _FOLDER | os.O_NOFOLLOW)
+        try:
+            with suppress(OSError):  # a file system without locks: then nothing there can be swept
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _sweep(folder.parent)
+            yield folder
+        finally:
+            os.close(descriptor)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove folders of this user that no living process has locked."""
+    with suppress(OSError):
+        for folder in parent.glob(f"{_PREFIX}*"):
+            with suppress(OSError):
+                _remove_if_left(folder)
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Raises OSError, also when a process has locked it."""
+    descriptor = os.open(folder, _FOLDER | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid == os.geteuid() and time() - status.st_mtime > YOUNG:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import IO
 
 from numaudit.api import document
-from numaudit.capture import hardware, tree
+from numaudit.capture import devices, tree
 from numaudit.capture.archive import SUFFIX, unpacked
-from numaudit.capture.new_folder import new_file
-from numaudit.capture.temporary import temporary_folder
+from numaudit.capture.new_folder import new_file, temporary_folder
 from numaudit.capture.tree import NOT_READ, CaptureSummary, Unread
 from numaudit.encoding.value import Origin
 from numaudit.errors import InputError, Unavailable, printable
@@ -54,7 +53,7 @@ def program() -> bytes:
     """The collector with what it is to read."""
     header = json.loads(document.encode("Capture", document.Capture(), Origin(None, None)))
     request = {
-        "files": [*tree.PATTERNS, *hardware.PATTERNS, "proc/cpuinfo", *_DEVICES, *_of_the_kubelet()],
+        "files": [*tree.PATTERNS, *devices.PATTERNS, "proc/cpuinfo", *_DEVICES, *_of_the_kubelet()],
         "cgroup": tree.CGROUP,
         "kubelet": USUAL_FILES,
         "flags": sorted(KNOWN_FLAGS),

@@ -5,10 +5,9 @@ A process with one thread has all of it in its own files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -24,29 +23,18 @@ _FILES = ("stat", "status")
 _POLICY = "numa_maps"
 
 
-class Missing(NamedTuple):
-    """A file or folder of which something is missing, and why."""
-
-    path: Path
-    reason: str
-
-
-class Kept(NamedTuple):
-    """One file."""
-
-    path: Path
-    content: bytes
-
-
 class ThreadFiles(Struct):
-    """Reads them; none of a thread that ends meanwhile."""
+    """Copies them; none of a thread that ends meanwhile."""
 
     host: Host
+    keep: Callable[[Path, bytes], None]
+    miss: Callable[[Path, str], None]
+    """Takes a file or folder of which something is missing, and why."""
     most: int = MOST
     """Threads of all processes together."""
     clock: Callable[[], float] = monotonic
 
-    def read(self) -> Iterator[Kept | Missing]:
+    def copy(self) -> None:
         for process in files.glob(self.host.proc, "[0-9]*"):
             try:
                 pid = int(process.name)
@@ -56,30 +44,34 @@ class ThreadFiles(Struct):
             if len(ids) > 1:
                 kept = ids[: min(MOST_OF_A_PROCESS, self.most)]
                 self.most -= len(kept)
-                yield from self._of_process(pid, kept)
+                self._copy_of_process(pid, kept)
                 if len(kept) < len(ids):
-                    yield Missing(process / "task", f"{len(ids) - len(kept)} of {len(ids)} threads were left out")
+                    self.miss(process / "task", f"{len(ids) - len(kept)} of {len(ids)} threads were left out")
 
-    def _of_process(self, pid: int, ids: list[int]) -> Iterator[Kept | Missing]:
+    def _copy_of_process(self, pid: int, ids: list[int]) -> None:
         folder = self.host.proc / f"{pid}/task"
         for thread in ids:
             for name in _FILES:
+                path = folder / f"{thread}/{name}"
                 try:
-                    yield Kept(folder / f"{thread}/{name}", read_bytes(folder / f"{thread}/{name}"))
+                    content = read_bytes(path)
                 except (FileNotFoundError, ProcessLookupError):
                     continue
                 except OSError as error:
-                    yield Missing(folder / f"{thread}/{name}", error.strerror or str(error))
+                    self.miss(path, error.strerror or str(error))
+                else:
+                    self.keep(path, content)
         until = self.clock() + _POLICY_SECONDS
         for position, thread in enumerate(ids):
             path = folder / f"{thread}/{_POLICY}"
             if self.clock() > until:
-                yield Missing(path, f"the time for memory policies ran out, {len(ids) - position} threads have none")
+                self.miss(path, f"the time for memory policies ran out, {len(ids) - position} threads have none")
                 return
             try:
-                yield Kept(path, numa_maps.read_telling_lines(self.host, pid, thread))
+                content = numa_maps.read_telling_lines(self.host, pid, thread)
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except (OSError, ValueError) as error:  # so it is for all of them
-                yield Missing(path, getattr(error, "strerror", None) or str(error))
+                self.miss(path, getattr(error, "strerror", None) or str(error))
                 return
+            self.keep(path, content)

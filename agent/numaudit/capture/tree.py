@@ -13,11 +13,10 @@ from typing import IO
 from msgspec import Struct, field
 
 from numaudit.api import document
-from numaudit.capture import archive, devices, hardware
+from numaudit.capture import archive, devices
 from numaudit.capture.archive import MOST_LEVELS, SUFFIX
-from numaudit.capture.new_folder import NewFolder, filled, new_file
-from numaudit.capture.temporary import temporary_folder
-from numaudit.capture.thread_files import Missing, ThreadFiles
+from numaudit.capture.new_folder import NewFolder, filled, new_file, temporary_folder
+from numaudit.capture.thread_files import ThreadFiles
 from numaudit.containers import container_names
 from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel import files
@@ -36,6 +35,7 @@ _DEEPEST_FOLDER = MOST_LEVELS - 2
 """Within an archive a capture is in a folder, and files are in theirs."""
 _OTHER_ARCHIVES = (".bz2", ".gz", ".tar", ".tgz", ".txz", ".xz", ".zip", ".zst")
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ESRCH, errno.ENODEV)
+_LARGEST_FILE = 64 << 20
 _NODES = "sys/devices/system/node/"
 PATTERNS = (
     *(f"proc/{name}" for name in (
@@ -78,6 +78,54 @@ class Unread(Struct, frozen=True):
 
     what: str
     reason: str
+
+
+def _as_it_is(content: bytes) -> bytes:
+    return content
+
+
+class _Copy(Struct):
+    """A tree on its way to a folder."""
+
+    host: Host
+    tree: NewFolder
+    summary: CaptureSummary
+
+    def copy(self, file: Path, filtered: Callable[[bytes], bytes] = _as_it_is) -> None:
+        """One file as it is, or what a filter leaves of it."""
+        try:
+            content = read_bytes(file, limit=_LARGEST_FILE)
+        except OSError as error:
+            _note(self.host, file, error, self.summary)
+            return
+        self.keep(file, content, filtered)
+
+    def keep(self, file: Path, content: bytes, filtered: Callable[[bytes], bytes] = _as_it_is) -> None:
+        """What was read of one file."""
+        try:
+            kept = filtered(content)
+        except ValueError as error:
+            self.miss(file, f"not understood: {error}")
+            return
+        self.write(self.inside(file), kept)
+
+    def miss(self, file: Path, reason: str) -> None:
+        """There is none of this file, or not all of it."""
+        self.summary.unread.append(Unread(self.host.name_of(file), reason))
+
+    def write(self, below: PurePath, content: bytes) -> None:
+        """A file of the tree."""
+        self.tree.write(below, content)
+        self.summary.files += 1
+        self.summary.bytes += len(content)
+
+    def make(self, folder: Path) -> None:
+        """An empty folder."""
+        self.tree.make(self.inside(folder))
+
+    def inside(self, path: Path) -> PurePath:
+        """Path of the host -> in the tree."""
+        return path.relative_to(self.host.root)
 
 
 def capture(host: Host, target: Path) -> CaptureSummary:
@@ -152,21 +200,21 @@ def _into(host: Host, target: Path) -> CaptureSummary:
 
 
 def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> None:
-    host = kubelet.host
+    host, into = kubelet.host, _Copy(kubelet.host, tree, summary)
     for file in _files(host):
-        _copy(host, file, tree, summary)
-    _copy(host, host.proc / hardware.CPUINFO, tree, summary, hardware.without_serial)
-    _copy_threads(host, tree, summary)
+        into.copy(file)
+    into.copy(host.proc / devices.CPUINFO, devices.without_serial)
+    ThreadFiles(host, into.keep, into.miss).copy()
     for initiator in files.glob(host.nodes, _INITIATORS):
-        tree.make(_inside(host, initiator))
+        into.make(initiator)
     for file in cdi_files.files(host):
-        _copy(host, file, tree, summary, partial(_cdi_without_secrets, file))
-    _copy_cgroups(host, tree, summary)
-    _link_devices(host, tree, summary)
+        into.copy(file, partial(_cdi_without_secrets, file))
+    _copy_cgroups(into)
+    _link_devices(into)
     for folder in _pod_log_folders(host, summary):
-        tree.make(_inside(host, folder))
-    _copy_runtime_names(host, tree, summary)
-    _record(kubelet, tree, summary)
+        into.make(folder)
+    _copy_runtime_names(into)
+    _record(kubelet, into)
     note = document.encode("Capture", document.Capture(), origin_of(host))
     tree.write(PurePath(NOTE), note)
     lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
@@ -184,67 +232,57 @@ def _located(host: Host, summary: CaptureSummary) -> LocatedKubelet:
 def _files(host: Host) -> Iterator[Path]:
     for pattern in PATTERNS:
         yield from files.glob(host.root, pattern)
-    yield from hardware.files(host)
     yield from devices.files(host)
     yield from (host.kubelet / name for name in KUBELET)
 
 
-def _copy_threads(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
-    for one in ThreadFiles(host).read():
-        if isinstance(one, Missing):
-            summary.unread.append(Unread(host.name_of(one.path), one.reason))
-        else:
-            _write(_inside(host, one.path), one.content, tree, summary)
-
-
-def _copy_cgroups(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
-    hierarchies = find_hierarchies(host)
-    inodes = read_inodes(host)
+def _copy_cgroups(into: _Copy) -> None:
+    hierarchies, inodes = find_hierarchies(into.host), read_inodes(into.host)
     too_deep = 0
     for root in _roots(hierarchies):
         for group in CgroupTree(root, inodes).groups():
             folder = Path(f"{root}{group.path}")
-            if _is_too_deep(host, folder):
+            if _is_too_deep(into, folder):
                 too_deep += 1
                 continue
-            tree.make(_inside(host, folder))
+            into.make(folder)
             for pattern in CGROUP:
                 for file in files.glob(folder, pattern):
-                    _copy(host, file, tree, summary)
+                    into.copy(file)
     if too_deep:
-        summary.unread.append(Unread(plural(too_deep, "cgroup"), f"in more than {_DEEPEST_FOLDER} folders"))
+        into.summary.unread.append(Unread(plural(too_deep, "cgroup"), f"in more than {_DEEPEST_FOLDER} folders"))
     lines = []
     for group in CgroupTree(hierarchies.memory, inodes).groups():
         folder = Path(f"{hierarchies.memory}{group.path}")
-        if not _is_too_deep(host, folder):
-            lines.append(f"{group.id} {escape('/' + str(_inside(host, folder)))}\n")
-    tree.write(PurePath("cgroup-inodes.txt"), os.fsencode("".join(lines)))
+        if not _is_too_deep(into, folder):
+            lines.append(f"{group.id} {escape('/' + str(into.inside(folder)))}\n")
+    into.tree.write(PurePath("cgroup-inodes.txt"), os.fsencode("".join(lines)))
 
 
 def _cdi_without_secrets(file: Path, content: bytes) -> bytes:
     return cdi_files.without_secrets(content, file.name)
 
 
-def _link_devices(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
+def _link_devices(into: _Copy) -> None:
     """Ways from processes to devices."""
-    ways = devices.CapturedWays(host)
+    ways = devices.CapturedWays(into.host)
     for link in ways.links():
-        tree.link(link.path, link.target)
+        into.tree.link(link.path, link.target)
     for file, text in ways.texts.items():
-        _write(file, text.encode(), tree, summary)
+        into.write(file, text.encode())
 
 
-def _is_too_deep(host: Host, folder: Path) -> bool:
-    return len(_inside(host, folder).parts) > _DEEPEST_FOLDER
+def _is_too_deep(into: _Copy, folder: Path) -> bool:
+    return len(into.inside(folder).parts) > _DEEPEST_FOLDER
 
 
-def _copy_runtime_names(host: Host, tree: NewFolder, summary: CaptureSummary) -> None:
+def _copy_runtime_names(into: _Copy) -> None:
     """Docker's and Podman's names of their containers, without the environments in the same files."""
     try:
-        for file in container_names.sources(host):
-            _copy(host, file, tree, summary, partial(container_names.names_only, file))
+        for file in container_names.sources(into.host):
+            into.copy(file, partial(container_names.names_only, file))
     except OSError as error:
-        _note(host, Path(error.filename or host.root), error, summary)
+        _note(into.host, Path(error.filename or into.host.root), error, into.summary)
 
 
 def _roots(hierarchies: Hierarchies) -> list[Path]:
@@ -255,9 +293,9 @@ def _roots(hierarchies: Hierarchies) -> list[Path]:
     return list(dict.fromkeys(root for root in found if root is not None))
 
 
-def _record(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> None:
+def _record(kubelet: LocatedKubelet, into: _Copy) -> None:
     """The kubelet's settings, and its answers when it can be asked."""
-    host, pid, settings = kubelet.host, kubelet.process.pid, kubelet.settings
+    host, pid, settings, summary = kubelet.host, kubelet.process.pid, kubelet.settings, into.summary
     files: tuple[Path, ...] = ()
     flags = None
     if kubelet.process.doubt is not None:
@@ -273,16 +311,16 @@ def _record(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -
     for file in files:
         without_secrets = partial(recording.configuration, host.name_of(file))
         if file in read_before:
-            _keep(host, file, read_before[file], tree, summary, without_secrets)
+            into.keep(file, read_before[file], without_secrets)
         else:
-            _copy(host, file, tree, summary, without_secrets)
+            into.copy(file, without_secrets)
     if flags is not None:
-        _write(PurePath(f"proc/{pid}/cmdline"), flags, tree, summary)
+        into.write(PurePath(f"proc/{pid}/cmdline"), flags)
     for name, content in _answers(host, settings, summary):
         if content is None:
             summary.unread.append(Unread(f"numaudit/{name}", "the kubelet did not answer"))
         else:
-            _write(PurePath("numaudit", name), content, tree, summary)
+            into.write(PurePath("numaudit", name), content)
 
 
 def _answers(host: Host, settings: StartSettings | None, summary: CaptureSummary) -> Iterator[recording.RecordedAnswer]:
@@ -301,43 +339,7 @@ def _pod_log_folders(host: Host, summary: CaptureSummary) -> list[Path]:
         return []
 
 
-def _copy(
-    host: Host,
-    file: Path,
-    tree: NewFolder,
-    summary: CaptureSummary,
-    filtered: Callable[[bytes], bytes] = lambda content: content,
-) -> None:
-    try:
-        content = read_bytes(file, limit=64 << 20)
-    except OSError as error:
-        _note(host, file, error, summary)
-        return
-    _keep(host, file, content, tree, summary, filtered)
-
-
-def _keep(
-    host: Host, file: Path, content: bytes, tree: NewFolder, summary: CaptureSummary, filtered: Callable[[bytes], bytes]
-) -> None:
-    try:
-        kept = filtered(content)
-    except ValueError as error:
-        summary.unread.append(Unread(host.name_of(file), f"not understood: {error}"))
-        return
-    _write(_inside(host, file), kept, tree, summary)
-
-
 def _note(host: Host, path: Path, error: OSError, summary: CaptureSummary) -> None:
     """Note an error. A file that does not exist or is gone is none; a process that has ended has no mounts (EINVAL)."""
     if error.errno not in _NOT_THERE and (path.name, error.errno) != ("mountinfo", errno.EINVAL):
         summary.unread.append(Unread(host.name_of(path), error.strerror or str(error)))
-
-
-def _write(target: PurePath, content: bytes, tree: NewFolder, summary: CaptureSummary) -> None:
-    tree.write(target, content)
-    summary.files += 1
-    summary.bytes += len(content)
-
-
-def _inside(host: Host, path: Path) -> PurePath:
-    return path.relative_to(host.root)

@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documentation.documents import without_times
-from numaudit.capture import archive, temporary
+from numaudit.capture import archive, new_folder
 from numaudit.capture.archive import unpacked
 from numaudit.capture.tree import capture
 from numaudit.cli.main import call
@@ -354,7 +354,7 @@ def test_what_a_killed_command_unpacked_is_removed_by_the_next_one(tmp_path: Pat
     assert done.returncode == -signal.SIGKILL
     with unpacked(file):  # one of this minute may belong to a process that is about to lock it
         assert left.exists()
-    os.utime(left, (0, time() - temporary.YOUNG - 1))
+    os.utime(left, (0, time() - new_folder.YOUNG - 1))
     with unpacked(file) as tree:
         assert not left.exists()
         os.utime(tree.parent, (0, 0))
@@ -367,7 +367,7 @@ def test_no_place_for_temporary_folders_is_reported(
 ) -> None:
     file = _pack(tmp_path / "a.tar.xz", NODE)
     monkeypatch.setattr("tempfile.tempdir", "/none")
-    monkeypatch.setattr("numaudit.capture.temporary._SHARED_MEMORY", "/none")
+    monkeypatch.setattr("numaudit.capture.new_folder._SHARED_MEMORY", "/none")
     message = "cannot make a temporary folder: No such file or directory; set TMPDIR to another folder"
     with pytest.raises(Unavailable, match=message), unpacked(file):
         pass
@@ -383,7 +383,7 @@ def test_where_only_memory_can_be_written_to_captures_are_packed_there(
     memory = tmp_path / "shm"
     memory.mkdir()
     monkeypatch.setattr("tempfile.tempdir", "/none")
-    monkeypatch.setattr("numaudit.capture.temporary._SHARED_MEMORY", str(memory))
+    monkeypatch.setattr("numaudit.capture.new_folder._SHARED_MEMORY", str(memory))
     capture(captured("huge-pages"), tmp_path / "a.tar.xz")
     with unpacked(tmp_path / "a.tar.xz") as tree:
         assert tree.is_relative_to(memory)

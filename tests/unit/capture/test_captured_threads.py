@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from numaudit.capture.thread_files import Kept, Missing, ThreadFiles
+from numaudit.capture.thread_files import ThreadFiles
 from numaudit.capture.tree import capture
 from numaudit.kernel import tasks
 from numaudit.kernel.host import Host
@@ -41,6 +42,16 @@ def host(tmp_path: Path, fixtures: Path) -> Host:
     return Host(tmp_path / "host")
 
 
+def _copied(
+    host: Host,
+    **limits: Any,  # noqa: ANN401
+) -> tuple[list[Path], list[tuple[Path, str]]]:
+    """Files that are kept, and those of which something is missing, with the reason."""
+    kept, missing = list[Path](), list[tuple[Path, str]]()
+    ThreadFiles(host, lambda path, _: kept.append(path), lambda *of: missing.append(of), **limits).copy()
+    return kept, missing
+
+
 def test_threads_of_a_capture_are_those_of_the_host(host: Host, tmp_path: Path) -> None:
     capture(host, tmp_path / "captured")
     copy = Host(tmp_path / "captured")
@@ -60,22 +71,21 @@ def test_of_each_thread_only_what_places_it_is_kept(host: Host, tmp_path: Path) 
 
 
 def test_threads_beyond_the_most_are_left_out_and_named(host: Host) -> None:
-    found = [*ThreadFiles(host, most=2).read()]
-    assert {one.path.parent.name for one in found if isinstance(one, Kept)} == {str(MANY), str(MANY + 1)}
-    assert [one for one in found if isinstance(one, Missing)] == [
-        Missing(host.proc / f"{MANY}/task", "1 of 3 threads were left out")
-    ]
+    kept, missing = _copied(host, most=2)
+    assert {path.parent.name for path in kept} == {str(MANY), str(MANY + 1)}
+    assert missing == [(host.proc / f"{MANY}/task", "1 of 3 threads were left out")]
 
 
 def test_policies_are_read_until_their_time_is_over(host: Host) -> None:
     times = iter([0.0, 0.0, 9.0, 9.0])
-    found = [*ThreadFiles(host, clock=lambda: next(times)).read()]
-    assert [one.path.parent.name for one in found if one.path.name == "numa_maps"] == [
-        str(MANY),
-        str(MANY + 1),
+    kept, missing = _copied(host, clock=lambda: next(times))
+    assert [path.parent.name for path in kept if path.name == "numa_maps"] == [str(MANY)]
+    assert missing == [
+        (
+            host.proc / f"{MANY}/task/{MANY + 1}/numa_maps",
+            "the time for memory policies ran out, 2 threads have none",
+        )
     ]
-    (missing,) = [one for one in found if isinstance(one, Missing)]
-    assert missing.reason == "the time for memory policies ran out, 2 threads have none"
 
 
 def test_a_policy_that_may_not_be_read_is_named_once_for_a_process(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,5 +93,4 @@ def test_a_policy_that_may_not_be_read_is_named_once_for_a_process(host: Host, m
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(numa_maps, "read_telling_lines", refuse)
-    missing = [one for one in ThreadFiles(host).read() if isinstance(one, Missing)]
-    assert missing == [Missing(host.proc / f"{MANY}/task/{MANY}/numa_maps", "Permission denied")]
+    assert _copied(host)[1] == [(host.proc / f"{MANY}/task/{MANY}/numa_maps", "Permission denied")]
