@@ -61,6 +61,12 @@ class Verdict(Value, frozen=True):
     """Remedy; null when the container is aligned."""
 
 
+def harm(verdict: Verdict | None, elsewhere: int) -> tuple[bool, int, int]:
+    """Sort key, the worst first: the misaligned ones by their bytes on wrong or remote nodes, then by severity."""
+    is_misaligned = verdict is not None and verdict.name in MISALIGNED
+    return not is_misaligned, -elsewhere if is_misaligned else 0, severity(verdict)
+
+
 def severity(verdict: Verdict | None) -> int:
     """Its place in the order of severity, 0 for the worst. No verdict counts like `unmanaged`: nothing was promised."""
     return _RANKS["unmanaged" if verdict is None else verdict.name]

@@ -205,9 +205,9 @@ def _name_of(one: Container) -> str:
 
 
 def _rank(one: ClusterContainer) -> tuple[int, int, str, str, str, str]:
-    """The worst verdict first, and of each the most misplaced bytes."""
+    """The most misplaced bytes first, and of as many the worst verdict."""
     severity = SEVERITY.get(one.verdict, len(SEVERITY))
-    return severity, -one.misplaced_bytes, one.node, one.namespace, one.pod, one.container
+    return -one.misplaced_bytes, severity, one.node, one.namespace, one.pod, one.container
 
 
 def _sum(counts: Iterable[dict[str, int]]) -> Counter[str]:

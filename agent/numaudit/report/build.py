@@ -17,7 +17,7 @@ from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.headroom import unpromised_by_node
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.huge_pages import HugePagesOfSize, huge_pages_of, others, sets_in_force
-from numaudit.evaluation.verdicts import Verdict, severity
+from numaudit.evaluation.verdicts import Verdict, harm
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.intent.pods import PodFacts
 from numaudit.report.containers import ContainerReports, names_by_container
@@ -154,8 +154,8 @@ def _ended(snapshot: Snapshot) -> Ended | None:
     return Ended(seen=Counters(**measured.of(ENDED)), unseen=unseen)
 
 
-def _order(one: ContainerReport) -> tuple[int, int, int, str]:
-    return severity(one.verdict), -(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path or ""
+def _order(one: ContainerReport) -> tuple[tuple[bool, int, int], int, int, str]:
+    return harm(one.verdict, one.bytes_elsewhere), -(one.remote_bytes or 0), -(one.judged_bytes or 0), one.path or ""
 
 
 def _intent_sources(intent: Intent | None) -> tuple[CollectorOutcome, ...]:

@@ -198,6 +198,11 @@ class ContainerReport(Counters, frozen=True):
         return self.judged_bytes - self.aligned_bytes
 
     @property
+    def bytes_elsewhere(self) -> int:
+        """Judged bytes on nodes that were not promised, or remote to its CPUs, whichever are more; 0 = none known."""
+        return max(self.misplaced_bytes or 0, self.remote_bytes or 0)
+
+    @property
     def aligned_ratio(self) -> float | None:
         """Share of judged bytes on a promised node; None also when nothing is resident."""
         return None if self.aligned_bytes is None or not self.judged_bytes else self.aligned_bytes / self.judged_bytes
@@ -306,7 +311,7 @@ class Report(Value, frozen=True):
     cgroup_mode: str | None
     """v2, v1 or hybrid; null = no cgroups were found."""
     containers: tuple[ContainerReport, ...]
-    """The worst verdict first, and of each the most remote bytes."""
+    """The misaligned ones first, of them the most bytes on wrong or remote nodes; the others by their verdict."""
     nodes: tuple[NodeReport, ...]
     """Every node, by its own counters."""
     unattributed: tuple[NodeBytes, ...] | None

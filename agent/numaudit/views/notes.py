@@ -10,7 +10,7 @@ from msgspec import Struct
 from numaudit.checkpoints.start.findings import StateFinding
 from numaudit.containermanager.pod.spec import full_name
 from numaudit.evaluation.findings import Finding, Severity
-from numaudit.evaluation.verdicts import MISALIGNED, Verdict, severity
+from numaudit.evaluation.verdicts import MISALIGNED, Verdict, harm
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name, size
 
@@ -47,7 +47,7 @@ Judged = tuple[ContainerReport, Verdict]
 def verdict_notes(containers: Iterable[ContainerReport]) -> list[Note]:
     """Containers that are misaligned, of unknown or split alignment, or have a cause beside it; the worst first."""
     groups: dict[tuple[str, str | None], list[Judged]] = {}
-    for one in sorted(containers, key=lambda one: severity(one.verdict)):
+    for one in sorted(containers, key=lambda one: harm(one.verdict, one.bytes_elsewhere)):
         if one.verdict is not None and (one.verdict.name in (*MISALIGNED, "unknown", "split") or one.verdict.causes):
             groups.setdefault((one.verdict.name, one.verdict.remedy), []).append((one, one.verdict))
     return [

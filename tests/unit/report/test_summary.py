@@ -62,9 +62,9 @@ def _host(
 
 
 def test_the_worst_container_is_named_with_its_bytes_on_the_wrong_node() -> None:
-    report = _host({"good": ("0", 80, 0), "bad": ("0", 10, 40), "worse": ("0-1", 10, 7)})
+    report = _host({"good": ("0", 80, 0), "bad": ("0", 10, 40), "drifted": ("0-1", 10, 39)})
     assert report.summary.text == (
-        "2 of 3 promised containers are misaligned; worst: prod/worse/app, drifted, 7Mi on the wrong nodes"
+        "2 of 3 promised containers are misaligned; worst: prod/bad/app, spilled, 40Mi on the wrong nodes"
     )
     assert (report.summary.misaligned, report.summary.aligned, report.summary.promised) == (2, 1, 3)
 

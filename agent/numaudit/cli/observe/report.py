@@ -74,7 +74,7 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     type=click.Choice(SORT_KEYS),
     default=SORT_KEYS[0],
     show_default=True,
-    help="Order of the rows: the worst verdict first, the largest amount first, or by name; cpu needs --duration.",
+    help="Order of the rows: the most harm first, the largest amount first, or by name; cpu needs --duration.",
 )
 @click.option(
     "--top",
