@@ -42,6 +42,13 @@ def test_a_node_where_nothing_changed_keeps_its_pods(node: Host, capsys: pytest.
     assert "default/gu-two-numanode" in out
 
 
+def test_a_gate_that_the_asked_version_lacks_stops_the_kubelet(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--kubernetes-version", "1.23", "--feature-gates", "InPlacePodVerticalScaling=true"]
+    assert call(["forecast", "--root", str(node.root), *asked]) == 1
+    assert "unrecognized feature gate: InPlacePodVerticalScaling" in capsys.readouterr().out
+    assert call(["forecast", "--root", str(node.root), *asked[:1], "1.27", *asked[2:]]) != 1
+
+
 def test_the_document_keeps_to_its_schema(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["forecast", "--reboot", "--root", str(node.root), "-o", "json"]) == 5
     document = json.loads(capsys.readouterr().out)
