@@ -1,4 +1,4 @@
-"""Kinds of settings: the form of a value. YAML gives typed values, flags and the environment give text."""
+"""Kinds of settings: the form of a value. Flags and the environment give text; YAML also lists and mappings of text."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _NAME = re.compile(r"[^\s:?@]+")
 """Of a header or an attribute; a piece of a URL, which may hold a password, is none."""
+_LONGEST_NUMBER = 20
+"""Digits; no setting has more, and Python takes long for thousands."""
 _SWITCH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -57,11 +59,10 @@ def number(least: int, most: int) -> KindOf:
     """A whole number."""
 
     def parse(value: object) -> int:
-        if isinstance(value, str) and value.isascii() and value.isdigit():
-            value = int(value)
-        if type(value) is not int or not least <= value <= most:
+        found = int(_text(value)[:_LONGEST_NUMBER])
+        if str(found) != value or not least <= found <= most:
             raise ValueError
-        return value
+        return found
 
     schema = _schema("integer", "string", minimum=least, maximum=most, pattern="^[0-9]+$")
     return KindOf(f"a whole number from {least} to {most}", parse, schema)
@@ -71,11 +72,10 @@ def percent(least: float, most: float) -> KindOf:
     """A number of percent, with or without its sign."""
 
     def parse(value: object) -> float:
-        if isinstance(value, str):
-            value = float(value.removesuffix("%"))
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        found = float(_text(value).removesuffix("%"))
+        if not least <= found <= most:
             raise ValueError
-        return float(value)
+        return found
 
     schema = _schema("number", "string", minimum=least, maximum=most)
     return KindOf(f"a percentage from {least:g} to {most:g}", parse, schema, lambda value: f"{value:g}")
@@ -85,11 +85,10 @@ def boolean() -> KindOf:
     """true or false."""
 
     def parse(value: object) -> bool:
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str) and value.lower() in _SWITCH:
-            return _SWITCH[value.lower()]
-        raise ValueError
+        found = _SWITCH.get(_text(value).lower())
+        if found is None:
+            raise ValueError
+        return found
 
     schema = _schema("boolean", "string", pattern=f"^(?i:{'|'.join(_SWITCH)})$")
     return KindOf("true or false", parse, schema, lambda value: "true" if value else "false")
@@ -101,7 +100,7 @@ def choice(*allowed: str) -> KindOf:
     def parse(value: object) -> str:
         if value not in allowed:
             raise ValueError
-        return str(value)
+        return _text(value)
 
     return KindOf(f"one of {', '.join(allowed)}", parse, {"enum": [*allowed, None]})
 
@@ -134,7 +133,7 @@ def _texts(value: object) -> list[str]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("it is not text; put it in quotes")
+        raise ValueError("it is not text")
     return value
 
 
@@ -153,7 +152,7 @@ def duration(least: float, most: float) -> KindOf:
     """A time in seconds; a plain number is seconds."""
 
     def parse(value: object) -> float:
-        match = None if isinstance(value, bool) else _DURATION.fullmatch(str(value))
+        match = _DURATION.fullmatch(_text(value))
         if match is None:
             raise ValueError
         seconds = float(match[1]) * _SECONDS[match[2]]
@@ -187,9 +186,7 @@ def address() -> KindOf:
     """HOST:PORT to listen on; no host = all interfaces; an IPv6 host stands in brackets. Port 0 = any free one."""
 
     def parse(value: object) -> tuple[str, int]:
-        if not isinstance(value, str):
-            raise ValueError
-        host, colon, port = value.rpartition(":")
+        host, colon, port = _text(value).rpartition(":")
         if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
             raise ValueError
         if host.startswith("[") and host.endswith("]"):
@@ -218,9 +215,9 @@ def mapping() -> KindOf:
             raise ValueError("it is not a list of NAME=VALUE")
         if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in value):
             raise ValueError("a name in it is empty, or has a blank, a colon, ? or @")
-        if not all(isinstance(what, str | int | float) for what in value.values()):
-            raise ValueError("the value of a name must be text; put it in quotes")
-        return tuple((name, str(what)) for name, what in value.items())
+        if not all(isinstance(what, str) for what in value.values()):
+            raise ValueError("the value of a name must be text")
+        return tuple(value.items())
 
     return KindOf(
         "names and texts (`name: text`, or name=text,name=text)",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from numaudit.config import CONFIG_VARIABLE, yaml_file
 from numaudit.config.settings import KEYS, Settings
-from numaudit.encoding.yaml_values import Lined, Unread
+from numaudit.encoding.yaml_values import Lined
 from numaudit.errors import InputError, brief, cut
 from numaudit.kernel.own_files import state_of
 
@@ -247,10 +247,8 @@ def _named(key: str) -> str:
 
 def _shown(value: object) -> str:
     """Any text in a list may hold a password, and any name or text in a mapping."""
-    if isinstance(value, Unread):
-        value = value.text
     if isinstance(value, Mapping):
         return "keys and values"
     if isinstance(value, list):
         return cut(f"[{', '.join(map(_shown, value))}]")
-    return repr(brief(value)) if isinstance(value, str) else brief(repr(value))
+    return repr(brief(str(value)))

@@ -9,7 +9,6 @@ by one: a file takes little more memory than its values do. A reference is read 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -24,12 +23,10 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Event = Any
 """Of PyYAML's parser; its types leave out that each has a mark."""
 
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-_NUMBER_AS_READ = re.compile(r"[-+]?(0|[1-9][0-9]*)?(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
-"""A number that YAML 1.1 reads as people do."""
 _COLLECTIONS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
+_NULL = "tag:yaml.org,2002:null"
 
 
 class YamlLimits(Struct, frozen=True):
@@ -44,7 +41,7 @@ class YamlLimits(Struct, frozen=True):
     """Values (the end of a list or mapping counts as one) that references (*) may stand for in a file, with those that
     they name; 0 = it may have no references."""
     as_written: bool = False
-    """Keys are texts, mappings are Lined, and what YAML does not read as people do is Unread."""
+    """Keys and values are texts, or None, and mappings are Lined: to YAML 1:30 is 90, and 010 is 8."""
 
 
 class Lined(dict[Any, object]):
@@ -52,12 +49,6 @@ class Lined(dict[Any, object]):
 
     def __init__(self) -> None:
         self.lines: dict[str, int] = {}
-
-
-class Unread(Struct, frozen=True):
-    """A number that YAML reads in its own way (to it 1:30 is 90, and 010 is 8), or a number or date of no meaning."""
-
-    text: str
 
 
 def read(body: bytes, name: str, limits: YamlLimits) -> object:
@@ -268,15 +259,13 @@ class _Values:
             return event.value
         if tag == _MERGE and self._is_key():
             return event.value if self._as_written else _Merge()
-        if self._as_written and tag in _NUMBERS and _NUMBER_AS_READ.fullmatch(event.value) is None:
-            return Unread(event.value)
+        if self._as_written and tag in yaml.SafeLoader.yaml_constructors:
+            return None if tag == _NULL else event.value
         try:
             return _plain(tag, event.value)
         except yaml.constructor.ConstructorError:
             raise self._unknown_tag(event) from None
         except (ValueError, yaml.YAMLError):
-            if self._as_written:
-                return Unread(event.value)
             raise InputError(
                 f"{self._at(event)}: not YAML: a number or date cannot be read; quote it if it is text"
             ) from None
