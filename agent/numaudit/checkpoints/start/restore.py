@@ -14,13 +14,13 @@ pkg/kubelet/checkpointmanager.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict, TypeVar
 
 from numaudit.checkpoints.formats import claims as claim_checkpoint
 from numaudit.checkpoints.formats import cpu as cpu_checkpoint
 from numaudit.checkpoints.formats import memory as memory_checkpoint
 from numaudit.checkpoints.formats.cpu import CpuCheckpoint, parse_cpus
-from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind
+from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY, CheckpointKind, verify
 from numaudit.checkpoints.formats.memory import MemoryCheckpoint
 from numaudit.checkpoints.formats.seal import Seal, SealedCheckpoint
 from numaudit.checkpoints.start.outlook import KubeletAtStart, Outlook, pod_level_gate
@@ -37,6 +37,7 @@ from numaudit.topology.nodeset import CpuSet
 
 KUBELET_ROOT = "/var/lib/kubelet"
 CORRUPTED = "checkpoint is corrupted"
+Read = TypeVar("Read", MemoryCheckpoint, CpuCheckpoint)
 
 
 class _Manager(NamedTuple):
@@ -118,18 +119,11 @@ def memory_start_error(
     """
     if data is None:
         return None
-    try:
-        checkpoint = memory_checkpoint.parse(data).as_read_by(version)
-        verification = memory_checkpoint.verify(checkpoint)
-    except ParseError as error:
-        return _not_restored(_MEMORY, directory, _json_error(error))
-    problem = restore_error(
-        checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
-    )
-    if problem is not None or machine is None or checkpoint.policy_name != "Static":
+    gates: _Gates = {"directory": directory, "version": version, "pod_level": pod_level}
+    read, form, problem = _read(_MEMORY, memory_checkpoint.parse, data, policy, gates)
+    if read is None or machine is None or read.policy_name != "Static":
         return problem
-    state = checkpoint.state
-    counts_pods = pod_level and verification.form in memory_checkpoint.WITH_PODS
+    state, counts_pods = read.state, pod_level and form in memory_checkpoint.WITH_PODS
     restored = state if counts_pods else MemoryState(state.machine, state.entries)
     refusal = check_start(restored, machine, version=version, pod_level=counts_pods)
     return None if refusal is None else refusal.message
@@ -147,28 +141,32 @@ def cpu_start_error(
     """Error of the CPU Manager when it does not start with this `cpu_manager_state`; None = it starts.
 
     As `memory_start_error`; `manager` is the static policy on this machine (`read_kubelet(...).cpu`;
-    None = do not compare). In a file from before Kubernetes 1.18 containers are named by an id that only
-    the container runtime could match to a pod, so they are passed over.
+    None = do not compare).
     """
     if data is None:
         return None
-    try:
-        checkpoint = cpu_checkpoint.unmarshal(data).as_read_by(version)
-        verification = cpu_checkpoint.verify(checkpoint)
-    except ParseError as error:
-        return _not_restored(_CPU, directory, _json_error(error))
-    problem = restore_error(
-        checkpoint, verification, policy=policy, directory=directory, version=version, pod_level=pod_level
-    )
-    if problem is not None or manager is None or checkpoint.policy_name != cpu_start.STATIC:
+    gates: _Gates = {"directory": directory, "version": version, "pod_level": pod_level}
+    read, form, problem = _read(_CPU, cpu_checkpoint.unmarshal, data, policy, gates)
+    if read is None or manager is None or read.policy_name != cpu_start.STATIC:
         return problem
     try:
-        cpu_start.start(
-            manager, _cpu_state(checkpoint, with_pods=pod_level and verification.form in cpu_checkpoint.WITH_PODS)
-        )
+        cpu_start.start(manager, _cpu_state(read, with_pods=pod_level and form in cpu_checkpoint.WITH_PODS))
     except InputError as error:
         return str(error)
     return None
+
+
+def _read(
+    manager: _Manager, parse: Callable[[bytes], Read], data: bytes, policy: str | None, gates: _Gates
+) -> tuple[Read | None, str | None, str | None]:
+    """The file as this kubelet reads it, and its format; where it refuses it, None and its words."""
+    try:
+        checkpoint = parse(data).as_read_by(gates["version"])
+        verification = verify(checkpoint)
+    except ParseError as error:
+        return None, None, _not_restored(manager, gates["directory"], _json_error(error))
+    problem = restore_error(checkpoint, verification, policy=policy, **gates)
+    return (checkpoint, verification.form, None) if problem is None else (None, None, problem)
 
 
 def claims_start_error(data: bytes) -> str | None:

@@ -125,52 +125,38 @@ def forecast_of(
         if machine is None:
             problem = "this machine cannot be read whole, so nothing can be compared with it"
             raise Unavailable(machine_problem or problem)
+        for one in files.values():  # a file that is there, but not read, may hold anything
+            if start.answer != "no" and one.problem is not None and not one.is_absent:
+                raise Unavailable(f"the memory and CPUs that the pods hold are not known: {one.detail or one.problem}")
+        starting, state, is_whole = _restarting(document, machine, files, kubelet)
+        return forecast(starting, state, pods, reboot=reboot, start=start, is_whole=is_whole, huge_pages=huge_pages)
+    except (InputError, KubeletHangs, ParseError, Unavailable) as error:
+        unknown = error if isinstance(error, Unavailable) else f"the restart cannot be forecast: {error}"
         if start.answer != "no":
-            _refuse_unread(files)
-        return _forecast(document, machine, files, pods, kubelet, start, reboot=reboot, huge_pages=huge_pages)
-    except Unavailable as unknown:
-        if start.answer != "no":
-            raise
+            raise Unavailable(str(unknown)) from None
         return Forecast(reboot, "no", start.refusal, start.obstacles, (), str(unknown))
 
 
-def _refuse_unread(files: Mapping[CheckpointKind, CheckpointFile]) -> None:
-    """A file that is there, but not read, may hold anything: it is not as if there were none."""
-    for one in files.values():
-        if one.problem is not None and not one.is_absent:
-            raise Unavailable(f"the memory and CPUs that the pods hold are not known: {one.detail or one.problem}")
-
-
-def _forecast(
+def _restarting(
     document: Mapping[str, object],
     machine: Machine,
     files: Mapping[CheckpointKind, CheckpointFile],
-    pods: Sequence[Pod],
     starting: KubeletAtStart,
-    start: KubeletStart,
-    *,
-    reboot: bool,
-    huge_pages: HugePagesAtStart | None = None,
-) -> Forecast:
+) -> tuple[Kubelet, NodeState, bool]:
+    """The kubelet, its state by its files, and whether that is all of it: a manager with a static policy writes its
+    file at its first start, and keeps there what it gives. Raises InputError, ParseError.
+    """
     memory, cpu = (None if files[kind].is_absent else files[kind].good for kind in (MEMORY, CPU))
     for one in (memory, cpu):
         starting = starting if one is None else starting.assumed_for(one)
     version = starting.version
-    try:
-        kubelet, _ = read_kubelet(document, machine, kubernetes_version=f"{version[0]}.{version[1]}")
-        state = NodeState(
-            MemoryPolicy(memory.as_read_by(version).state if isinstance(memory, MemoryCheckpoint) else MemoryState({})),
-            cpu.as_read_by(version).state if isinstance(cpu, CpuCheckpoint) and cpu.policy_name != "none" else None,
-        )
-        is_whole = _is_whole(kubelet, memory is not None, cpu is not None)
-        return forecast(kubelet, state, pods, reboot=reboot, start=start, is_whole=is_whole, huge_pages=huge_pages)
-    except (InputError, KubeletHangs, ParseError) as error:
-        raise Unavailable(f"the restart cannot be forecast: {error}") from None
-
-
-def _is_whole(kubelet: Kubelet, has_memory: bool, has_cpu: bool) -> bool:
-    """A manager with a static policy writes its file at its first start, and keeps there what it gives."""
-    return (has_memory or kubelet.memory_policy == "None") and (has_cpu or kubelet.cpu is None)
+    kubelet, _ = read_kubelet(document, machine, kubernetes_version=f"{version[0]}.{version[1]}")
+    state = NodeState(
+        MemoryPolicy(memory.as_read_by(version).state if isinstance(memory, MemoryCheckpoint) else MemoryState({})),
+        cpu.as_read_by(version).state if isinstance(cpu, CpuCheckpoint) and cpu.policy_name != "none" else None,
+    )
+    has_memory = memory is not None or kubelet.memory_policy == "None"
+    return kubelet, state, has_memory and (cpu is not None or kubelet.cpu is None)
 
 
 def active_pods(pods: Mapping[str, PodFacts]) -> tuple[Pod, ...]:
