@@ -149,17 +149,8 @@ class _Sources:
     def _read_file(self, path: Path) -> None:
         """Raises InputError when all of it is wrong."""
         root = yaml_file.values(path, "the settings", yaml_file.AGENT)
-        if root is None:
-            return
-        self._walk(root, str(path), "", 1, {})
-        # A file with several keys, none of them known or close to a known one, is another program's.
-        names = list(root) if isinstance(root, Lined) else []
-        known = {key.partition(".")[0] for key in KEYS}
-        if len(names) > 1 and not any(name.partition(".")[0] in known or _suggestion(name) for name in names):
-            found = ", ".join(map(_named, names[:3]))
-            raise InputError(
-                f"{path}: holds none of numaudit's settings, but {found}; is it the file of another program?"
-            )
+        if root is not None:
+            self._walk(root, str(path), "", 1, {})
 
     def _walk(self, given: object, file: str, prefix: str, line: int, seen: dict[str, int]) -> None:
         """Settings of a part of the file. An empty value leaves a setting as it is.

@@ -128,16 +128,12 @@ def load(data: bytes) -> object:
         raise (GoRefusal if words is None else NotJson)(str(error), words) from None
 
 
-class _Constant(Exception):
-    """NaN or Infinity, which only Python takes."""
-
-
 def syntax_error(data: bytes) -> str | None:
     """Go's words, such as `unexpected end of JSON input`; None = it is JSON."""
     # Bytes that are no UTF-8 do not disturb Go: each is one character here.
     text = data.decode("latin-1")
     try:
-        json.loads(text, parse_int=str, parse_constant=_refuse_constant)  # Python reads 4,300 digits at most
+        json.loads(text, parse_int=str, parse_constant=_refuse_word)  # Python reads 4,300 digits at most
     except json.JSONDecodeError as error:
         cut_short = error.msg.startswith("Unterminated string") or not text[error.pos :].strip(" \t\r\n")
         if cut_short and not (len(text) - len(text.rstrip("\\"))) % 2:
@@ -146,15 +142,11 @@ def syntax_error(data: bytes) -> str | None:
         if where is None or not char or char in _INSIDE.get(error.msg, ""):
             return _INVALID
         return f"{_INVALID} {_quoted(char)} {where}"
-    except _Constant:
+    except ParseError:
         return _INVALID
     except RecursionError:
         return None
     return None
-
-
-def _refuse_constant(_: str) -> NoReturn:
-    raise _Constant
 
 
 def _quoted(char: str) -> str:

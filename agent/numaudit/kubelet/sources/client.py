@@ -22,7 +22,6 @@ from numaudit import __version__
 from numaudit.errors import InputError, Unavailable, without_password
 from numaudit.kernel.files import may_use
 from numaudit.kernel.host import Host, explain, may_exist, read_bytes
-from numaudit.kubelet.parsers.config import LIMITS
 from numaudit.kubelet.sources.podresources import IN_A_TICK as RESOURCES_IN_A_TICK
 from numaudit.kubelet.sources.podresources import Client
 from numaudit.kubelet.sources.podresources import socket as podresources_socket
@@ -38,9 +37,7 @@ _IN_A_TICK = 3.0
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 LARGEST_ANSWER = 64 << 20
-"""Bytes of any answer."""
-_LARGEST = {"/pods": LARGEST_ANSWER, "/configz": LIMITS.size, "/metrics": 16 << 20}
-"""Bytes of an answer, unpacked: some ten times those of a large node."""
+"""Bytes of any answer, unpacked: some ten times those of a large node."""
 _RIGHTS = {"/pods": "nodes/pods", "/configz": "nodes/configz", "/metrics": "nodes/metrics"}
 
 
@@ -217,14 +214,13 @@ class LiveKubelet(Struct):
     def _get(self, path: str) -> bytes:
         endpoint = self.endpoint or find_endpoint(self.host, self.config)
         where = without_password(f"{endpoint.url}{path}")
-        most = min(self.largest, _LARGEST[path])
         seconds = time_left(self.deadline, self.until)
         try:
-            answer = self._connect(endpoint, seconds).get(path, _headers(endpoint), most)
+            answer = self._connect(endpoint, seconds).get(path, _headers(endpoint), self.largest)
             if answer.status != http.client.OK:
                 error = NotPermitted if answer.status in (401, 403) else Unavailable
                 raise error(f"{where}: {_refusal(answer.status, path)}")
-            return answer.unpacked(most)
+            return answer.unpacked(self.largest)
         except TimeoutError:
             self._disconnect()
             raise Unavailable(f"{where}: no complete answer within {seconds:.2g} s") from None

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
+from time import monotonic
 from typing import BinaryIO, Protocol
 
 from msgspec import Struct
@@ -187,17 +188,21 @@ class JournalLog:
             )
         except OSError as error:
             raise Unavailable(f"cannot run {self.program}: {error.strerror or error}") from None
-        with process, _Deadline(process) as deadline:
+        until = monotonic() + _JOURNAL_SECONDS
+        timer = Timer(_JOURNAL_SECONDS, process.kill)
+        with process:
+            timer.start()
             try:
                 yield from self._lines(process, BACKLOG if first else self.at_once)
             finally:
+                timer.cancel()
                 if process.poll() is None:
                     process.kill()
             failed = process.wait() > 0
             message = process.stderr.read(2000).decode("utf-8", "replace").strip() if process.stderr else ""
         if failed and message:
             raise Unavailable(f"{self.program}: {message.splitlines()[-1]}")
-        if deadline.is_over and self._cursor is None:
+        if monotonic() >= until and self._cursor is None:
             raise Unavailable(f"{self.program}: no answer within {_JOURNAL_SECONDS:g} s")
         if self._cursor is None:
             raise Unavailable(f"the journal has no line of {', '.join(self.units)} since this host started")
@@ -244,23 +249,3 @@ def live_log(host: Host) -> LogSource:
     folders = [host.at(one) for one in ("/var/log/journal", "/run/log/journal")] if host.is_mounted else []
     folder = next((one for one in folders if files.is_folder(one)), folders[0] if folders else None)
     return JournalLog(folder=None if folder is None else Path(files.real_path(folder)))
-
-
-class _Deadline:
-    """Kills a program that takes too long."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self.is_over = False
-        self._process = process
-        self._timer = Timer(_JOURNAL_SECONDS, self._kill)
-
-    def __enter__(self) -> _Deadline:
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-    def _kill(self) -> None:
-        self.is_over = True
-        self._process.kill()
