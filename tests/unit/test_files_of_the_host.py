@@ -88,10 +88,10 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
 
 def _calls(module: str) -> set[str]:
     """Calls that look at files, by their names as they are written."""
-    tree = ast.parse((PACKAGE / module).read_text())
-    imported = {alias.asname or alias.name for node in ast.walk(tree)
+    nodes = [*ast.walk(ast.parse((PACKAGE / module).read_text()))]
+    imported = {alias.asname or alias.name for node in nodes
         if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
-    return {name for node in ast.walk(tree) if isinstance(node, ast.Call) and (name := _name(node.func, imported))}
+    return {name for node in nodes if isinstance(node, ast.Call) and (name := _name(node.func, imported))}
 
 
 def _name(called: ast.expr, imported: set[str]) -> str | None:

@@ -154,6 +154,16 @@ class TestRefusals:
         assert later.cpu is not None
         assert str(later.cpu.default_cpus) == "0-5"
 
+    def test_a_container_that_wants_more_cpus_than_its_pod_leaks_those_of_the_pod(self) -> None:
+        node = kubelet(cpus=True, scope="pod", featureGates={"PodLevelResourceManagers": True})
+        asking = pod("a", container("app", "1Gi", cpu="3"), resources={"cpu": "2", "memory": "1Gi"})
+        done = admit(node, fresh_state(node), asking)
+        assert why(done)[0] == "UnexpectedAdmissionError"
+        later = reconcile(done.state)
+        assert later.cpu is not None
+        assert len(later.cpu.pod_entries["a"]) == 2
+        assert len(later.cpu.default_cpus) == 6
+
     def test_a_single_node_of_a_group_is_given_away_when_other_providers_insist(self) -> None:
         """The rule of disjoint groups covers sets of two and more nodes only, so this group is broken up."""
         nics = {"n1": Device("n1", NodeSet.of(1))}
@@ -291,6 +301,14 @@ class TestLife:
         else:
             with pytest.raises(StartRefused, match="the expected machine state is different from the real one"):
                 restart(node, state)
+
+    def test_a_restart_with_fewer_cpus_is_refused(self) -> None:
+        node = kubelet(machine(11, 10), cpus=True)
+        (done,) = run(node, pod("a", container("app", "5Gi")))
+        fewer = replace(node.machine, cpus=node.machine.cpus[:3])
+        with pytest.raises(StartRefused, match="current set of available CPUs") as refusal:
+            restart(kubelet(fewer, cpus=True), done.state)
+        assert refusal.value.memory is None
 
 
 NIC = "vendor.example/nic"
