@@ -15,7 +15,7 @@ from numaudit.engine.collectors.of_host import to_node_memory
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import physical
-from numaudit.kernel.memory.node_cpus import online_nodes
+from numaudit.kernel.memory.node_cpus import online_nodes, parse_map
 from numaudit.kernel.node import (
     NodeCounters,
     parse_distances,
@@ -255,3 +255,10 @@ def test_a_tree_without_counters_has_small_pages(fixtures: Path) -> None:
 def test_any_text_is_a_page_size_or_refused(meminfo: str, vmstat: str) -> None:
     with suppress(ParseError):
         assert physical.parse_page_size(meminfo, vmstat) in physical.SIZES
+
+
+def test_a_map_of_cpus_has_as_many_words_as_the_most_cpus_fill() -> None:
+    words = CpuSet.limit // 32
+    assert parse_map("0," * (words - 1) + "3") == CpuSet.of(0, 1)
+    with pytest.raises(ParseError, match="not a bitmask"):
+        parse_map("0," * words + "3")

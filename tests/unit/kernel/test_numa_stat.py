@@ -56,7 +56,7 @@ def test_kernel_memory_is_the_sum_of_its_rows() -> None:
 
 
 def test_what_processes_map_of_files_is_read_and_is_no_type_of_its_own() -> None:
-    text = b"anon N0=1 N1=0\nfile N0=9 N1=8\nshmem N0=5 N1=8\nfile_mapped N0=6 N1=0\nfile_dirty N0=0 N1=0\n"
+    text = b"anon N0=1 N1=0\nfile N0=9 N1=8\nshmem N0=5 N1=9\nfile_mapped N0=6 N1=0\nfile_dirty N0=0 N1=0\n"
     found = resident_v2(text, None)
     assert found.mapped == {0: 6, 1: 0}
     assert found.file == {0: 4, 1: 0}

@@ -161,6 +161,9 @@ def test_a_text_without_both_lines_says_nothing(text: str) -> None:
 def test_a_limit_is_a_number_or_none() -> None:
     assert parse_limit("max\n") is None
     assert parse_limit("0\n") == 0
+    assert parse_limit("9" * 20) == 10**20 - 1
+    with pytest.raises(ParseError):
+        parse_limit("9" * 21)
 
 
 @given(st.text(string.printable))

@@ -50,12 +50,16 @@ def test_the_groups_name_their_pods_and_a_node_alone_is_a_singleton() -> None:
         ("0-1", ("default/wide",)),
         ("2", ("default/another", "default/narrow")),
     ]
+    assert [one.more for one in groups.groups] == [0, 0]
     assert groups.singletons == NodeSet.of(2)
 
 
 def test_the_memory_map_and_the_largest_requests_are_in_bytes() -> None:
+    alone = read_part(annotations_of(_topology(_run(pod("wide", "20Gi"), pod("narrow", "2Gi")))), "memory", MemoryPart)
     memory = read_part(annotations_of(_topology(_run(pod("wide", "20Gi")))), "memory", MemoryPart)
     assert memory is not None
+    assert alone is not None
+    assert [*alone.nodes.values()][2].group == NodeSet.of(2)
     first, _, third = memory.nodes.values()
     assert first.group == NodeSet.of(0, 1)
     assert third.group is None
