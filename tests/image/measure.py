@@ -36,17 +36,6 @@ def _agent() -> Iterator[tuple[str, str]]:
         yield "agent", f"{_kib(agent, 'VmRSS') >> 10} MiB resident"
 
 
-def _loader() -> Iterator[tuple[str, str]]:
-    """The memory of the process that loads BPF programs: doctor's, which tries them all on any host."""
-    peaks: dict[int, int] = {}
-    with _started("doctor") as process:
-        while process.poll() is None:
-            _, *others = _descendants(process.pid) or [0]
-            peaks |= {pid: _kib(pid, "VmHWM") for pid in others}
-            time.sleep(0.01)
-    yield "loader", f"{max(peaks.values(), default=0) >> 10} MiB resident at most"
-
-
 @contextlib.contextmanager
 def _started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     mounts = {Path(path): path for path in _KERNEL_FILES if Path(path).is_dir()}
@@ -104,7 +93,7 @@ def main() -> int:
     try:
         labels = image.config()["config"]["Labels"]
         print(f"image: numaudit {labels['org.opencontainers.image.version']} for {platform.machine()}")
-        for rows in (_sizes(), _agent(), _loader()):
+        for rows in (_sizes(), _agent()):
             for name, value in rows:
                 print(f"{name:8}{value}")
     except NumauditError as problem:

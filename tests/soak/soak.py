@@ -109,7 +109,6 @@ def grows(sizes: Sequence[Sizes]) -> bool:
         failed |= not ok
         verdict = "flat" if ok else "GROWS"
         print(f"{name:8} median of the middle third {before:8.1f}, of the last third {after:8.1f}: {verdict}")
-    print(f"slope of memory over the last two thirds: {_slope(sizes[third:]) * 3600:+.2f} MiB/h")
     return failed
 
 
@@ -126,14 +125,6 @@ def _judge(sizes: Sequence[Sizes], churn: Churn, agent: Agent) -> bool:
         print(f"{name}: {sum(counts[f'numaudit_{name}'].values()):.0f}")
     failed_ticks = next(iter(counts["numaudit_failed_ticks_total"].values()))
     return bool(failed or unseen or wrong or failed_ticks)
-
-
-def _slope(sizes: Sequence[Sizes]) -> float:
-    """MiB for each second, by least squares."""
-    count = len(sizes)
-    mean_at, mean_rss = sum(one.at for one in sizes) / count, sum(one.rss for one in sizes) / count
-    spread = sum((one.at - mean_at) ** 2 for one in sizes)
-    return sum((one.at - mean_at) * (one.rss - mean_rss) for one in sizes) / spread if spread else 0.0
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ SECONDS: Mapping[str, int] = {
     "test_calibrate": 35,
     "test_systemd_unit": 35,
     "test_image_here": 30,
-    "test_for_people": 30,
+    "test_for_people": 25,
     "test_many_processes": 30,
     "test_pages_by_process": 30,
     "test_pmu": 30,

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
 import pytest
 
 from made_up.plans import DEVICES, PAGE_FAULTS, TSC, faults_and_time, of_device, plan_of
 from numaudit.engine.observer import Observer
-from numaudit.engine.overhead import Limiter
 from numaudit.evaluation.alignment import judge
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing.perf_event import TYPE_SOFTWARE
@@ -22,11 +21,9 @@ from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.counters.pmu_cgroups import PmuOfCgroups
 from numaudit.probes.pmu import PmuProbe, kind_of
 from numaudit.probes.probe import Probe
-from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.probes.session import ProbeReadings, Session
 from numaudit.report.build import build
-from numaudit.snapshot import ContainerId
-from numaudit.snapshot.counted import Cost, Locality
+from numaudit.snapshot.counted import Locality
 from workload import MIB, Cgroup, cgroup, eventually, worker
 
 PAGES = 16 * MIB // os.sysconf("SC_PAGE_SIZE")
@@ -141,42 +138,6 @@ def test_the_report_has_the_counted_share_and_its_basis() -> None:
     assert access.remote_ratio == 0.5
     assert access.counted is not None and access.counted.basis == "made_up"
     assert {one.locality for one in shown.memory_accesses or ()} == {"local", "remote"}
-
-
-def test_over_the_budget_some_are_watched_and_all_again_when_there_is_room() -> None:
-    kind = kind_of(lambda _: [faults_and_time()])
-    observer, seconds = Observer.of(Host()), [1.0]
-    with (
-        cgroup("numaudit-lab/watched", cpus="1") as group,
-        worker(group, 16 * MIB),
-        observer.open_probes([kind]) as session,
-    ):
-        limiter = Limiter(session, 0.01, observer.inventory, {"pmu": Cost(1e6, "measured")}, clock=lambda: seconds[0])
-
-        snapshot = observer.observe()
-
-        def tick(after: float) -> tuple[str, ...]:
-            seconds[0] += after
-            readings = ProbeReadings(session)
-            with suppress(ProbeRefusal):  # it is paused
-                readings.of(kind)
-            return limiter.after_tick(snapshot, judge(snapshot), readings).steps
-
-        tick(1.0)
-        assert tick(0.001) == ("page_alloc off",)
-        assert tick(0.001) == ("page_alloc off", "watch list")
-        assert session.read(kind).watched is not None
-        while "pmu off" not in (steps := tick(0.001)):
-            assert steps
-        with pytest.raises(ProbeRefusal) as refusal:
-            session.read(kind)
-        assert refusal.value.reason is Reason.OVER_BUDGET
-        for _ in range(2000):
-            if not tick(1e6):
-                break
-        found = session.read(kind)
-        assert found.watched is None
-        assert ContainerId(group.id) in {one.id for one in observer.observe(readings=ProbeReadings(session)).containers}
 
 
 def _accounts(group: Cgroup) -> tuple[int, float]:
