@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from numaudit.kernel import files
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.host import Host, number_at, text_at
 from numaudit.pmu.choose import CorePmu, Cores
 from numaudit.pmu.identity import CpuIdentity, MachineKind, is_guest, parse_cpuinfo, parse_midr
 from numaudit.topology.machine import Machine
@@ -22,7 +22,7 @@ _LARGEST_CPUINFO = 64 << 20
 
 def read_cores(host: Host, machine: Machine) -> Cores:
     """Facts about the cores before an event is opened. What cannot be read is absent."""
-    cpuinfo = _text(host.proc / "cpuinfo") or ""
+    cpuinfo = text_at(host.proc / "cpuinfo", _LARGEST_CPUINFO) or ""
     dmi = host.sys / "class/dmi/id"
     sockets = {cpu.socket for cpu in machine.cpus}
     return Cores(
@@ -31,8 +31,8 @@ def read_cores(host: Host, machine: Machine) -> Cores:
         nodes=len(machine.with_cpus | machine.without_cpu_list),
         sockets=None if None in sockets or not sockets else len(sockets),
         is_guest=is_guest(cpuinfo),
-        kind=MachineKind(_word(dmi / "sys_vendor"), _word(dmi / "product_name")),
-        nmi_watchdog={"0": False, "1": True}.get(_word(host.proc / "sys/kernel/nmi_watchdog") or ""),
+        kind=MachineKind(text_at(dmi / "sys_vendor") or None, text_at(dmi / "product_name") or None),
+        nmi_watchdog={"0": False, "1": True}.get(text_at(host.proc / "sys/kernel/nmi_watchdog") or ""),
     )
 
 
@@ -41,7 +41,7 @@ def core_pmus(host: Host) -> tuple[CorePmu, ...]:
     return tuple(
         CorePmu(folder.name, kind, frozenset(_names(folder / "events")))
         for folder in event_sources(host)
-        if _CORE_PMU.fullmatch(folder.name) and (kind := _number(folder / "type")) is not None
+        if _CORE_PMU.fullmatch(folder.name) and (kind := number_at(folder / "type")) is not None
     )
 
 
@@ -58,14 +58,14 @@ def cores_hertz(host: Host) -> float | None:
     """
     for name in ("base_frequency", "cpuinfo_max_freq"):
         for file in files.glob(host.cpus, f"cpu[0-9]*/cpufreq/{name}"):
-            if (khz := _number(file)) is not None:
+            if (khz := number_at(file)) is not None:
                 return khz * 1e3
     return None
 
 
 def _by_midr(host: Host) -> tuple[CpuIdentity, ...]:
     registers = files.glob(host.cpus, "cpu[0-9]*/regs/identification/midr_el1")
-    found = (parse_midr(text) for file in registers if (text := _text(file)) is not None)
+    found = (parse_midr(text) for file in registers if (text := text_at(file)) is not None)
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
@@ -74,19 +74,3 @@ def _names(folder: Path) -> list[str]:
         return sorted(files.names(folder))
     except OSError:
         return []
-
-
-def _word(file: Path) -> str | None:
-    return (_text(file) or "").strip() or None
-
-
-def _number(file: Path) -> int | None:
-    text = _word(file) or ""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
-def _text(file: Path) -> str | None:
-    try:
-        return read_text(file, limit=_LARGEST_CPUINFO)
-    except OSError:
-        return None

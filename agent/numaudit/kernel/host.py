@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping
@@ -235,6 +236,29 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> bytes
 def read_text(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str:
     """A whole file as UTF-8; other bytes become U+FFFD."""
     return read_bytes(path, limit).decode("utf-8", "replace")
+
+
+def text_at(path: str | os.PathLike[str], limit: int = LARGEST_FILE) -> str | None:
+    """The same without blanks around it; None = missing or unreadable: a node may go offline at any time."""
+    try:
+        return read_text(path, limit).strip()
+    except OSError:
+        return None
+
+
+def number_at(path: str | os.PathLike[str]) -> int | None:
+    """A file of sysfs that holds one number; None = missing, unreadable, or no number of at most 19 digits."""
+    text = text_at(path) or ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+    """Names in a folder that fit a pattern, by the number in it; none where the folder cannot be listed."""
+    try:
+        matches = [pattern.fullmatch(name) for name in files.names(folder)]
+    except OSError:
+        return []
+    return sorted((int(match[1]), match[0]) for match in matches if match is not None)
 
 
 def may_exist(path: Path) -> bool:

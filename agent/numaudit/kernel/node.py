@@ -6,7 +6,7 @@ Source: the kernel's drivers/base/{node,cpu,cacheinfo}.c, Documentation/admin-gu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel import files
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.host import Host, number_at, numbered, text_at
 from numaudit.kernel.memory import physical, tiers
 from numaudit.kernel.memory.node_cpus import online_cpus, online_nodes, read_cpus, read_list
 from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node, only_node_of
@@ -25,6 +25,7 @@ _KIB = 1024
 _HUGE_DIR = re.compile(r"hugepages-([1-9]\d{0,11})kB", re.ASCII)
 _MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
 _CACHE_SIZE = re.compile(r"(\d{1,12})K", re.ASCII)
+_CACHE = re.compile(r"index(\d{1,3})", re.ASCII)
 _CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
 
 
@@ -85,7 +86,7 @@ def largest_cache(host: Host) -> int | None:
         int(match[1]) * _KIB
         for cpu in online_cpus(host) or ()
         for folder in files.glob(host.cpus, f"cpu{cpu}/cache/index*")
-        if (match := _CACHE_SIZE.fullmatch((_text(folder / "size") or "").strip())) is not None
+        if (match := _CACHE_SIZE.fullmatch(text_at(folder / "size") or "")) is not None
     ]
     return max(sizes, default=None)
 
@@ -101,10 +102,10 @@ def read_huge_page_pools(host: Host) -> tuple[HugePagePool, ...]:
     pools = [
         HugePagePool(
             kib * _KIB,
-            _number(folder / name / "resv_hugepages"),
-            _number(folder / name / "nr_overcommit_hugepages"),
+            number_at(folder / name / "resv_hugepages"),
+            number_at(folder / name / "nr_overcommit_hugepages"),
         )
-        for name, kib in _matching(folder, _HUGE_DIR)
+        for kib, name in numbered(folder, _HUGE_DIR)
     ]
     return tuple(sorted(pools, key=lambda one: one.page_size))
 
@@ -172,11 +173,11 @@ def _read_counters(folder: Path, node: int) -> NodeCounters:
 
 def _read_huge_pages(folder: Path) -> tuple[HugePages, ...]:
     pages = []
-    for name, kib in _matching(folder, _HUGE_DIR):
-        total = _number(folder / name / "nr_hugepages")
+    for kib, name in numbered(folder, _HUGE_DIR):
+        total = number_at(folder / name / "nr_hugepages")
         if total is not None:
-            free = _number(folder / name / "free_hugepages")
-            surplus = _number(folder / name / "surplus_hugepages")
+            free = number_at(folder / name / "free_hugepages")
+            surplus = number_at(folder / name / "surplus_hugepages")
             pages.append(HugePages(kib * _KIB, total, free, surplus))
     return tuple(sorted(pages, key=lambda one: one.page_size))
 
@@ -188,60 +189,36 @@ def _read_cpu(host: Host, cpu: int, node: int | None) -> Cpu:
     return Cpu(
         id=cpu,
         node=node,
-        socket=_number(topology / "physical_package_id"),
-        core=_number(topology / "core_id"),
+        socket=number_at(topology / "physical_package_id"),
+        core=number_at(topology / "core_id"),
         siblings=siblings,
         l3_cache=_l3_cache(folder / "cache"),
     )
 
 
 def _l3_cache(folder: Path) -> int | None:
-    for name, _ in _matching(folder, re.compile(r"index(\d{1,3})", re.ASCII)):
-        if _number(folder / name / "level") == 3:
-            return _number(folder / name / "id")
+    for _, name in numbered(folder, _CACHE):
+        if number_at(folder / name / "level") == 3:
+            return number_at(folder / name / "id")
     return None
 
 
 def _distances(path: Path, online: NodeSet) -> tuple[dict[int, int], str | None]:
     """The row, or the text that is none."""
-    text = _text(path)
+    text = text_at(path)
     if not text:
         return {}, None
     try:
         return parse_distances(text, online), None
     except ParseError:
-        return {}, text.strip()[:80]
-
-
-def _matching(folder: Path, pattern: re.Pattern[str]) -> Iterator[tuple[str, int]]:
-    try:
-        names = sorted(files.names(folder))
-    except OSError:
-        return
-    for name in names:
-        match = pattern.fullmatch(name)
-        if match is not None:
-            yield name, int(match[1])
+        return {}, text[:80]
 
 
 def _meminfo(folder: Path) -> dict[str, int] | None:
-    text = _text(folder / "meminfo")
+    text = text_at(folder / "meminfo")
     return parse_meminfo(text) if text else None
 
 
 def _key_values(path: Path) -> dict[str, int] | None:
-    text = _text(path)
+    text = text_at(path)
     return parse_key_values(text) if text else None
-
-
-def _number(path: Path) -> int | None:
-    text = (_text(path) or "").strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
-
-
-def _text(path: Path) -> str | None:
-    """The file's text, or None when it is missing or unreadable: a node may go offline at any time."""
-    try:
-        return read_text(path)
-    except OSError:
-        return None

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from numaudit.errors import ParseError
-from numaudit.kernel import files
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.host import Host, numbered, read_text
 from numaudit.topology.nodeset import CpuSet, IdSet, NodeSet
 
 Ids = TypeVar("Ids", bound=IdSet)
@@ -101,14 +100,7 @@ def _by_cpu(folder: Path) -> Mapping[int, CpuSet]:
 
 
 def _numbers(folder: Path, pattern: re.Pattern[str], limit: int) -> Iterator[int]:
-    try:
-        names = files.names(folder)
-    except OSError:
-        return
-    for name in names:
-        match = pattern.fullmatch(name)
-        if match is not None and int(match[1]) < limit:
-            yield int(match[1])
+    return (number for number, _ in numbered(folder, pattern) if number < limit)
 
 
 def _text(path: Path) -> str:

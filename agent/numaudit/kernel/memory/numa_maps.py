@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from numaudit.errors import ParseError
 from numaudit.kernel import files
-from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.host import Host, number_at, numbered, read_text
 
 SumsByNode = dict[int, int]
 _Key = TypeVar("_Key", str, int)
@@ -208,19 +208,7 @@ def read_weights(host: Host) -> dict[int, int] | None:
     A node whose file is not a number is left out.
     """
     folder = host.sys / "kernel/mm/mempolicy/weighted_interleave"
-    try:
-        names = sorted(files.names(folder))
-    except OSError:
+    if not files.is_folder(folder):
         return None
-    weights: dict[int, int] = {}
-    for name in names:
-        node = _NODE_FILE.fullmatch(name)
-        if node is None:
-            continue
-        try:
-            text = read_text(folder / name).strip()
-        except OSError:
-            continue
-        if text.isascii() and text.isdigit() and len(text) < 4:
-            weights[int(node[1])] = int(text)
-    return weights
+    weights = {node: number_at(folder / name) for node, name in numbered(folder, _NODE_FILE)}
+    return {node: weight for node, weight in weights.items() if weight is not None}

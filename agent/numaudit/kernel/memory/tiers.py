@@ -11,12 +11,11 @@ Documentation/ABI/testing/sysfs-kernel-mm-numa; /proc/meminfo; Documentation/adm
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from numaudit.errors import ParseError
-from numaudit.kernel import files
-from numaudit.kernel.host import Host, read_bytes, read_text
+from numaudit.kernel.host import Host, number_at, numbered, read_bytes, read_text, text_at
 from numaudit.kernel.memory.numa_balancing import read_mode
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.tiers import MemorySpeed, MemoryTier, MemoryTiers, TierSettings
@@ -44,7 +43,7 @@ def demotion_file(host: Host) -> Path:
 def read(host: Host) -> MemoryTiers | None:
     """None = the kernel shows none, or not in full: a tier comes and goes with its nodes."""
     found = []
-    for tier, name in _numbered(folder(host), _TIER):
+    for tier, name in numbered(folder(host), _TIER):
         try:
             nodes = NodeSet.parse(read_text(folder(host) / name / "nodelist"))
         except FileNotFoundError:
@@ -64,7 +63,7 @@ def read_settings(host: Host) -> TierSettings:
     except (OSError, ParseError):
         mode = None
     words = {"true": True, "1": True, "false": False, "0": False}
-    return TierSettings(words.get(_text(demotion_file(host))), None if mode is None else mode.flags)
+    return TierSettings(words.get(text_at(demotion_file(host)) or ""), None if mode is None else mode.flags)
 
 
 def keeps_cpuset(host: Host) -> bool | None:
@@ -86,35 +85,19 @@ def read_speed(node: Path) -> MemorySpeed | None:
     """Of the node of this folder; None = the firmware does not say."""
     for one in _CLASSES:
         initiators = node / one / "initiators"
-        figures = [_number(initiators / name) for name in _FIGURES]
+        figures = [_figure(initiators / name) for name in _FIGURES]
         if any(figures):
-            nodes = NodeSet.from_ids(id_ for id_, _ in _numbered(initiators, _NODE) if id_ < NodeSet.limit)
+            nodes = NodeSet.from_ids(id_ for id_, _ in numbered(initiators, _NODE) if id_ < NodeSet.limit)
             read_latency, write_latency, *widths = figures
             bandwidths = (None if width is None else width * _MIB for width in widths)
             return MemorySpeed(nodes, read_latency, write_latency, *bandwidths)
     return None
 
 
-def _numbered(path: Path, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
-    """Entries by number."""
-    try:
-        names = files.names(path)
-    except OSError:
-        return
-    yield from sorted((int(match[1]), name) for name in names if (match := pattern.fullmatch(name)) is not None)
-
-
-def _number(path: Path) -> int | None:
-    """Not 0, which the kernel shows for what the firmware leaves out."""
-    text = _text(path)
-    return (int(text) or None) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_text(path).strip()
-    except (OSError, ParseError):
-        return ""
+def _figure(path: Path) -> int | None:
+    """Not 0, which the kernel shows for what the firmware leaves out, nor what no memory has."""
+    number = number_at(path) or 0
+    return number if 0 < number < 10**9 else None
 
 
 _LINE = re.compile(r"^(SwapTotal|SwapFree):\s+(\d{1,19}) kB$", re.M | re.ASCII)
