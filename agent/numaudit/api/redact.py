@@ -33,8 +33,7 @@ from numaudit.report.values import (
     Unknown,
 )
 from numaudit.snapshot import CollectorOutcome, ProcessMapping, SharedMemory
-from numaudit.snapshot.devices import ContainerDevice, UnreadDevices
-from numaudit.snapshot.processes import ThreadGroup, UnreadPart
+from numaudit.snapshot.processes import ContainerDevice, ThreadGroup, UnreadDevices, UnreadPart
 
 Value = TypeVar("Value")
 NAMES: Mapping[type, tuple[str, ...]] = {

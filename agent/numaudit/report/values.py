@@ -22,8 +22,7 @@ from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.processes import MappingsReport, ProcessesReport, RanksReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
 from numaudit.snapshot.counted import Overhead, ProbeAccount
-from numaudit.snapshot.devices import ContainerDevices
-from numaudit.snapshot.processes import RankRound
+from numaudit.snapshot.processes import ContainerDevices, RankRound
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TieringReport
 

@@ -15,8 +15,13 @@ from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.ranks.told import ProcessTold
 from numaudit.snapshot.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Sampled
-from numaudit.snapshot.devices import ContainerDevices
-from numaudit.snapshot.processes import ContainerProcesses, ProcessMappings, RankRound, WatchedProcesses
+from numaudit.snapshot.processes import (
+    ContainerDevices,
+    ContainerProcesses,
+    ProcessMappings,
+    RankRound,
+    WatchedProcesses,
+)
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import TierSettings

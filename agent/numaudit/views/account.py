@@ -11,7 +11,7 @@ from numaudit.evaluation.access import Access, UsedRemotely
 from numaudit.evaluation.huge_pages import HugePagesOfContainer
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, amounts, in_utc, share, size
-from numaudit.snapshot.devices import ContainerDevices, HeldBy, Interrupts
+from numaudit.snapshot.processes import ContainerDevices, HeldBy, Interrupts
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
 

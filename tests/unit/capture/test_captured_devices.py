@@ -15,7 +15,7 @@ from numaudit.capture.tree import capture
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
-from numaudit.snapshot.devices import ContainerDevices
+from numaudit.snapshot.processes import ContainerDevices
 
 GPU, NIC, PASSED, HCA = "0000:3b:00.0", "0000:af:02.1", "0000:d8:00.0", "0000:5e:00.0"
 OWN, HOSTS = 4026532000, 4026531840

@@ -24,7 +24,7 @@ from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
 from numaudit.ranks.told import HeldDevice
 from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
-from numaudit.snapshot.devices import ContainerDevice, ContainerDevices, Interrupts, UnreadDevices
+from numaudit.snapshot.processes import ContainerDevice, ContainerDevices, Interrupts, UnreadDevices
 
 GPU, NIC = "0000:3b:00.0", "0000:af:02.1"
 OWN, HOSTS = 4026532000, 4026531840

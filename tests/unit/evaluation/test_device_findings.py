@@ -12,7 +12,7 @@ from numaudit.evaluation.findings import Finding, find
 from numaudit.intent.node import ClaimPromise, ContainerIntent, Intent, Promise, PromisedDevices
 from numaudit.ranks.told import DeviceKind, HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
-from numaudit.snapshot.devices import ContainerDevice, ContainerDevices, Interrupts
+from numaudit.snapshot.processes import ContainerDevice, ContainerDevices, Interrupts
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 

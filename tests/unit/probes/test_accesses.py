@@ -176,7 +176,7 @@ def _files() -> int:
 def test_each_thread_has_a_group_of_its_own_on_any_cpu(kernel: Kernel) -> None:
     kernel.start(8)
     events = kernel.open_process()
-    (first, _), (second, _) = events.by_thread
+    (first, _), (second, _) = (one.descriptors for one in events.by_thread)
     events.close()
     assert kernel.opened == [
         (PAGE_FAULTS.config, PID, -1, -1),

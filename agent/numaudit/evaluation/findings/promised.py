@@ -11,7 +11,7 @@ from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.snapshot import ContainerId
-from numaudit.snapshot.devices import ContainerDevice, ContainerDevices
+from numaudit.snapshot.processes import ContainerDevice, ContainerDevices
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units, plural

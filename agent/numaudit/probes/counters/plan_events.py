@@ -40,16 +40,25 @@ class PlanEvents(Struct, frozen=True):
     @classmethod
     def open(cls, plan: Plan, cpu: int, cgroup: int | None = None) -> PlanEvents:
         """Of all tasks on the CPU, or of a cgroup folder's descriptor. Raises OSError as `open_group` does."""
-        opened: list[tuple[int, ...]] = []
+        return cls.opened(plan, lambda events: perf_event.open_group(events, cpu=cpu, cgroup=cgroup))
+
+    @classmethod
+    def of_thread(cls, plan: Plan, thread: int) -> PlanEvents:
+        """Of one thread and those that it starts. Raises OSError as `open_group_of_thread` does."""
+        return cls.opened(plan, lambda events: perf_event.open_group_of_thread(events, thread))
+
+    @classmethod
+    def opened(cls, plan: Plan, open_group: Callable[[Sequence[Event]], list[int]]) -> PlanEvents:
+        """Each group of the plan is opened by `open_group`. Raises OSError as that does, and leaves none open."""
+        found: list[tuple[int, ...]] = []
         try:
             for group in plan.groups:
-                events = [Event(plan.type, one.config, one.config1) for one in group]
-                opened.append(tuple(perf_event.open_group(events, cpu=cpu, cgroup=cgroup)))
-                perf_event.enable(opened[-1][0])
+                found.append(tuple(open_group([Event(plan.type, one.config, one.config1) for one in group])))
+                perf_event.enable(found[-1][0])
         except OSError:
-            cls(tuple(opened)).close()
+            cls(tuple(found)).close()
             raise
-        return cls(tuple(opened))
+        return cls(tuple(found))
 
     @property
     def descriptors(self) -> Iterator[int]:

@@ -6,9 +6,7 @@ Threads that begin later count with the one that started them. What a thread cou
 from __future__ import annotations
 
 import errno
-import os
 import resource
-from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -16,10 +14,9 @@ from numaudit.errors import Unavailable
 from numaudit.kernel import tasks
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import perf_event
-from numaudit.kernel.tracing.perf_event import Event
 from numaudit.pmu.choose import Plan
 from numaudit.probes.counters.accesses import Words
-from numaudit.probes.counters.plan_events import cannot_open
+from numaudit.probes.counters.plan_events import PlanEvents, cannot_open
 
 MOST_THREADS = 4096
 _PART_OF_LIMIT = 4
@@ -30,8 +27,8 @@ _TRIES = 3
 class ProcessEvents(Struct, frozen=True):
     """Descriptors of one process's events, switched on. The caller closes them."""
 
-    by_thread: tuple[tuple[int, ...], ...]
-    """In the order of the plan's events, of each thread that lived."""
+    by_thread: tuple[PlanEvents, ...]
+    """Of each thread that lived."""
 
     @classmethod
     def open(cls, host: Host, plan: Plan, pid: int, room: int) -> ProcessEvents:
@@ -57,12 +54,14 @@ class ProcessEvents(Struct, frozen=True):
 
     def read(self) -> Words:
         """Sums of its threads' counts and times since the events were opened. Raises OSError."""
-        rows = [[word for one in events for word in perf_event.read_scalable(one)] for events in self.by_thread]
+        rows = [
+            [word for one in events.descriptors for word in perf_event.read_scalable(one)] for events in self.by_thread
+        ]
         return tuple(map(sum, zip(*rows, strict=True)))
 
     def close(self) -> None:
         for events in self.by_thread:
-            _close(events)
+            events.close()
 
 
 def most_threads(plan: Plan) -> int:
@@ -71,39 +70,19 @@ def most_threads(plan: Plan) -> int:
     return min(MOST_THREADS, descriptors // _PART_OF_LIMIT // len(plan.events))
 
 
-def _open_each(plan: Plan, ids: list[int]) -> list[tuple[int, ...]]:
+def _open_each(plan: Plan, ids: list[int]) -> list[PlanEvents]:
     """The events of each of these threads that still lives. Raises Unavailable."""
-    opened: list[tuple[int, ...]] = []
+    opened: list[PlanEvents] = []
     try:
         for thread in ids:
             try:
-                opened.append(_open(plan, thread))
+                opened.append(PlanEvents.of_thread(plan, thread))
             except ProcessLookupError:
                 continue
     except OSError as error:
         for one in opened:
-            _close(one)
+            one.close()
         if error.errno == errno.EINVAL:  # of a plan whose events could be opened on a CPU
             raise Unavailable("this kernel cannot count the threads of a process; Linux 5.13 or newer can") from error
         raise cannot_open(plan, error) from error
     return opened
-
-
-def _open(plan: Plan, thread: int) -> tuple[int, ...]:
-    """Raises OSError as `open_group_of_thread` does."""
-    opened: list[int] = []
-    try:
-        for group in plan.groups:
-            events = [Event(plan.type, one.config, one.config1) for one in group]
-            leader, *others = perf_event.open_group_of_thread(events, thread)
-            opened += leader, *others
-            perf_event.enable(leader)
-    except OSError:
-        _close(opened)
-        raise
-    return tuple(opened)
-
-
-def _close(descriptors: Iterable[int]) -> None:
-    for one in descriptors:
-        os.close(one)

@@ -19,7 +19,7 @@ from numaudit.kernel.devices.pci import FileNumbers, InterruptReader, PciDevices
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import syscall
 from numaudit.ranks.told import HeldDevice
-from numaudit.snapshot.devices import Interrupts
+from numaudit.snapshot.processes import Interrupts
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet
 

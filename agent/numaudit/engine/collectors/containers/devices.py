@@ -25,7 +25,7 @@ from numaudit.kernel.devices.pci import InterruptReader, PciDevices
 from numaudit.kernel.host import Host, explain
 from numaudit.ranks.told import HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
-from numaudit.snapshot.devices import ContainerDevice, ContainerDevices, HeldBy, UnreadDevices
+from numaudit.snapshot.processes import ContainerDevice, ContainerDevices, HeldBy, UnreadDevices
 from numaudit.topology.machine import Machine
 from numaudit.topology.quantity import plural
 

@@ -113,11 +113,6 @@ class RankWatchCollector(Collector):
 
     def _forget(self) -> None:
         self._queue.clear()
-        self._found, self._unread, self._pass, self._begun, self._goes_on, self._seconds = (
-            {},
-            {},
-            None,
-            None,
-            False,
-            None,
-        )
+        self._found, self._unread = {}, {}
+        self._pass = self._begun = self._seconds = None
+        self._goes_on = False
