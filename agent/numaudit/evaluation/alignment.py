@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from numaudit.encoding.value import timestamp
 from numaudit.evaluation.access import Access, Measured, measured, saw_nothing
 from numaudit.evaluation.causes import remedies
-from numaudit.evaluation.causes.arrivals import Arrival
+from numaudit.evaluation.causes.arrivals import Arrival, failed_moves
 from numaudit.evaluation.causes.causes import CauseFinder
-from numaudit.evaluation.causes.kernel_moves import failed_moves
 from numaudit.evaluation.causes.placement import Spill, next_spill
 from numaudit.evaluation.conclusion import ContainerEvidence, conclude, intended_nodes
 from numaudit.evaluation.hint_outcomes import HintOutcome, outcomes

@@ -13,7 +13,7 @@ from numaudit.containermanager.pod.spec import QosClass
 from numaudit.encoding.value import Timestamp, Value
 from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
-from numaudit.ranks.told import ProcessTold
+from numaudit.ranks.declaration import ProcessTold
 from numaudit.snapshot.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Sampled
 from numaudit.snapshot.processes import (
     ContainerDevices,

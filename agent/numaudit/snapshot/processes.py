@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from numaudit.encoding.value import Timestamp, Value
-from numaudit.ranks.told import HeldDevice, ProcessTold
+from numaudit.ranks.declaration import HeldDevice, ProcessTold
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 HeldBy = Literal["descriptor", "network-namespace", "device-list"]

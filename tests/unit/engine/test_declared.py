@@ -15,8 +15,7 @@ from numaudit.kernel import started_with
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import maps
-from numaudit.ranks.declaration import Placeable
-from numaudit.ranks.told import HeldDevice, ProcessTold
+from numaudit.ranks.declaration import HeldDevice, Placeable, ProcessTold
 from numaudit.snapshot import Container, ContainerId
 from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
 from numaudit.topology.nodeset import CpuSet, NodeSet

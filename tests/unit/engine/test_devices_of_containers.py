@@ -22,7 +22,7 @@ from numaudit.exporters.prometheus import ScrapeForm
 from numaudit.kernel.devices import device_cgroup, network
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host
-from numaudit.ranks.told import HeldDevice
+from numaudit.ranks.declaration import HeldDevice
 from numaudit.snapshot import CollectorOutcome, ContainerId, Snapshot
 from numaudit.snapshot.processes import ContainerDevice, ContainerDevices, Interrupts, UnreadDevices
 

@@ -10,7 +10,7 @@ from fixture_trees import FIXTURES
 from numaudit.containermanager.memory.state import Block
 from numaudit.engine.observer import Observer
 from numaudit.evaluation.alignment import judge
-from numaudit.evaluation.causes.kernel_moves import Demotion, demotion, slower_nodes
+from numaudit.evaluation.causes.arrivals import Demotion, demotion, slower_nodes
 from numaudit.evaluation.findings import Finding, find
 from numaudit.evaluation.verdicts import Cause
 from numaudit.intent.node import ContainerIntent, Intent, Promise

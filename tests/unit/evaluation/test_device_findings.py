@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numaudit.containermanager.memory.state import Block
 from numaudit.evaluation.findings import Finding, find
 from numaudit.intent.node import ClaimPromise, ContainerIntent, Intent, Promise, PromisedDevices
-from numaudit.ranks.told import DeviceKind, HeldDevice
+from numaudit.ranks.declaration import DeviceKind, HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.snapshot.processes import ContainerDevice, ContainerDevices, Interrupts
 from numaudit.topology.machine import Machine, Node

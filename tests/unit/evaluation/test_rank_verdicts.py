@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.ranks.judge import ranks_of, summary
 from numaudit.evaluation.ranks.rank import Rank
-from numaudit.ranks.declaration import Declaration
-from numaudit.ranks.told import HeldDevice, ProcessTold
+from numaudit.ranks.declaration import Declaration, HeldDevice, ProcessTold
 from numaudit.snapshot import Allowed, Container, ContainerId, NodeMemory, Resident, Snapshot
 from numaudit.snapshot.processes import ContainerProcesses, MappedMemory, ProcessPlacement, ThreadGroup, UnreadPart
 from numaudit.topology.machine import Machine, Node

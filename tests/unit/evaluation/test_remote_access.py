@@ -11,7 +11,7 @@ from rich.console import Console
 
 from numaudit.evaluation.access import Access, measured
 from numaudit.evaluation.alignment import judge
-from numaudit.evaluation.causes.kernel_moves import failed_moves
+from numaudit.evaluation.causes.arrivals import failed_moves
 from numaudit.evaluation.findings import find
 from numaudit.evaluation.verdicts import Thresholds
 from numaudit.report.build import build

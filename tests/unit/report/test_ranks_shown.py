@@ -13,8 +13,7 @@ from numaudit.cli.main import call
 from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankProblem, RankVerdict
-from numaudit.ranks.declaration import Declaration
-from numaudit.ranks.told import HeldDevice
+from numaudit.ranks.declaration import Declaration, HeldDevice
 from numaudit.report.gates import GateLimits, judge_gate
 from numaudit.report.process_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.processes import ProcessesReport, ranks_report

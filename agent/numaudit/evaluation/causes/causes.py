@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from numaudit.evaluation.causes.arrivals import NUMA_BALANCING, PASSING, Arrival, ForeignAllocations, arrival
-from numaudit.evaluation.causes.kernel_moves import Demotion, demotion
+from numaudit.evaluation.causes.arrivals import (
+    NUMA_BALANCING,
+    PASSING,
+    Arrival,
+    Demotion,
+    ForeignAllocations,
+    arrival,
+    demotion,
+)
 from numaudit.evaluation.causes.placement import bytes_outside, charged_to_others, name_of, pieces_outside, wanted_nodes
 from numaudit.evaluation.verdicts import DEFAULT, Cause, Thresholds
 from numaudit.snapshot import (

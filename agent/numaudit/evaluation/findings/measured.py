@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from numaudit.evaluation.causes.kernel_moves import Demotion, demotion, slower_nodes
+from numaudit.evaluation.causes.arrivals import Demotion, demotion, slower_nodes
 from numaudit.evaluation.causes.placement import name_of
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence, about_row
 from numaudit.evaluation.verdicts import DEFAULT

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from numaudit.evaluation.ranks.memory_rules import NotRead, policy_in_force
 from numaudit.evaluation.ranks.rank import Rank, RankContext, RankProblem
-from numaudit.ranks.declaration import Declaration
+from numaudit.ranks.declaration import Declaration, DeviceKind, HeldDevice
 from numaudit.ranks.table import OF_JOBS
-from numaudit.ranks.told import DeviceKind, HeldDevice
 from numaudit.snapshot.processes import ProcessPlacement, ThreadGroup
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.quantity import plural

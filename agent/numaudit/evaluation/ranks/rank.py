@@ -8,8 +8,7 @@ from typing import Literal
 from numaudit.encoding.value import Value
 from numaudit.evaluation.causes.causes import full_nodes
 from numaudit.evaluation.verdicts import DEFAULT
-from numaudit.ranks.declaration import Declaration, NodesOfCpus
-from numaudit.ranks.told import HeldDevice, ProcessTold
+from numaudit.ranks.declaration import Declaration, HeldDevice, NodesOfCpus, ProcessTold
 from numaudit.snapshot import Allowed, ContainerId, Snapshot
 from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement
 from numaudit.topology.nodeset import CpuSet, NodeSet

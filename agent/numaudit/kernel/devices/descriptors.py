@@ -18,7 +18,7 @@ from numaudit.kernel import files
 from numaudit.kernel.devices.pci import FileNumbers, FileType, PciDevices
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import syscall
-from numaudit.ranks.told import HeldDevice
+from numaudit.ranks.declaration import HeldDevice
 
 MOST_FILES = 4096
 """Open files of a process that are looked at."""

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 from numaudit.errors import ParseError
 from numaudit.kernel import files
 from numaudit.kernel.host import Host, read_bytes, read_text
-from numaudit.ranks.told import DeviceKind, HeldDevice
+from numaudit.ranks.declaration import DeviceKind, HeldDevice
 from numaudit.snapshot.processes import Interrupts
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet

@@ -18,7 +18,7 @@ from numaudit.kernel.devices.descriptors import captured_numbers, captured_targe
 from numaudit.kernel.devices.pci import FileNumbers, InterruptReader, PciDevices, parse_interrupts
 from numaudit.kernel.host import Host
 from numaudit.kernel.tracing import syscall
-from numaudit.ranks.told import HeldDevice
+from numaudit.ranks.declaration import HeldDevice
 from numaudit.snapshot.processes import Interrupts
 from numaudit.topology.machine import Machine, Node
 from numaudit.topology.nodeset import CpuSet

@@ -17,9 +17,8 @@ from numaudit.kernel import started_with, tasks
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import maps
-from numaudit.ranks.declaration import CommandLine, Placeable, Runtimes, Told
+from numaudit.ranks.declaration import CommandLine, HeldDevice, Placeable, ProcessTold, Runtimes, Told
 from numaudit.ranks.table import RUNTIME_KEYS, declarations, environment_in, given_in, runtimes_in
-from numaudit.ranks.told import HeldDevice, ProcessTold
 from numaudit.snapshot import Allowed, Container, Snapshot
 from numaudit.snapshot.processes import ContainerProcesses
 from numaudit.topology.nodeset import CpuSet, NodeSet

@@ -23,7 +23,7 @@ from numaudit.kernel.devices import device_cgroup, network
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.devices.pci import InterruptReader, PciDevices
 from numaudit.kernel.host import Host, explain
-from numaudit.ranks.told import HeldDevice
+from numaudit.ranks.declaration import HeldDevice
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.snapshot.processes import ContainerDevice, ContainerDevices, HeldBy, UnreadDevices
 from numaudit.topology.machine import Machine

@@ -23,9 +23,8 @@ from numaudit.kernel import tasks
 from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import explain
 from numaudit.kernel.memory import numa_maps
-from numaudit.ranks.declaration import Placeable, Told
+from numaudit.ranks.declaration import Placeable, ProcessTold, Told
 from numaudit.ranks.table import declarations
-from numaudit.ranks.told import ProcessTold
 from numaudit.snapshot import Container, Mappings
 from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement, WatchedProcesses
 from numaudit.topology.quantity import in_units
