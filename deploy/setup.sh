@@ -106,7 +106,6 @@ if testing guest; then
 	.venv/bin/python tests/vm/kernels.py arm64-6.12 || say "no arm64 guest: its tests will be skipped, and fail in CI"
 fi
 if testing deploy guest image integration; then .venv/bin/python tests/integration/tools.py; fi
-if testing deploy; then .venv/bin/python tests/support/checkov_venv.py; fi
 if testing browser integration; then
 	.venv/bin/python tests/integration/npm_packages.py || say "no npm packages: the tests of the pages in a browser and of the dashboards' types will be skipped, and fail in CI"
 fi

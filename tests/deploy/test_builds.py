@@ -12,7 +12,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-import checkov_venv
 from clusters.manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, of_kind, pod
 from numaudit.config.settings import Settings
 from numaudit.exporters.catalogue import METRICS, labels_of
@@ -142,21 +141,3 @@ def test_every_object_of_the_project_is_labelled() -> None:
 @pytest.mark.parametrize("folder", [DEPLOY / "base", *EXAMPLES], ids=lambda folder: folder.name)
 def test_kubectl_builds_the_same(folder: Path) -> None:
     assert build_folder(folder, ["kubectl", "kustomize"]) == build_folder(folder)
-
-
-def test_checkov_finds_only_what_is_meant_to_be(tmp_path: Path) -> None:
-    for name in ("base", *COMPONENTS):
-        built = build() if name == "base" else build(name)
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump_all(built))
-    options = ("--framework", "kubernetes", "--skip-download", "--output", "json")
-    command = [str(checkov_venv.find()), *options, "--directory", str(tmp_path)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    outcome = json.loads(done.stdout)
-    assert outcome["summary"]["parsing_errors"] == 0
-    results = outcome["results"]
-    failed = {(Path(one["file_path"]).stem, one["check_id"]) for one in results["failed_checks"]}
-    known = set(yaml.safe_load((DEPLOY / ".checkov.yaml").read_text())["skip-check"])
-    assert {check for build, check in failed if build == "base"} == known  # each is needed
-    assert {(build, check) for build, check in failed if check not in known} == set()
-    annotated = {Path(one["file_path"]).stem for one in results["skipped_checks"]}
-    assert annotated == {"privileged", "otlp"}
