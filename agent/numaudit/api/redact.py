@@ -69,7 +69,7 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     UnreadDevices: ("reason",),
     UnreadPart: ("reason",),
     PromiseOfSource: ("problem",),
-    Verdict: ("reason", "remedy"),
+    Verdict: ("reason", "remedy", "commands"),
 }
 """Fields in which the hidden names are searched for."""
 _PARTS_OF_ALL_HOSTS = """

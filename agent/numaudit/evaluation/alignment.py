@@ -131,8 +131,9 @@ class _Judging(Struct):
         causes = self.explained.of(container, intended, drifted=off_memory)
         if remedy is None:
             remedy = remedies.remedy(name, remedies.owner(container, snapshot.intent), snapshot.intent)
+        commands = conclusion.commands if snapshot.cgroup_mode == "v2" else ()
         since = self._since(name, id_)
-        self.found.verdicts[id_] = Verdict(name, conclusion.reason, timestamp(since), causes, remedy)
+        self.found.verdicts[id_] = Verdict(name, conclusion.reason, timestamp(since), causes, remedy, commands)
         return history
 
     def _since(self, name: VerdictName, id_: ContainerId) -> float | None:

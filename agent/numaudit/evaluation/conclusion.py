@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from numaudit.evaluation.access import UsedRemotely
 from numaudit.evaluation.causes import remedies
@@ -61,6 +62,8 @@ class Conclusion(Struct, frozen=True):
     reason: str
     remedy: str | None = None
     """None = that of the verdict."""
+    commands: tuple[str, ...] = ()
+    """The remedy with the container's values."""
 
 
 class ContainerEvidence(Struct, frozen=True):
@@ -98,15 +101,19 @@ def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresh
     if evidence.allowed is None or evidence.allowed.nodes is None:
         return Conclusion("unknown", "its allowed nodes are unknown")
     if evidence.allowed.nodes != intended:
-        above = evidence.allowed.narrowed_at
-        narrowed = None if above is None else remedies.of_narrowed(above, intended)
-        return Conclusion("drifted", _drift(evidence.allowed.nodes, intended), narrowed)
+        above, drift = evidence.allowed.narrowed_at, _drift(evidence.allowed.nodes, intended)
+        if above is not None:
+            return Conclusion("drifted", drift, remedies.of_narrowed(above, intended))
+        return Conclusion("drifted", drift, commands=remedies.write_back(evidence.container, "cpuset.mems", intended))
     spill = evidence.spill
     if spill is None and (evidence.resident is None or evidence.resident.anon is None):
         return Conclusion("unknown", "its resident memory is unknown")
     if spill is not None:
         of = remedies.owner(evidence.container, snapshot.intent)
-        return _spilled(spill, intended, of, evidence.now, thresholds)
+        found = _spilled(spill, intended, of, evidence.now, thresholds)
+        if found.name == "spilled" and found.remedy is None:
+            return replace(found, commands=remedies.migrate_pages(evidence.container, intended))
+        return found
     if evidence.resident is not None and evidence.resident.hugetlb is None and _has_huge_pages(evidence.intent):
         return Conclusion("unknown", "its huge pages are unknown, because no hugetlb controller counts them by node")
     return _placed(snapshot.intent, evidence, evidence.allowed, intended, thresholds)
@@ -225,7 +232,8 @@ def _placed(
         cause = None if intent is None or own is None else cpu_cause(own, allowed.cpus, intent)
         if cause is None:
             return Conclusion("cpu-remote", cpu_remote)
-        return Conclusion("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy)
+        commands = remedies.write_back(evidence.container, "cpuset.cpus", cause.write_back)
+        return Conclusion("cpu-remote", f"{cpu_remote}: {cause.reason}", cause.remedy, commands)
     used = evidence.history.used
     if used is not None and used.is_past:
         limit = remote_limit(thresholds, intended)

@@ -59,6 +59,8 @@ class Verdict(Value, frozen=True):
     """Reason why bytes are where they should not be; empty when they are where they should be."""
     remedy: str | None
     """Remedy; null when the container is aligned."""
+    commands: tuple[str, ...] = ()
+    """The remedy as shell commands of root on the host, with this container's values; empty = it has none."""
 
 
 def harm(verdict: Verdict | None, elsewhere: int) -> tuple[bool, int, int]:

@@ -32,8 +32,10 @@ def parts(
 ) -> Iterator[tuple[str, list[str]]]:
     """Headings with their lines. `why`: the account of its admission; None = there is none. Times in seconds."""
     yield "verdict", list(_verdict(container, started_at))
-    remedy = None if container.verdict is None else container.verdict.remedy
-    yield "what to do", [remedy or "Nothing has to be done."]
+    remedy, commands = (
+        (None, ()) if container.verdict is None else (container.verdict.remedy, container.verdict.commands)
+    )
+    yield "what to do", [remedy or "Nothing has to be done.", *commands]
     at = [] if promised_at is None else [f"the pod has been on this host since {in_utc(promised_at)}"]
     yield "promised", [*_promised(container), *at]
     if why is not None:

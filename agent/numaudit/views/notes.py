@@ -26,6 +26,8 @@ class NoteItem(Struct, frozen=True):
     container: ContainerReport | None = None
     """The container that it is about alone; None = a finding, or several containers."""
     causes: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    """The note's remedy with the values of this container."""
     names: tuple[str, ...] = ()
     """Of several containers for which the same holds."""
 
@@ -62,7 +64,7 @@ def _items(judged: Sequence[Judged]) -> Iterator[NoteItem]:
     for one, verdict in judged:
         causes = tuple(f"{cause.cause}: {cause.evidence}" for cause in verdict.causes)
         if verdict.name in MISALIGNED:
-            yield NoteItem(verdict.reason, display_name(one), one, causes)
+            yield NoteItem(verdict.reason, display_name(one), one, causes, verdict.commands)
         elif causes:
             yield NoteItem(_what_is_remote(one, verdict), display_name(one), one, causes)
         if verdict.name in ("unknown", "split"):

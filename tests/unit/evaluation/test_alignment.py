@@ -90,6 +90,28 @@ def test_every_verdict_but_aligned_says_what_to_do() -> None:
     assert all(remedy is not None for name, remedy in REMEDIES.items() if name != "aligned")
 
 
+def test_a_remedy_that_can_be_pasted_has_the_path_and_the_promised_nodes() -> None:
+    """The tests in guests run such commands."""
+    assert verdict(snapshot(mems="1")).commands == ("echo 0 > /sys/fs/cgroup/kubepods/poduid/c/cpuset.mems",)
+    spilled = snapshot(anon={0: 60 * MIB, 1: 40 * MIB})
+    assert verdict(spilled, earlier=judge(spilled)).commands == (
+        "for pid in $(cat /sys/fs/cgroup/kubepods/poduid/c/cgroup.procs); do migratepages $pid all 0; done",
+    )
+    cpus = of_run(cpus="0")
+    assert verdict(snapshot(cpus, cpus="4")).commands == ("echo 0 > /sys/fs/cgroup/kubepods/poduid/c/cpuset.cpus",)
+
+
+def test_where_no_command_would_do_there_is_none() -> None:
+    drifted = snapshot(mems="1")
+    assert verdict(replace(drifted, cgroup_mode="v1")).commands == (), "its files lie elsewhere"
+    above = Allowed(NodeSet.of(1), CpuSet.of(0), narrowed_at="/kubepods")
+    assert verdict(replace(drifted, allowed={DB: above})).commands == (), "others below that cgroup need more nodes"
+    assert verdict(replace(drifted, containers=(replace(container(), path="/kubepods/a\\nb"),))).commands == ()
+    assert in_files(32).commands == (), "migratepages does not move them"
+    quoted = verdict(replace(drifted, containers=(replace(container(), path="/a b;reboot"),)))
+    assert quoted.commands == ("echo 0 > '/sys/fs/cgroup/a b;reboot'/cpuset.mems",)
+
+
 def in_files(unmapped: int, anon: int = 0, who: Container | None = None, intent: Intent | None = None) -> Verdict:
     """Of a container with some MiB of files that no process maps outside, 3 MiB of mapped files, and other memory."""
     taken = snapshot(intent, who=who)

@@ -230,6 +230,13 @@ def _of_a_pod(container: Container) -> Container:
 Step = Callable[[Stage], None]
 
 
+def run_the_commands(stage: Stage) -> None:
+    """Those that the verdict has, as somebody would paste them."""
+    assert stage.verdict.commands
+    for command in stage.verdict.commands:
+        subprocess.run(["/bin/sh", "-c", command], check=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One remedy."""

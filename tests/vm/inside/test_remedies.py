@@ -17,7 +17,7 @@ import pytest
 from numaudit.containermanager.memory.state import MemoryTable, NUMANodeState
 from numaudit.engine.overhead import Limiter
 from numaudit.probes.session import Session
-from remedies import PARENT, SIZE, Row, Stage, carry_out, opened, parameters
+from remedies import PARENT, SIZE, Row, Stage, carry_out, opened, parameters, run_the_commands
 from samples import BALANCING
 from workload import CGROUPS, MIB, cgroup, eventually, worker
 
@@ -111,15 +111,6 @@ def run_elsewhere(stage: Stage) -> None:
     running.order("spin")
     stage.until(lambda: "of the CPU time" in stage.verdict.reason)
     stage.running = running
-
-
-def write_cpus_back(stage: Stage) -> None:
-    """After it has used the old ones for another while, which the next tick reads together with the new ones."""
-    assert stage.running is not None
-    enough = stage.running.cpu_seconds() + 1.5
-    while stage.running.cpu_seconds() < enough:
-        time.sleep(0.05)
-    stage.group.write("cpuset.cpus", "0")
 
 
 def run_on_all_cpus(stage: Stage) -> None:
@@ -320,14 +311,14 @@ def raise_the_budget(stage: Stage) -> None:
 
 
 ROWS = (
-    Row("drifted", "Write the promised nodes back to cpuset.mems", drift, write_nodes_back),
+    Row("drifted", "Write the promised nodes back to cpuset.mems", drift, run_the_commands),
     Row("drifted", "delete the pod so that it is created again", drift, create_again, one_kernel=True),
-    Row("spilled", "`migratepages PID all NODES`", spill_into_mapped_memory, migrate_pages),
+    Row("spilled", "`migratepages PID all NODES`", spill_into_mapped_memory, run_the_commands),
     Row("spilled", "restart the container", spill_into_mapped_memory, create_again, one_kernel=True),
     Row("spilled", "`cp FILE NEW && mv NEW FILE`", spill_into_a_file, copy_the_file),
     Row("spilled", "or remove it", spill_into_a_file, remove_the_file),
     Row("spilled", "`ipcrm`", spill_into_a_segment, remove_the_segment),
-    Row("cpu-remote", "Write the promised CPUs back to cpuset.cpus", run_elsewhere, write_cpus_back, ticks=1),
+    Row("cpu-remote", "Write the promised CPUs back to cpuset.cpus", run_elsewhere, run_the_commands, ticks=1),
     Row(
         "cpu-remote",
         "Request whole CPUs, so that the CPU Manager pins it too",

@@ -6,6 +6,7 @@ Only pods and commands have promises. docs/verdicts.md has all remedies.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
@@ -109,6 +110,25 @@ def of_unmapped(of: Owner, are_all: bool) -> str:
     return about_files if are_all else f"{remedy('spilled', of)} {about_files}"
 
 
+def write_back(container: Container, file: str, ids: NodeSet | CpuSet | None) -> tuple[str, ...]:
+    """A shell command that writes what was promised to a file of its cpuset; empty = there is none."""
+    folder = _folder(container)
+    return () if folder is None or not ids else (f"echo {ids} > {folder}/{file}",)
+
+
+def migrate_pages(container: Container, nodes: NodeSet) -> tuple[str, ...]:
+    """A shell command that moves the pages of each of its processes to the promised nodes; empty = there is none."""
+    folder = _folder(container)
+    if folder is None:
+        return ()
+    return (f"for pid in $(cat {folder}/cgroup.procs); do migratepages $pid all {nodes}; done",)
+
+
+def _folder(container: Container) -> str | None:
+    """In cgroup v2, as a word of the shell; None = its path has what cannot be printed."""
+    return None if "\\" in container.path else shlex.quote(f"/sys/fs/cgroup{container.path}")
+
+
 _MOST_OWNERS = 3
 _WRITE_BACK = (
     "Find out who wrote to its cpuset (a runtime hook, an admin, another agent). Write the promised CPUs back to "
@@ -134,6 +154,8 @@ class CpuCause(NamedTuple):
     reason: str
     remedy: str | None
     """None = that of the verdict."""
+    write_back: CpuSet | None = None
+    """The CPUs that its cpuset lacks; None = it is not what is wrong."""
 
 
 def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause | None:
@@ -151,7 +173,7 @@ def cpu_cause(own: ContainerIntent, allowed: CpuSet, intent: Intent) -> CpuCause
     owners = list(_owners(own, allowed - promised, intent))
     if len(owners) > _MOST_OWNERS:
         owners[_MOST_OWNERS:] = [f"{len(owners) - _MOST_OWNERS} more"]
-    return CpuCause("; ".join([reason, *owners]), _WRITE_BACK.format(**words))
+    return CpuCause("; ".join([reason, *owners]), _WRITE_BACK.format(**words), promised)
 
 
 def _owners(own: ContainerIntent, cpus: CpuSet, intent: Intent) -> Iterator[str]:

@@ -103,6 +103,7 @@ def _item(item: NoteItem, addresses: Addresses) -> Iterator[Markup | str]:
         yield f": {some_of([short(name) for name in item.names], _NAMES)}"
     if item.causes:
         yield element("ul", (element("li", cause) for cause in item.causes))
+    yield from (element("p", element("code", command, class_="command")) for command in item.commands)
 
 
 def _list(items: Sequence[Markup]) -> Iterator[Markup]:

@@ -128,7 +128,9 @@ def _content(
     yield element("h2", short(display_name(one)))
     for number, line in enumerate(said["verdict"]):
         yield element("p", printable(line), class_=f"summary {_tone(one)}" if number == 0 else "facts")
-    yield element("p", element("strong", "What to do: "), *map(printable, said["what to do"]), class_="remedy")
+    todo, *commands = map(printable, said["what to do"])
+    yield element("p", element("strong", "What to do: "), todo, class_="remedy")
+    yield from (element("p", element("code", command, class_="command")) for command in commands)
     yield flow(one)
     if trends is not None:
         yield _trend("Bytes outside", sparkline(trends.outside(one), KEPT, size))

@@ -22,7 +22,7 @@ from numaudit.views.notes import Note, NoteItem, finding_notes, not_known, sourc
 from numaudit.views.terminal.fit import container_table, print_columns, print_explained
 from numaudit.views.terminal.headroom_tables import print_headroom
 from numaudit.views.terminal.one_container import print_one_container
-from numaudit.views.terminal.terminal import print_note, print_rows, print_table
+from numaudit.views.terminal.terminal import print_command, print_note, print_rows, print_table
 
 _STYLES = {"unknown": "yellow", "critical": "red", "error": "red", "warning": "yellow", "info": "dim"}
 """By the first word of a note's title."""
@@ -66,6 +66,8 @@ def print_notes(notes: Iterable[Note], out: Console, most: int | None = None, in
             print_note(f"and {len(note.items) - most} more that are {note.title}; -o wide says of each why", out)
         if note.remedy is not None:
             print_note(f"    -> {note.remedy}", out, "dim")
+        for command in (command for item in note.items[:most] for command in item.commands):
+            print_command(f"{indent}       {printable(command)}", out)
 
 
 def text_of(item: NoteItem) -> str:
@@ -81,9 +83,10 @@ def _print_refused(report: Report, out: Console) -> None:
         alike.setdefault(same, []).append(printable(f"{refused.namespace}/{refused.pod}"))
     for (outcome, message, asked), names in alike.items():
         print_note(f"refused: {some_of(names)}: {outcome}: {message}", out, "yellow")
-        against = " ".join(filter(None, (asked, _admissible(report))))
-        if against:
-            print_note(f"    {against}", out, "dim")
+        if asked:
+            print_note(f"    {asked}", out, "dim")
+    if alike and (room := _admissible(report)):
+        print_note(f"    {room}", out, "dim")
 
 
 def _asked(refused: HintOutcome) -> str:

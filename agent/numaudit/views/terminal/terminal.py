@@ -143,6 +143,11 @@ def print_note(text: str, out: Console, style: str = "") -> None:
         out.print(Text.assemble(indent + (" " * _HANGING if number else ""), line))
 
 
+def print_command(text: str, out: Console) -> None:
+    """One line however long it is, so that it can be copied as it stands."""
+    out.print(Segments([Segment(text, Style.parse("bold")), Segment.line()]), crop=False)
+
+
 def print_origin(origin: Origin, kernel: str | None, out: Console, *, is_capture: bool = False) -> None:
     """The last line below a table: host, kernel and time of its values, and the program's version.
 
