@@ -84,6 +84,14 @@ def test_all_files_of_a_host_are_verified_against_its_machine(capsys: Capture) -
     assert (cpu["checkpoint"], cpu["format"], cpu["startsNow"]) == ("cpu_manager_state", "V2", "yes")
 
 
+def test_a_file_of_a_format_that_is_too_old_is_not_called_valid(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "cpu_manager_state"
+    path.write_text('{"policyName":"none","defaultCpuSet":"1-3","entries":{"id":"4-6"},"checksum":5}')
+    found = document(capsys, "verify", path, code=1)
+    assert [one["name"] for one in found["findings"]] == ["format-old"]
+    assert (found["valid"], found["startsNow"], found["refusal"]) == (False, "unknown", None)
+
+
 def test_a_lone_file_is_verified_without_a_machine(capsys: Capture) -> None:
     found = document(capsys, "verify", CROSS)
     assert found.pop("takenAt") is not None

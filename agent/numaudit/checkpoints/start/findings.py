@@ -124,7 +124,7 @@ MEANINGS: dict[str, Meaning] = {
     ),
     "more-findings": Meaning("info", "nothing", "See the file itself: many more places have the same finding."),
     "format-old": Meaning(
-        "warning",
+        "error",
         "unknown",
         "No kubelet since 1.18 writes this format, so numaudit does not read it. A newer kubelet rewrites the "
         "file when it starts.",
