@@ -356,7 +356,7 @@ def listed(promise: Promise) -> tuple[PodResources, ...]:
     return (PodResources("prod", "db-0", {"db": promise}),)
 
 
-STATIC = replace(NOTHING, memory_policy="Static", shared_cpus=CpuSet.of(0, 1))
+STATIC = replace(NOTHING, memory_policy="Static")
 
 
 def test_a_promise_that_only_podresources_knows_counts_and_is_a_conflict() -> None:
