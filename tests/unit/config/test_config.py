@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numaudit.config import yaml_file
 from numaudit.config.loading import check, load, reloaded
 from numaudit.config.settings import KEYS, Settings
 from numaudit.engine.observer import Observer
@@ -97,6 +98,9 @@ SHOWN = f"'{DIGITS[:60]}...'"
         ("interval: !!int abc\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not 'abc'"),
         ("interval: fast\n", "agent.yaml:1: interval must be a duration from 1s to 3600s, not 'fast'"),
         ("\nweb:\n  max_connections: 1\n", "agent.yaml:3: web.max_connections must be a whole number from 4 to 4096"),
+        ("web: {max_connections: 4097}\n", "web.max_connections must be a whole number from 4 to 4096, not '4097'"),
+        ("interval: 3601s\n", "interval must be a duration from 1s to 3600s, not '3601s'"),
+        ("overhead: {max_cpu_percent: 101}\n", "overhead.max_cpu_percent must be a percentage from 0.01 to 100"),
         ("web: 5\n", "agent.yaml:1: web must hold keys and values"),
         ("- a\n", "agent.yaml:1: the file must hold keys and values"),
         ("interval: 5s\ninterval: 6s\n", "agent.yaml:2: interval is given twice, first in line 1"),
@@ -129,6 +133,11 @@ def test_a_wrong_value_is_named_with_file_line_and_path(tmp_path: Path, body: st
     with pytest.raises(InputError) as raised:
         load(_file(tmp_path, body), {}, [])
     assert message in str(raised.value)
+
+
+def test_a_path_with_a_nul_is_refused_in_words() -> None:
+    with pytest.raises(InputError, match="a path cannot have a NUL in it"):
+        yaml_file.read_whole(Path("a\0b"), "settings", 1)
 
 
 def test_a_wrong_variable_or_flag_is_named() -> None:

@@ -192,7 +192,7 @@ def test_a_container_is_named_soon_after_its_process_came(tmp_path: Path) -> Non
     group = tmp_path / "sys" / f"kubepods/pod{UID}/{ID}"
     group.mkdir(parents=True)
     inventory = Inventory(Host(tmp_path), Hierarchies("v2", tmp_path / "sys", None, None, None))
-    for _ in range(8):
+    for _ in range(40):
         assert {c.name for c in inventory.take().containers} == {None}
     (group / "cgroup.procs").write_text("7\n")
     (tmp_path / "proc/7").mkdir(parents=True)
