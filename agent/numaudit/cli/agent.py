@@ -20,6 +20,8 @@ Examples:
 Exit codes: 0 ended by SIGTERM or SIGINT, 2 a setting is wrong, 3 this host cannot answer.
 """
 )
+@click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP server (setting `listen`).")
+@click.option("--interval", metavar="TIME", help="Time between two ticks (setting `interval`).")
 @settings_flags
 @options.root
 def command(flags: SettingsFlags, root: Path | None) -> None:

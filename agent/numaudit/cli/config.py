@@ -26,8 +26,6 @@ _OPTIONS = (
         "--set", "assignments", multiple=True, metavar="KEY=VALUE",
         help="Set any setting of docs/config.md; repeatable.",
     ),
-    click.option("--interval", metavar="TIME", help="Time between two ticks (setting `interval`)."),
-    click.option("--listen", metavar="HOST:PORT", help="Address of the HTTP server (setting `listen`)."),
     click.option(
         "--config", type=options.FilePath(dir_okay=False, readable=False), metavar="FILE",
         help=f"Settings file in YAML (docs/config.md), instead of the one that {CONFIG_VARIABLE} names.",
@@ -90,11 +88,11 @@ class SettingsFlags(NamedTuple):
 
 
 def settings_flags(function: options.Function) -> options.Function:
-    """--config, --listen, --interval and --set, which the function is given as `flags`."""
+    """--config and --set, which the function is given as `flags`, with --listen and --interval where it has them."""
 
     @wraps(function)
     def run(**given: options.Given) -> object:
-        flags = SettingsFlags(**{name: given.pop(name) for name in SettingsFlags._fields})
+        flags = SettingsFlags(**{name: given.pop(name) for name in SettingsFlags._fields if name in given})
         return function(flags=flags, **given)
 
     found: options.Function = run

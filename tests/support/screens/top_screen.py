@@ -12,7 +12,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from numaudit.cli.observe.report_view import ReportSelection
+from numaudit.cli.observe.report_work import ReportSelection
 from numaudit.cli.observe.top_feed import CapturedFeed
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host

@@ -15,11 +15,11 @@ Captured = pytest.CaptureFixture[str]
 
 def test_config_show_says_where_each_value_came_from(monkeypatch: pytest.MonkeyPatch, capfd: Captured) -> None:
     monkeypatch.setenv("NUMAUDIT_LOG_FORMAT", "json")
-    assert call(["config", "show", "--interval", "30s", "--set", "otlp.headers=token=abc", "-o", "json"]) == 0
+    assert call(["config", "show", "--set", "interval=30s", "--set", "otlp.headers=token=abc", "-o", "json"]) == 0
     shown = json.loads(capfd.readouterr().out)
     assert (shown["apiVersion"], shown["kind"]) == ("numaudit/v1", "Config")
     rows = {row["key"]: (row["value"], row["origin"]) for row in shown["settings"]}
-    assert rows["interval"] == ("30s", "flag --interval")
+    assert rows["interval"] == ("30s", "flag --set")
     assert rows["log.format"] == ("json", "environment NUMAUDIT_LOG_FORMAT")
     assert rows["listen"] == ("127.0.0.1:9746", "default")
     assert rows["otlp.headers"] == ("(hidden)", "flag --set")
@@ -87,7 +87,7 @@ def test_a_check_says_which_settings_were_checked_and_refuses_to_check_nothing(
     path = tmp_path / "agent.yaml"
     path.write_text("interval: 30s\n")
     monkeypatch.setenv("NUMAUDIT_LOG_FORMAT", "json")
-    assert call(["config", "check", "--config", str(path), "--listen", "127.0.0.1:9000"]) == 0
+    assert call(["config", "check", "--config", str(path), "--set", "listen=127.0.0.1:9000"]) == 0
     said = f"the settings are valid: {path}, 1 from the environment, 1 from flags\n"
     assert capsys.readouterr().out == said
     assert call(["config", "check"]) == 0

@@ -28,7 +28,7 @@ from kubelets.podresources_server import serving as podresources_serving
 from made_up.probes import made_up_session
 from numaudit.cli import EXIT_NOT_BEGUN, options
 from numaudit.cli.main import call
-from numaudit.cli.observe.report_view import ReportSelection
+from numaudit.cli.observe.report_work import ReportSelection
 from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent

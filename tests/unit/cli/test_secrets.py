@@ -44,8 +44,6 @@ WAYS = (
     "--set",
     "variable",
     "file",
-    "--interval",
-    "--listen",
     "--config",
     "--set without =",
     "--root",

@@ -13,7 +13,7 @@ from textual.events import Key
 
 from hosts.hostile_names import HOSTILE
 from made_up.reports import container, report
-from numaudit.cli.observe.report_view import ReportSelection
+from numaudit.cli.observe.report_work import ReportSelection
 from numaudit.views.top.head import KEYS
 from numaudit.views.top.news import TickBegan, TickFigures
 from screens.top_screen import Screen, Told, captured, screen

@@ -15,7 +15,7 @@ import pytest
 
 from hosts.tree_copies import lent
 from numaudit.cli.main import call
-from numaudit.cli.observe.report_view import ReportSelection
+from numaudit.cli.observe.report_work import ReportSelection
 from numaudit.cli.observe.top_feed import LiveFeed
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host

@@ -60,7 +60,7 @@ def command(
     _require_a_terminal()
     if interval is not None and root is not None:
         raise InputError("--interval measures the running kernel, and --root reads a captured tree: leave out one")
-    from numaudit.cli.observe.report_view import ReportSelection
+    from numaudit.cli.observe.report_work import ReportSelection
     from numaudit.cli.observe.top_feed import CapturedFeed, LiveFeed
     from numaudit.engine.observer import Observer
     from numaudit.kernel.host import origin_of

@@ -11,17 +11,15 @@ from msgspec.structs import replace
 
 from numaudit.cli import options
 from numaudit.cli.manager.explain_work import PromiseAccounts
-from numaudit.cli.observe.report_view import ReportSelection
-from numaudit.cli.observe.report_work import MAPPINGS_BUDGET, observe_whole
+from numaudit.cli.observe.report_work import MAPPINGS_BUDGET, ReportSelection, observe_whole
 from numaudit.daemon.ticks.schedule import Schedule
 from numaudit.engine.collectors.base import DeviceRequest
-from numaudit.engine.engine import Engine, Ticked
+from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import NumauditError, Unavailable
 from numaudit.kernel.host import explain
-from numaudit.probes.session import Session
 from numaudit.report.values import Report
-from numaudit.snapshot import ContainerId, Snapshot
+from numaudit.snapshot import ContainerId
 from numaudit.views.top.news import Failed, FeedEnded, News, Opened, TickBegan, TickFigures, find
 from numaudit.views.trends import RowKey
 
@@ -43,27 +41,6 @@ class _Asked(Struct):
 
 
 _DEVICES_SECONDS = 0.2
-
-
-class TickSource:
-    """Each tick is judged by the one before it, as the agent does; the probes stay loaded."""
-
-    def __init__(self, observer: Observer, session: Session) -> None:
-        self._engine = Engine(observer, session, options.thresholds())
-
-    def take(self, numa_maps_budget: float | None, processes_of: frozenset[ContainerId] | None = None) -> Ticked:
-        """`processes_of`: containers whose mappings and processes are read, within the budget (seconds).
-
-        Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none.
-        """
-        devices = None if processes_of is None else DeviceRequest(_DEVICES_SECONDS, processes_of)
-        ticked = self._engine.tick(
-            numa_maps_budget, processes_of, with_processes=processes_of is not None, devices=devices
-        )
-        for one in ticked.report.sources:
-            if one.source == "cgroups" and one.state not in ("ok", "partial"):
-                raise Unavailable(f"no container could be read: {one.reason}")
-        return ticked
 
 
 class LiveFeed:
@@ -109,31 +86,34 @@ class LiveFeed:
     def _run(self, tell: Callable[[News], None]) -> None:
         try:
             with self._observer.open_probes() as session:
-                ticks = TickSource(self._observer, session)
+                engine = Engine(self._observer, session, options.thresholds())
                 schedule = Schedule(self.interval, time.monotonic())
                 while not self._asked.stopped:
                     tell(TickBegan())
-                    tell(self._tick(ticks))
+                    tell(self._tick(engine))
                     schedule = self._wait(schedule)
         except BaseException as error:  # the screen ends, and whoever started it says why
             tell(FeedEnded(error))
 
-    def _tick(self, ticks: TickSource) -> News:
-        """Raises what the first one raises."""
+    def _tick(self, engine: Engine) -> News:
+        """Judged by the one before it, as the agent does. Raises what the first one raises."""
         key = self._asked.open
         one = None if key is None or self._last is None else find(self._last, key)
         try:
             if one is None or one.id is None:
-                ticked = ticks.take(None)
+                ticked = engine.tick()
             else:
-                ticked = ticks.take(MAPPINGS_BUDGET, frozenset({ContainerId(one.id)}))
+                of = frozenset({ContainerId(one.id)})
+                devices = DeviceRequest(_DEVICES_SECONDS, of)
+                ticked = engine.tick(MAPPINGS_BUDGET, of, with_processes=True, devices=devices)
+            _require_cgroups(ticked.report)
             measured = _measured(self._view, ticked.report)
         except (NumauditError, OSError, ValueError) as error:
             if self._last is None:
                 raise
             return Failed(explain(error))
         self._last = ticked.report
-        return measured if key is None else _opened(measured, key, _Accounts.of(self._observer, ticked.snapshot))
+        return measured if key is None else _opened(measured, key, PromiseAccounts.of(self._observer, ticked.snapshot))
 
     def _wait(self, schedule: Schedule) -> Schedule:
         """Until the next tick is due, or asked for; the schedule from then on."""
@@ -162,7 +142,7 @@ class CapturedFeed:
         self._observer, self._view = observer, view
         self._tell: Callable[[News], None] | None = None
         self._measured: TickFigures | None = None
-        self._accounts: _Accounts | None = None
+        self._accounts: PromiseAccounts | None = None
 
     def start(self, tell: Callable[[News], None]) -> None:
         self._tell = tell
@@ -172,7 +152,7 @@ class CapturedFeed:
         try:
             ticked = observe_whole(self._observer, MAPPINGS_BUDGET, None, with_processes=True)
             self._measured = _measured(self._view, ticked.report)
-            self._accounts = _Accounts.of(self._observer, ticked.snapshot)
+            self._accounts = PromiseAccounts.of(self._observer, ticked.snapshot)
             tell(self._measured)
         except BaseException as error:
             tell(FeedEnded(error))
@@ -191,24 +171,21 @@ class CapturedFeed:
         """It has no probes."""
 
 
+def _require_cgroups(report: Report) -> None:
+    """Raises Unavailable where the cgroups cannot be read: an empty table would say that there are none."""
+    for one in report.sources:
+        if one.source == "cgroups" and one.state not in ("ok", "partial"):
+            raise Unavailable(f"no container could be read: {one.reason}")
+
+
 def _measured(view: ReportSelection, whole: Report) -> TickFigures:
     """Raises InputError when nothing is called as the view says."""
     return TickFigures(whole, view.rows(view.subject(whole)))
 
 
-class _Accounts(Struct, frozen=True):
-    """Readings of a tick that only the page of a container shows."""
-
-    admissions: PromiseAccounts
-
-    @classmethod
-    def of(cls, observer: Observer, snapshot: Snapshot) -> _Accounts:
-        return cls(PromiseAccounts.of(observer, snapshot))
-
-
-def _opened(measured: TickFigures, key: RowKey, accounts: _Accounts) -> TickFigures:
+def _opened(measured: TickFigures, key: RowKey, accounts: PromiseAccounts) -> TickFigures:
     """With how the container came to its promise, if a kubelet has a part in it."""
     one = find(measured.report, key)
     of_pod = one is not None and one.pod_uid is not None and one.container is not None
-    placement = accounts.admissions.of_container(one) if one is not None and of_pod else None
+    placement = accounts.of_container(one) if one is not None and of_pod else None
     return replace(measured, opened=Opened(key, placement))
