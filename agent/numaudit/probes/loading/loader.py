@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
 from msgspec import Struct, field
 
 import numaudit
@@ -167,7 +168,7 @@ def _converse(
     # A file in memory: the child reads clang's words back from it, and a container may have no place to write.
     with ours, theirs, os.fdopen(os.memfd_create("numaudit-loader-log"), "w+b") as log:
         with theirs:
-            ours.send(json.dumps(_pack(probes, sources)).encode())
+            ours.send(json.dumps([_pack(one, sources[one.name]) for one in probes]).encode())
             try:
                 child = _start(python, theirs, end, log)
             except OSError as error:
@@ -188,27 +189,15 @@ def _converse(
     return outcomes if silent is None else _refuse(probes, silent) | outcomes
 
 
-def _pack(probes: Sequence[ProbeRequest], sources: Mapping[str, _Source]) -> list[dict[str, Any]]:
-    return [_pack_one(probe) | {**sources[probe.name].found} for probe in probes]
-
-
-def _pack_one(probe: ProbeRequest) -> dict[str, Any]:
+def _pack(probe: ProbeRequest, source: _Source) -> dict[str, Any]:
+    """The request as the loader process reads it."""
     return {
         "name": probe.name,
         "maps": [*probe.maps, _DROPPED],
         "entries": {**probe.entries},
         "numbers": {**probe.numbers},
-        "programs": [
-            {
-                "function": one.function,
-                "type": int(one.type),
-                "tracepoint": one.tracepoint,
-                "fields": {**one.fields},
-                "btf_id": one.btf_id,
-                "may_fail": one.may_fail,
-            }
-            for one in probe.programs
-        ],
+        "programs": msgspec.to_builtins(probe.programs),
+        **source.found,
     }
 
 
