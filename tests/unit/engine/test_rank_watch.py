@@ -14,12 +14,9 @@ import pytest
 from numaudit.engine.collectors.containers.rank_watch import RankWatchCollector, WatchLimits
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
-from numaudit.evaluation.ranks.judge import ranks_of
-from numaudit.evaluation.ranks.rank import Rank
 from numaudit.kernel import files, started_with
 from numaudit.kernel.host import Host
 from numaudit.report.values import ContainerReport
-from numaudit.snapshot import ContainerId, Snapshot
 
 RANKS, SLURM = (4101, 4102, 4103, 4104), (5101, 5102)
 MIB = 1 << 20
@@ -212,21 +209,11 @@ def test_a_round_does_not_begin_before_its_time(watched: Watched) -> None:
     assert asked == [6, 0, 0, 6, 0, 0]
 
 
-def test_what_a_round_has_found_stays_until_the_next_and_is_judged_once(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged = list[int]()
-
-    def counted(container: ContainerId, snapshot: Snapshot) -> tuple[Rank, ...]:
-        judged.append(container)
-        return ranks_of(container, snapshot)
-
-    monkeypatch.setattr("numaudit.evaluation.alignment.ranks_of", counted)
+def test_what_a_round_has_found_stays_until_the_next(watched: Watched) -> None:
     watched.limit(interval=600)
     first = watched.tick()
     second = watched.tick()
     assert container(second).ranks == container(first).ranks is not None
-    assert len(judged) == 1
 
 
 def test_an_environment_that_may_not_be_read_is_said(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
