@@ -148,7 +148,9 @@ def test_rows_that_are_left_out_are_still_in_the_summary(capsys: pytest.CaptureF
 def test_the_table_begins_with_the_summary(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
     assert call(["report", "--root", str(fixtures / "misaligned-node")]) == 0
     first, rows, blank, *_ = capsys.readouterr().out.splitlines()
-    assert first.startswith("2 of 8 promised containers are misaligned; worst: default/gu-init-numanode/app, drifted: ")
+    assert first.startswith(
+        "2 of 8 promised containers are misaligned; worst: default/gu-small-numanode/app, cpu-remote, 100Mi remote"
+    )
     assert rows == "10 containers; 8 sandboxes, 8 pods, 4 other cgroups"
     assert blank == ""
 
