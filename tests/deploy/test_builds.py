@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from clusters.manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, of_kind, pod
+from clusters.manifests import COMPONENTS, DEPLOY, EXAMPLES, Manifest, build, build_folder, of_kind, pod, unordered
 from numaudit.config.settings import Settings
 from numaudit.exporters.catalogue import METRICS, labels_of
 
@@ -31,15 +31,6 @@ def _by_name(manifests: tuple[Manifest, ...]) -> dict[tuple[str, str], Manifest]
     found = {(one["kind"], one["metadata"]["name"]): one for one in manifests}
     assert len(found) == len(manifests)
     return found
-
-
-def _unordered(value: object) -> object:
-    """Lists in one order: that of volumes, mounts, variables and policies means nothing."""
-    if isinstance(value, dict):
-        return {key: _unordered(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return sorted(map(_unordered, value), key=lambda one: json.dumps(one, sort_keys=True))
-    return value
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -83,7 +74,7 @@ def test_two_components_are_the_same_in_any_order(pair: tuple[str, str]) -> None
     alone = _by_name(build(first)).keys() | _by_name(build(second)).keys()
     assert built.keys() == alone
     if pair not in LATER:
-        assert _unordered(built) == _unordered(_by_name(build(second, first)))
+        assert unordered(built) == unordered(_by_name(build(second, first)))
 
 
 def test_of_the_components_that_say_which_rights_the_agent_has_passive_excludes_pages() -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import generate_chart
-from clusters.manifests import Manifest, build, container, of_kind, pod
+from clusters.manifests import Manifest, build, container, of_kind, pod, unordered
 from generate_chart import CHART, COMPONENTS, camel_case
 from numaudit import __version__
 from required import tool
@@ -116,17 +116,8 @@ def _compared(objects: list[Manifest]) -> dict[tuple[str, str], Manifest]:
         if one["kind"] == "ConfigMap" and "agent.yaml" in one["data"]:
             one["data"]["agent.yaml"] = yaml.safe_load(one["data"]["agent.yaml"])
             one["data"]["agent.yaml"].pop("kubelet", None)
-        found[one["kind"], name] = _unordered(one)
+        found[one["kind"], name] = unordered(one)
     return found
-
-
-def _unordered(value: Any) -> Any:  # noqa: ANN401 (YAML)
-    """The order of volumes, mounts and variables means nothing."""
-    if isinstance(value, dict):
-        return {key: _unordered(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return sorted(map(_unordered, value), key=lambda one: json.dumps(one, sort_keys=True))
-    return value
 
 
 @pytest.mark.parametrize("components", CHOICES, ids="-".join)

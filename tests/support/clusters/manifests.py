@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
@@ -74,3 +75,12 @@ def pod(manifests: Sequence[Manifest]) -> Manifest:
 def container(manifests: Sequence[Manifest]) -> Manifest:
     (found,) = pod(manifests)["containers"]
     return cast("Manifest", found)
+
+
+def unordered(value: Any) -> Any:  # noqa: ANN401 (YAML)
+    """Lists in one order: that of volumes, mounts, variables and policies means nothing."""
+    if isinstance(value, dict):
+        return {key: unordered(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return sorted(map(unordered, value), key=lambda one: json.dumps(one, sort_keys=True))
+    return value
