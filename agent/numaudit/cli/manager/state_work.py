@@ -169,7 +169,7 @@ def _write_json(kind: str, value: object, host: Host, *files: Path) -> None:
 
 
 def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:
-    from numaudit.views.terminal import headroom_tables, state_tables, terminal
+    from numaudit.views.terminal import report_tables, state_tables, terminal
 
     out = terminal.console()
     for number, one in enumerate(found):
@@ -181,4 +181,4 @@ def _print(found: tuple[ExaminedFile, ...], *, with_content: bool) -> None:
             left = state_document.headroom(one)
             if left is not None:
                 out.print()
-                headroom_tables.print_headroom(left, out)
+                report_tables.print_headroom(left, out)

@@ -43,10 +43,10 @@ def command(output: str, root: Path | None) -> None:
     if output == "json":
         printing.json_of_host("Headroom", found, host, report.taken_at)
     else:
-        from numaudit.views.terminal import headroom_tables
+        from numaudit.views.terminal import report_tables
 
         with printing.table_of_host(host, report.taken_at) as out:
-            headroom_tables.print_headroom(found, out)
+            report_tables.print_headroom(found, out)
 
 
 def _why_not(report: Report) -> str:

@@ -1,28 +1,67 @@
-"""The report for people: what to do, containers, nodes, and all that is to be said of them."""
+"""The report for people: what to do, containers, nodes, headroom, and all that is to be said of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
 from numaudit.api.selection import shown_of
+from numaudit.containermanager.pod.spec import MEMORY, full_name
 from numaudit.errors import printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.columns import columns_of, placed
+from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.nodes import NodePair, given, moved, sampled
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import display_name, is_small_remainder, kinds_in_words, size, small_remainders
+from numaudit.report.words import amounts, display_name, is_small_remainder, kinds_in_words, size, small_remainders
 from numaudit.topology.quantity import at_most, plural, some_of
+from numaudit.views.headroom import HUGE_PAGES, largest, largest_with_huge_pages, map_columns, map_rows, warnings
 from numaudit.views.notes import Note, NoteItem, finding_notes, not_known, sources_in_trouble, verdict_notes
 from numaudit.views.terminal.fit import container_table, print_columns, print_explained
-from numaudit.views.terminal.headroom_tables import print_headroom
 from numaudit.views.terminal.one_container import print_one_container
 from numaudit.views.terminal.terminal import print_command, print_note, print_rows, print_table
+
+
+def print_headroom(manager: MemoryManagerReport, out: Console, *, whole: bool = True) -> None:
+    """The largest container that would be admitted, then the memory map by node, and who holds it.
+
+    `whole` False: no legend, and holders only of groups of several nodes.
+    """
+    print_note(largest(manager), out, "bold")
+    columns = [(column, place) for column, place in map_columns(manager) if column.title != "TYPE"]
+    print_columns(columns, [row for row in map_rows(manager) if row.table.type == MEMORY], out, explains=whole)
+    if manager.huge_pages:
+        out.print()
+        print_columns(HUGE_PAGES, list(manager.huge_page_rows()), out, explains=whole)
+        for line in largest_with_huge_pages(manager):
+            print_note(line, out)
+    for line in _holders(manager, whole):
+        print_note(line, out)
+    for line in warnings(manager):
+        print_note(line, out, "yellow")
+
+
+def _holders(manager: MemoryManagerReport, whole: bool) -> Iterator[str]:
+    by_group: dict[tuple[int, ...], list[HolderReport]] = {}
+    for one in manager.holders:
+        by_group.setdefault(tuple(one.group), []).append(one)
+    for nodes, holders in by_group.items():
+        if whole or len(nodes) > 1:
+            what = (
+                f"group {holders[0].group} is kept together by" if len(nodes) > 1 else f"node {nodes[0]} is promised to"
+            )
+            yield f"{what} {', '.join(map(_holder, holders))}"
+
+
+def _holder(one: HolderReport) -> str:
+    stale = "; stale" if one.stale else ""
+    return printable(f"{full_name(one.namespace, one.pod, one.pod_uid, None)} ({amounts(one.bytes)}{stale})")
+
 
 _STYLES = {"unknown": "yellow", "critical": "red", "error": "red", "warning": "yellow", "info": "dim"}
 """By the first word of a note's title."""

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from hosts.hostile_names import HOSTILE
 from made_up.reports import container, report
-from numaudit.errors import printable
-from numaudit.report.values import Report
 from numaudit.views.page.report_page import live_page, policy, report_page, waiting_page
 from screens.page_text import lines, parse
 
@@ -60,12 +55,3 @@ def test_the_policy_of_the_header_is_that_of_the_page_and_keeps_it_out_of_frames
     page = live_page(report(container()), "tag", LINKS)
     (inside,) = [one.attrib["content"] for one in parse(page).iter("meta") if one.get("http-equiv")]
     assert policy() == f"{inside}; frame-ancestors 'none'"
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_changes_no_element_of_the_live_page(name: str) -> None:
-    def shape(of: Report) -> list[tuple[str, list[str]]]:
-        return [(str(one.tag), sorted(one.attrib)) for one in parse(live_page(of, "tag", LINKS)).iter()]
-
-    harmless = "p" * len(printable(name))
-    assert shape(report(container(7, name, name, name))) == shape(report(container(7, harmless, harmless, harmless)))

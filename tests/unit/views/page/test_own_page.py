@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
-from hosts.hostile_names import HOSTILE
 from made_up.reports import container, report
 from numaudit.report.counters import AllocatedBytes, NodeSeconds
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
@@ -16,7 +15,7 @@ from numaudit.views.account import parts
 from numaudit.views.page.lanes import flow
 from numaudit.views.page.own_page import MOST, Addresses, key, own_section
 from numaudit.views.page.report_page import report_page
-from screens.page_reports import hostile, many
+from screens.page_reports import many
 from screens.page_text import lines, parse
 
 PROMISE_OF_1 = Intended(NodeSet.of(1), {"memory": 1 << 30}, CpuSet.of(4), NodeSet.of(1), None)
@@ -123,12 +122,3 @@ def test_an_agent_has_a_page_for_each_and_a_file_leads_to_the_row_of_others() ->
     assert Addresses(frozenset({"7"})).nearest(one) == "#container-7"
     assert Addresses(frozenset()).nearest(one) == "#row-7"
     assert Addresses(frozenset()).own(one) is None
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_name_on_its_own_page_is_text(name: str) -> None:
-    def shape(of: ContainerReport) -> list[tuple[str, list[str]]]:
-        page = parse(f"<!doctype html><title>t</title>{own_section(of, (), '#containers')}")
-        return [(str(one.tag), sorted(one.attrib)) for one in page.iter()]
-
-    assert shape(hostile(name).containers[0]) == shape(hostile("plain").containers[0])
