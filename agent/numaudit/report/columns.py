@@ -140,7 +140,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column(
         "WHY", cells.why, "the evidence for the verdict, in a few words",
         value=lambda one: severity(one.verdict), needs=can_promise,
-        table=ColumnPlaces(210), top=ColumnPlaces(15),
+        table=ColumnPlaces(205), top=ColumnPlaces(15),
     ),
     Column(
         "PROMISED", promised_nodes, "nodes that the kubelet promised to it", needs=can_promise,
