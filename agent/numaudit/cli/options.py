@@ -7,14 +7,16 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from numaudit.config import CONFIG_VARIABLE, named_file
 from numaudit.errors import InputError, brief, may_be_a_file
-from numaudit.evaluation.verdicts import DEFAULT, Thresholds
 from numaudit.kernel.host import Host, KubeletConnection, is_named_pipe, is_pipe, may_exist
+
+if TYPE_CHECKING:
+    from numaudit.evaluation.verdicts import Thresholds
 
 Function = Callable[..., Any]
 Given = Any
@@ -107,6 +109,8 @@ def thresholds() -> Thresholds:
     Raises InputError for a limit that is wrong.
     """
     if not _is_set(_VERDICT_VARIABLES):
+        from numaudit.evaluation.verdicts import DEFAULT
+
         return DEFAULT
     from numaudit.config.loading import load_section
 

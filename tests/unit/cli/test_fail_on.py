@@ -60,7 +60,7 @@ def test_misaligned_stands_for_the_verdicts_that_are(drifted: Path, capsys: Capt
         errors.append(capsys.readouterr().err)
     assert errors == [errors[0]] * 3
     assert call(["report", "--root", str(drifted), "--verdict", "misaligned"]) == 0
-    assert {line.split()[-1] for line in table_of(capsys.readouterr().out)[1:-1]} == {"drifted"}
+    assert all(" drifted  " in line for line in table_of(capsys.readouterr().out)[1:-1])
 
 
 @pytest.mark.parametrize(

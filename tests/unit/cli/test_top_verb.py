@@ -73,7 +73,7 @@ def test_a_later_tick_shows_what_has_changed(node: Path) -> None:
 
 def test_an_open_page_follows_the_ticks_and_outlives_its_container(node: Path) -> None:
     async def steps(shown: Screen) -> None:
-        await shown.press("enter")
+        await shown.press("j", "enter")
         await shown.shows("cpuset.mems 0,2", "log and this recomputation agree")
         _put_right(node)
         await shown.shows("cpuset.mems 2\n")
