@@ -16,7 +16,7 @@ from numaudit.capture.new_folder import new_file, temporary_folder
 from numaudit.capture.tree import NOT_READ, CaptureSummary, Unread
 from numaudit.encoding.value import Origin
 from numaudit.errors import InputError, Unavailable, printable
-from numaudit.kernel.host import NOTE
+from numaudit.kernel.origin import NOTE
 from numaudit.kubelet.sources.process import USUAL_FILES
 from numaudit.memorymanager.configuration import KNOWN_FLAGS
 

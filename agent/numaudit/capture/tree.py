@@ -22,7 +22,8 @@ from numaudit.errors import InputError, Unavailable, printable
 from numaudit.kernel import files
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
-from numaudit.kernel.host import NOTE, Host, origin_of, read_bytes
+from numaudit.kernel.host import Host, read_bytes
+from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.sources import cdi_files, recording
 from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from numaudit.encoding.value import Origin, Timestamp
-from numaudit.kernel.host import Host, kernel_of, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import kernel_of, origin_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,7 +16,8 @@ from numaudit.daemon.service import Service
 from numaudit.errors import InputError, Unavailable
 from numaudit.exporters.exposition import Exposition
 from numaudit.exporters.facts import PushCounts
-from numaudit.kernel.host import Host, name_of_mounted, node_name, origin_of, read_text
+from numaudit.kernel.host import Host, read_text
+from numaudit.kernel.origin import name_of_mounted, node_name, origin_of
 from numaudit.nrt.apiserver import PublishCounts, check_installed
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, NumauditError, Unavailable
 from numaudit.kernel import files
 from numaudit.kernel.cgroup import Reader, find_hierarchies
-from numaudit.kernel.host import Host, explain, kernel_of, read_text
+from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.memory import tiers
 from numaudit.kernel.memory.numa_balancing import read_mode
 from numaudit.kernel.node import read_machine
+from numaudit.kernel.origin import kernel_of
 from numaudit.kubelet.sources.poller import KubeletPoller
 from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.probes.kinds import KINDS

@@ -15,9 +15,10 @@ from numaudit.engine.collectors.base import CollectorRun, DeviceRequest, TickInp
 from numaudit.engine.collectors.containers.owners import Owners
 from numaudit.engine.collectors.table import Collectors
 from numaudit.kernel.cgroup import Hierarchies, Reader, find_hierarchies
-from numaudit.kernel.host import Host, origin_of
+from numaudit.kernel.host import Host
 from numaudit.kernel.node import MachineNow
 from numaudit.kernel.open_file_cache import OpenFileCache
+from numaudit.kernel.origin import origin_of
 from numaudit.snapshot import ContainerId, Snapshot
 
 if TYPE_CHECKING:  # the probes' modules are imported with the first probe

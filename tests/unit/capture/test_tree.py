@@ -27,7 +27,8 @@ from numaudit.capture.tree import NOT_READ, capture
 from numaudit.cli.main import call
 from numaudit.errors import InputError, Unavailable
 from numaudit.kernel import host as kernel_host
-from numaudit.kernel.host import NOTE, Host
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import NOTE
 from processes.agent_process import PATIENCE
 
 CapturedHost = Callable[[str], Host]

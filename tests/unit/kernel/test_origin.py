@@ -19,7 +19,8 @@ from numaudit.cli.main import call
 from numaudit.encoding.value import Origin, Timestamp
 from numaudit.kernel import host as host_module
 from numaudit.kernel.cgroup import find_hierarchies
-from numaudit.kernel.host import NOTE, Host, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import NOTE, origin_of
 from numaudit.kubelet.sources.log_follow import JournalLog, live_log
 
 NOTED = {"host": "worker-3", "takenAt": "2025-01-02T03:04:05.678Z"}

@@ -129,7 +129,7 @@ def _calibrate(output: str, target: Path) -> int:
     """The figures are printed before they are stored, so that none is lost where that fails."""
     from numaudit.api import document
     from numaudit.doctor.calibrate import calibrate
-    from numaudit.kernel.host import origin_of
+    from numaudit.kernel.origin import origin_of
 
     found = calibrate(Host(), _progress)
     text = document.encode("Calibration", found, origin_of(Host(), found.measured_at))

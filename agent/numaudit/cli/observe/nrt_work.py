@@ -15,7 +15,8 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.for_schedulers import topology_here
-from numaudit.kernel.host import Host, name_of_mounted, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import name_of_mounted, origin_of
 from numaudit.kubelet.host_files import node_on
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.nrt.apiserver import check_installed

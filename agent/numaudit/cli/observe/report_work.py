@@ -20,7 +20,8 @@ from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
-from numaudit.kernel.host import Host, host_name, node_name, origin_of
+from numaudit.kernel.host import Host
+from numaudit.kernel.origin import host_name, node_name, origin_of
 from numaudit.report.gates import Shortfalls, not_accepted, shortfalls
 from numaudit.report.values import Report
 from numaudit.report.words import is_small_remainder

@@ -63,7 +63,7 @@ def command(
     from numaudit.cli.observe.report_work import ReportSelection
     from numaudit.cli.observe.top_feed import CapturedFeed, LiveFeed
     from numaudit.engine.observer import Observer
-    from numaudit.kernel.host import origin_of
+    from numaudit.kernel.origin import origin_of
     from numaudit.views.top.app import Top
 
     host = options.host(root)

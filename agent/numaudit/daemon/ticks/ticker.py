@@ -17,7 +17,7 @@ from numaudit.daemon.web.pages import LINKS
 from numaudit.daemon.web.tick_document import TickDocuments
 from numaudit.exporters.facts import PushCounts
 from numaudit.exporters.prometheus import MetricPages
-from numaudit.kernel.host import origin_of
+from numaudit.kernel.origin import origin_of
 from numaudit.views.trends import Trends
 
 _log = logging.getLogger(__name__)
