@@ -94,7 +94,8 @@ def _container_family(row: Metric[Any], series: Sequence[Series]) -> MetricFamil
     if row.is_counter:
         found = [one.totals.get(row.name, NO_VALUES) for one in series]
     else:
-        found = [Columns.of(row.values(one.report)) for one in series]
+        values = row.values
+        found = [Columns.of(seen) if (seen := values(one.report)) else NO_VALUES for one in series]  # most have none
     pairs = zip(series, found, strict=True)
     return MetricFamily.of(
         row, [SeriesBlock(one.key, values.labels, values.numbers) for one, values in pairs if values.numbers]

@@ -41,7 +41,12 @@ class Columns(Struct, frozen=True, gc=False):
         if not values:
             return NO_VALUES  # most families have nothing of most containers
         columns = tuple(zip(*values, strict=True))
-        return cls(_shared(columns[0]), columns[1]) if columns else NO_VALUES
+        return cls.of_equal(*columns) if columns else NO_VALUES
+
+    @classmethod
+    def of_equal(cls, labels: tuple[tuple[str, ...], ...], numbers: tuple[Number, ...]) -> Columns:
+        """Columns of the same length."""
+        return cls(_shared(labels), numbers) if numbers else NO_VALUES
 
     def __iter__(self) -> Iterator[tuple[tuple[str, ...], Number]]:
         return zip(self.labels, self.numbers, strict=True)

@@ -158,8 +158,11 @@ class SeriesTracker:
 
     def _count(self, entry: _Entry, last: dict[str, Columns], one: ContainerReport) -> None:
         for row in self.counters:
-            name, counts = row.name, Columns.of(row.values(one))
+            name, values = row.name, row.values(one)
             before = last.get(name)
+            if not values and before is None:
+                continue  # most count nothing of most containers
+            counts = Columns.of(values)
             if before is None:
                 if counts.labels:
                     last[name] = counts

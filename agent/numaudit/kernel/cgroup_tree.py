@@ -22,7 +22,7 @@ class CgroupTree(Struct):
     """Result of `read_inodes`."""
     _groups: list[Cgroup] = field(default_factory=list)
     _seen: list[tuple[str, int, int]] = field(default_factory=list)
-    """Of each folder below the root in the last walk: its path, inode and links."""
+    """Of each folder below the root in the last walk: its path from there, inode and links."""
     _root: tuple[int, int] | None = None
     """Inode and links of the root; None = no walk has come to its end."""
     _names: dict[str, list[str]] = field(default_factory=dict)
@@ -43,8 +43,8 @@ class CgroupTree(Struct):
             status = files.status(self.root)
             if self._root != (status.st_ino, status.st_nlink):
                 return False
-            for folder, inode, links in self._seen:
-                status = files.status(folder, follows=False)
+            now = files.statuses_below(self.root, [path for path, _, _ in self._seen])
+            for (_, inode, links), status in zip(self._seen, now, strict=True):
                 # A file system that counts no subfolders, such as btrfs, has one link and says nothing.
                 if status.st_ino != inode or status.st_nlink != links or links < LEAF_LINKS:
                     return False
@@ -70,7 +70,7 @@ class CgroupTree(Struct):
             for name, status in children:
                 path = f"{parent}/{name}"
                 folder = root + path
-                self._seen.append((folder, status.st_ino, status.st_nlink))
+                self._seen.append((path[1:], status.st_ino, status.st_nlink))
                 yield Cgroup(inodes.get(folder, status.st_ino) if inodes else status.st_ino, path)
                 # kernfs keeps st_nlink = 2 + subfolders, which saves listing some 60 files of each leaf.
                 if status.st_nlink != LEAF_LINKS:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -57,6 +58,19 @@ def status(path: AnyPath, *, follows: bool = True) -> os.stat_result:
         return os.fstat(descriptor)
     finally:
         os.close(descriptor)
+
+
+def statuses_below(folder: AnyPath, paths: Iterable[str]) -> Iterator[os.stat_result]:
+    """Results of lstat(2) of files below a folder, of whose paths no part was a link when they were listed.
+
+    Nothing below is opened, so that a link which has come since shows another file's status at most. Raises OSError.
+    """
+    top = open_file(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        for path in paths:
+            yield os.stat(path, dir_fd=top, follow_symlinks=False)
+    finally:
+        os.close(top)
 
 
 def may_use(path: AnyPath, mode: int) -> bool:

@@ -58,6 +58,8 @@ def claimed_nodes(container: ContainerReport) -> Values:
 
 def claimed_bytes(container: ContainerReport) -> Values:
     """The claims' part of `intended_bytes`."""
+    if container.intended is None:
+        return ()
     sizes = Counter[str]()
     for one in _claims(container):
         sizes.update(one.bytes or {})
@@ -70,11 +72,23 @@ def _claims(container: ContainerReport) -> list[PromiseOfSource]:
 
 
 def allowed_nodes(container: ContainerReport) -> Values:
-    return (*_each_node(container.allowed_memory_nodes, "memory"), *_each_node(container.allowed_cpu_nodes, "cpu"))
+    return _allowed(container.allowed_memory_nodes, container.allowed_cpu_nodes)
+
+
+@lru_cache(maxsize=256)
+def _allowed(memory: NodeSet | None, cpu: NodeSet | None) -> Columns:
+    """Few of a host's containers differ in them."""
+    return Columns.of((*_each_node(memory, "memory"), *_each_node(cpu, "cpu")))
 
 
 def verdict(container: ContainerReport) -> Values:
-    return () if container.verdict is None else [((container.verdict.name,), 1)]
+    return () if container.verdict is None else _fact(container.verdict.name)
+
+
+@lru_cache(maxsize=256)
+def _fact(*labels: str) -> Columns:
+    """One series with the number 1, the same for all subjects."""
+    return Columns.of(((labels, 1),))
 
 
 def ranks(container: ContainerReport) -> Values:
@@ -119,7 +133,7 @@ def resident(container: ContainerReport) -> Columns:
 
 def _columns(nodes: tuple[NodeBytes, ...], sizes: list[int], shown: tuple[bool, ...]) -> Columns:
     labels = _type_labels(tuple([node.numa_node for node in nodes]))
-    return Columns.of(zip(compress(labels, shown), compress(sizes, shown), strict=True))
+    return Columns.of_equal(tuple(compress(labels, shown)), tuple(compress(sizes, shown)))
 
 
 _all_types = attrgetter(*RESIDENT_TYPES)
