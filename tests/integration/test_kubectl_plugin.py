@@ -119,6 +119,9 @@ def report() -> bytes:
         (["state", "verify", "--node", "worker-1"], ["state", "verify"]),
         (["state", "show", "node/worker-1", "-o", "json"], ["state", "show", "-o", "json"]),
         (["doctor", "--node", "worker-1"], ["doctor"]),
+        (["topology", "node/worker-1"], ["topology"]),
+        (["nrt", "--node", "worker-1", "-o", "json"], ["nrt", "-o", "json"]),
+        (["forecast", "--reboot", "--node", "worker-1"], ["forecast", "--reboot"]),
         (["fit", "-f", "POD", "--node", "worker-1", "--fail-on-reject"], ["fit", "-f", "POD", "--fail-on-reject"]),
         (["report", "--node=worker-1", "--fail-on", "drifted,cpu-remote"], ["report", "--fail-on", "cpu-remote"]),
     ],
@@ -177,6 +180,7 @@ def test_the_names_of_kubectl_and_of_numaudit_find_a_pod(lab: Lab, monkeypatch: 
         (["report", "x", "--node", "bare"], 2, "a pod and --node exclude each other"),
         (["top"], 2, "`top` is of one node: name a pod or --node"),
         (["state", "show"], 2, "`state show` is of one node"),
+        (["topology"], 2, "`topology` is of one node"),
         (["doctor", "--debug"], 2, "--debug looks at one node"),
         (["top", "--node", "worker-1"], 2, "top needs a terminal"),
         (["report", "--duration", "10s"], 2, "--duration is for one pod or node"),
@@ -376,6 +380,8 @@ def test_verbs_without_a_page_are_asked_on_all_nodes_by_exec(lab: Lab, capfd: Ca
     assert plugin.call(["state", "verify"]) == 0
     assert "worker-1  valid   memory_manager_state, cpu_manager_state" in capfd.readouterr().out
     assert lab.asked[-1] == ["state", "verify", "-o", "json"]
+    assert plugin.call(["forecast"]) == 0
+    assert "worker-1  starts: yes; all 11 pods kept  -" in capfd.readouterr().out
 
 
 def test_the_replicas_of_a_workload_are_added_up_over_all_nodes(lab: Lab, capfd: Capture, tmp_path: Path) -> None:
@@ -417,6 +423,16 @@ def test_what_is_wrong_on_a_node_is_in_its_row(lab: Lab, capfd: Capture, tmp_pat
     canned(lab, Ran(json.dumps({**head, "valid": False, "items": [file]}).encode(), exit_code=1))
     assert plugin.call(["state", "verify"]) == 1
     assert "worker-1  not valid  memory_manager_state: the checksum does not fit" in capfd.readouterr().out
+    fates = [
+        {"namespace": "prod", "pod": name, "fate": fate}
+        for name, fate in zip("abc", ("kept", "refused", "elsewhere"), strict=True)
+    ]
+    canned(
+        lab, Ran(json.dumps({**head, "kind": "RestartForecast", "starts": "yes", "pods": fates}).encode(), exit_code=1)
+    )
+    assert plugin.call(["forecast"]) == 1
+    out = capfd.readouterr().out
+    assert "worker-1  starts: yes; 1 refused, 1 elsewhere  prod/b refused, prod/c elsewhere" in out
     pods = [{"admitted": True, "sentence": "It fits."}, {"admitted": False, "sentence": "It does not."}]
     canned(lab, Ran(json.dumps({**head, "kind": "ExplanationList", "items": pods}).encode()))
     manifest = tmp_path / "pods.yaml"

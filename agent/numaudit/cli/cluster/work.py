@@ -33,14 +33,20 @@ from numaudit.views.terminal import cluster_tables, terminal
 _LIVE_SECONDS = 12 * 3600.0
 """A live screen may stay for a working day; without its terminal it would, too."""
 _OBJECT_SECONDS = 30.0
-_OF_ONE = ("explain", "top", "state show")
+_OF_ONE = ("explain", "top", "topology", "nrt", "state show")
 """Verbs that no table of all nodes can show."""
 _TYPES = {"node": "node", "nodes": "node", "no": "node", "pod": "pod", "pods": "pod", "po": "pod"}
-_KINDS = {("doctor",): "Doctor", ("state", "verify"): "StateVerificationList", ("fit",): "Explanation"}
+_KINDS = {
+    ("doctor",): "Doctor",
+    ("state", "verify"): "StateVerificationList",
+    ("fit",): "Explanation",
+    ("forecast",): "RestartForecast",
+}
 """Verb -> the document that each node answers with."""
 _MEANT_FOR_ALL = {
     ("report",): {"output", "top", "fail_on"},
     ("headroom",): {"output"},
+    ("forecast",): {"output", "reboot", "kernel_huge_pages", "kubernetes_version", "feature_gates"},
     ("doctor",): {"output", "require"},
     ("state", "verify"): {"output", "policies", "kubernetes_version", "feature_gates"},
     ("fit",): {"output", "pod", "with_room", "count", "fail_on_reject", "kubernetes_version", "feature_gates"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -198,6 +199,24 @@ def _verification(document: Mapping[str, Any]) -> Cells:
     return "not valid", "red", "; ".join(said)
 
 
+def _forecast(document: Mapping[str, Any]) -> Cells:
+    pods = _list(document, "pods")
+    fates = Counter(str(one.get("fate")) for one in pods if one.get("fate") != "kept")
+    starts = str(document.get("starts"))
+    changed = [
+        f"{one.get('namespace')}/{one.get('pod')} {one.get('fate')}" for one in pods if one.get("fate") != "kept"
+    ]
+    said = [str(document["refusal"])] if document.get("refusal") else []
+    answer = f"starts: {starts}; " + (
+        ", ".join(f"{count} {fate}" for fate, count in fates.items())
+        if fates
+        else f"all {plural(len(pods), 'pod')} kept"
+    )
+    is_bad = starts in ("no", "once") or fates["refused"] or fates["elsewhere"]
+    style = "red" if is_bad else "green" if starts == "yes" and not fates else "yellow"
+    return answer, style, "; ".join([*said, *([some_of(changed, _NAMES)] if changed else [])])
+
+
 def _base(one: Mapping[str, Any]) -> str:
     return str(one.get("file")).rpartition("/")[2]
 
@@ -240,4 +259,5 @@ _OF_VERB: Mapping[str, Callable[[Mapping[str, Any]], Cells]] = {
     "doctor": _doctor,
     "state verify": _verification,
     "fit": _fit,
+    "forecast": _forecast,
 }
