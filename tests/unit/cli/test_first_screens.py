@@ -58,7 +58,7 @@ def first_screen(*words: str, folder: Path | None = None) -> str:
         assert call(list(words)) in (0, EXIT_FINDINGS)
     text = STYLE.sub("", terminal.getvalue())
     lines = [line.rstrip() for line in text.splitlines()]
-    assert max(len(line) for line in lines if not re.match(r" +(echo|for) ", line)) <= COLUMNS, (
+    assert max(len(line) for line in lines if not re.match(r" +(echo|find) ", line)) <= COLUMNS, (
         "but a command is one line"
     )
     shown = "".join(f"{line}\n" for line in lines[: LINES - 1])

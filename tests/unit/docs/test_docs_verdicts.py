@@ -43,7 +43,7 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 def verdicts() -> dict[str, str]:
     """Its remedy, by name, in the page's order."""
-    below = VERDICTS.partition("\n## Verdicts\n")[2].partition("\n## ")[0]
+    below = VERDICTS.partition("\n## Each verdict\n")[2].partition("\n## ")[0]
     parts = re.findall(r"### `([a-z-]+)`\n(.+?)\n\n\*\*What to do:\*\* (.+?)(?=\n\n|\Z)", below, re.DOTALL)
     return {name: " ".join(remedy.split()) for name, _, remedy in parts}
 

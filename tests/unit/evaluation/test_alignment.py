@@ -95,7 +95,7 @@ def test_a_remedy_that_can_be_pasted_has_the_path_and_the_promised_nodes() -> No
     assert verdict(snapshot(mems="1")).commands == ("echo 0 > /sys/fs/cgroup/kubepods/poduid/c/cpuset.mems",)
     spilled = snapshot(anon={0: 60 * MIB, 1: 40 * MIB})
     assert verdict(spilled, earlier=judge(spilled)).commands == (
-        "for pid in $(cat /sys/fs/cgroup/kubepods/poduid/c/cgroup.procs); do migratepages $pid all 0; done",
+        "find /sys/fs/cgroup/kubepods/poduid/c -name cgroup.procs -exec cat {} + | xargs -I PID migratepages PID all 0",
     )
     cpus = of_run(cpus="0")
     assert verdict(snapshot(cpus, cpus="4")).commands == ("echo 0 > /sys/fs/cgroup/kubepods/poduid/c/cpuset.cpus",)

@@ -121,7 +121,8 @@ def migrate_pages(container: Container, nodes: NodeSet) -> tuple[str, ...]:
     folder = _folder(container)
     if folder is None:
         return ()
-    return (f"for pid in $(cat {folder}/cgroup.procs); do migratepages $pid all {nodes}; done",)
+    processes = f"find {folder} -name cgroup.procs -exec cat {{}} +"  # those of cgroups that it made below, too
+    return (f"{processes} | xargs -I PID migratepages PID all {nodes}",)
 
 
 def _folder(container: Container) -> str | None:

@@ -105,8 +105,11 @@ def print_notes(notes: Iterable[Note], out: Console, most: int | None = None, in
             print_note(f"and {len(note.items) - most} more that are {note.title}; -o wide says of each why", out)
         if note.remedy is not None:
             print_note(f"    -> {note.remedy}", out, "dim")
-        for command in (command for item in note.items[:most] for command in item.commands):
-            print_command(f"{indent}       {printable(command)}", out)
+        with_commands = [item for item in note.items[:most] if item.commands]
+        for item in with_commands:
+            whose = f"  # {item.subject}" if len(with_commands) > 1 else ""
+            for command in item.commands:
+                print_command(f"{indent}       {printable(command + whose)}", out)
 
 
 def text_of(item: NoteItem) -> str:
