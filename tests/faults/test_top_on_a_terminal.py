@@ -13,7 +13,7 @@ import pytest
 from screens.tmux import Terminal, terminal
 
 COMMAND = f"{sys.executable} -c 'from numaudit.cli.start import run; run()' top"
-WORST = ">default/gu-init-numanode/app"
+WORST = ">default/gu-small-numanode/app"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from screens.tmux import PATIENCE
 
 PROGRAM = "from numaudit.cli.start import run; run()"
 IMPATIENT = f"import numaudit.views.top.terminal as terminal; terminal._PATIENCE = 0.5; {PROGRAM}"
-ENTERED, WORST = b"\x1b[?1049h", b"gu-init-numanode"
+ENTERED, WORST = b"\x1b[?1049h", b"gu-small-numanode"
 
 
 @dataclass(slots=True)
