@@ -62,5 +62,6 @@ def test_cgroups_that_live_between_two_ticks_are_counted_for_the_host() -> None:
         assert report.ended.unseen is not None
         assert all(account.lost.get("map-full", 0) == 0 for account in report.probes)
         assert _seconds(report.ended.seen) == 0
-        assert _seconds(report.ended.unseen) == pytest.approx(used, rel=0.01)
+        # Not closer: where the hypervisor takes a CPU away, the kernel's own account leaves that time out.
+        assert _seconds(report.ended.unseen) == pytest.approx(used, rel=0.05)
         assert TICKS * CGROUPS << 20 <= _bytes(report.ended.unseen) < TICKS * CGROUPS << 22
