@@ -1,7 +1,7 @@
 """Remedies of verdicts for a pod's container, a command of `numaudit run`, or another cgroup; and the cause, with its
 remedy, for a container to run on CPUs of other nodes than its promised memory.
 
-Only pods and commands have promises. docs/verdicts.md has all remedies.
+Only pods and commands have promises. docs/verdicts.md has the remedy of each verdict.
 """
 
 from __future__ import annotations
