@@ -104,6 +104,15 @@ def test_a_captured_host_gives_machine_configuration_and_state(capsys: Capture, 
     assert (small["admitted"], small["outcome"]) == (True, "aligned-single")
 
 
+def test_a_provider_that_no_node_fits_prefers_none(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
+    """Whole CPUs, of which none is free there."""
+    file = write(tmp_path, "pod.json", pod("web", memory="1Gi", cpu="2"))
+    assert call(["fit", "-f", file, "--root", str(fixtures / "kubernetes-four-nodes")]) == 0
+    out = capsys.readouterr().out
+    assert "No node is left for cpu." in out
+    assert "prefer different" not in out
+
+
 def test_pods_of_a_captured_host_are_named_in_the_ways_in(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
     wanted = write(tmp_path, "pod.yaml", pod("a", "900Mi", cpu="500m"))
     found = document(capsys, "-f", wanted, "--root", str(fixtures / "kubernetes-four-nodes"))

@@ -222,7 +222,10 @@ def _print_steps(merge: Merge, out: Console) -> None:
     if merge.agreed:
         print_note(f"All providers prefer {_sets(merge.agreed)}.", out)
     else:
-        print_note("The providers prefer different nodes.", out)
+        empty = [printable(one.resource or one.provider) for one in merge.offers if not one.kept]
+        print_note(
+            f"No node is left for {' or '.join(empty)}." if empty else "The providers prefer different nodes.", out
+        )
         if merge.reachable:
             goal = f" Nearest to {plural(merge.goal, 'node')}: {_sets(merge.finalists)}." if merge.goal else ""
             print_note(f"Combinations of hints leave {_sets(merge.reachable)}.{goal}", out)
