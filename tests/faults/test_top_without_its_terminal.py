@@ -7,6 +7,7 @@ import select
 import signal
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,6 +75,20 @@ def _top(*arguments: str, program: str = PROGRAM, hang_up: signal.Handlers = sig
 @pytest.fixture
 def captured(fixtures: Path) -> tuple[str, str]:
     return "--root", str(fixtures / "misaligned-node")
+
+
+def test_bytes_that_are_no_text_are_passed_over(captured: tuple[str, str]) -> None:
+    """A terminal in Latin-1 sends such for a letter with an accent, and xterm for Meta."""
+    with _top(*captured) as top:
+        top.shows(WORST)
+        os.write(top.master, b"\xff")
+        time.sleep(0.2)  # else both may be read at once, and be passed over together
+        os.write(top.master, b"/")
+        top.shows(b"filter:")
+        os.write(top.master, b"\x1b")
+        time.sleep(0.2)
+        os.write(top.master, b"q")
+        top.ends_with(0)
 
 
 @pytest.mark.parametrize("hang_up", [signal.SIG_DFL, signal.SIG_IGN])

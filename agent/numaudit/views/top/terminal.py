@@ -51,6 +51,14 @@ class TopDriver(LinuxDriver):
             width = height = 0
         return (width, height) if width and height else super()._get_terminal_size()
 
+    def _run_input_thread(self) -> None:
+        """Bytes that are no UTF-8, as of a terminal in Latin-1, are passed over: textual's reader ends at them."""
+        while True:
+            try:
+                return self.run_input_thread()
+            except UnicodeDecodeError:
+                continue
+
     def write(self, data: str) -> None:
         """While it is suspended, nobody takes what is written."""
         if self._writer_thread is not None and self._writer_thread.is_alive():
