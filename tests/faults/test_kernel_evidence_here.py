@@ -114,9 +114,10 @@ def test_cgroups_that_a_cpu_keeps_in_one_place_are_not_mixed_up(
 def _require_their_own_time(probe: CpuTime, groups: Sequence[Path], run_in: RunIn) -> None:
     """The truth is each process's own clock, to 10 %. It leaves out what a hypervisor took, and ours does not.
 
-    Some kernels run no BPF program for certain tasks. A run that missed switches for it, or lost time to other guests
-    of the hypervisor, and is wrong is done again.
+    Some kernels run no BPF program for certain tasks, and other guests of the hypervisor take time. A run that is wrong
+    is done again: what mixes two cgroups up does so each time.
     """
+    is_clear = False
     pin = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0))), sys.executable, "-I", "-S", "-c"]
     for _ in range(TRIES):
         before, stolen = probe.read(), _stolen_seconds()
@@ -125,9 +126,10 @@ def _require_their_own_time(probe: CpuTime, groups: Sequence[Path], run_in: RunI
         added = probe.read().since(before)
         counted = [sum(added.by_node[group.stat().st_ino].values()) / 1e9 for group in groups]
         off = max(abs(ours - its) - 0.1 * its for ours, its in zip(counted, truth, strict=True))
-        if off <= 0 or (added.lost["busy"] == 0 and off > _stolen_seconds() - stolen):
+        if off <= 0:
             break
-    else:
+        is_clear |= added.lost["busy"] == 0 and off > _stolen_seconds() - stolen
+    if off > 0 and not is_clear:
         pytest.skip(f"inconclusive: {added.lost['busy']} switches missed, {_stolen_seconds() - stolen:.2f} s stolen")
     assert counted == pytest.approx(truth, rel=0.1)
     assert added.lost["map-full"] == 0
