@@ -161,7 +161,7 @@ class MappingsReport(Value, frozen=True):
     processes: int
     """Number of all processes; more than were read when time or permissions did not suffice."""
     shared: tuple[SharedMemory, ...] | None
-    """The largest pieces of shared memory that its processes map, whoever they are charged to; null = not known."""
+    """The largest pieces of shared memory that its processes map, charged to any container; null = not known."""
     shared_of_others: Mapping[int, int] | None
     """By node, at least these bytes of shared memory that it maps are charged to other containers: they are in the
     residency of those. null = not known."""

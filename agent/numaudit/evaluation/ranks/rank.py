@@ -65,7 +65,7 @@ class RankProblem(Value, frozen=True):
 
 
 class Rank(Value, frozen=True):
-    """A process that was told where to be, or an actor of Ray that nobody told."""
+    """A process that its launcher binds to nodes or CPUs, or an actor of Ray, which is not bound."""
 
     pid: int
     process: str | None
