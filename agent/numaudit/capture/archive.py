@@ -75,7 +75,7 @@ def _unpack(file: BinaryIO, folder: Path) -> None:
         raise _Refused("the file is empty")
     start = file.read(MAGIC_BYTES)
     unpacking = _Unpacking(folder)
-    if is_tar(start):
+    if is_tar(start) or (start and not start.strip(b"\0")):  # a tar file without entries is zeros alone
         _unpack_tar(TarStream(file, start, LARGEST), unpacking)
     elif start.startswith(_ZIP):
         _unpack_zip(file, unpacking)

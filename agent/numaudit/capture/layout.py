@@ -46,6 +46,8 @@ def _folders_in(folder: Path) -> Iterator[Path]:
 
 def _lack_of(folder: Path) -> str:
     try:
+        if not any(folder.iterdir()):
+            return "is empty; give what `numaudit capture` wrote"
         places = (folder, *_folders_in(folder), *(two for one in _folders_in(folder) for two in _folders_in(one)))
         gathered = next((one for one in places if any((one / name).is_dir() for name in _OF_A_MUST_GATHER)), None)
         found = [] if gathered is None else sorted(gathered.glob(_SYSINFO))

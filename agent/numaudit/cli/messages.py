@@ -7,6 +7,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -37,6 +38,15 @@ class Output(io.FileIO):
                     raise
                 self.drops = True
         return memoryview(data).nbytes
+
+
+def program() -> str:
+    """The word that runs this program when it is pasted: its name, or its path where no PATH has it."""
+    import shlex
+    import shutil
+
+    started, name = Path(sys.argv[0]), "numaudit"
+    return name if started.name != name or shutil.which(name) is not None else shlex.quote(str(started))
 
 
 def drop_the_rest(stream: TextIO) -> None:

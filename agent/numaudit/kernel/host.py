@@ -63,7 +63,7 @@ class Host:
         except OSError as error:
             raise InputError(f"--root {root}: {error.strerror}; give a folder that `numaudit capture` wrote") from error
         if not root.is_dir():
-            raise InputError(f"--root {root}: no such folder or archive; give one that `numaudit capture` wrote")
+            raise InputError(f"--root {root}: {_what_it_is(root)}; give what `numaudit capture` wrote")
         if not is_tree:
             raise InputError(f"--root {root}: holds neither proc nor sys, so it is not a captured tree")
         root = root.resolve()
@@ -125,6 +125,14 @@ class Host:
     def name_of(self, path: Path) -> str:
         """A path inside this root as the host itself calls it, for messages."""
         return f"/{path.relative_to(self.root)}" if path.is_relative_to(self.root) else str(path)
+
+
+def _what_it_is(path: Path) -> str:
+    """Of what is no folder."""
+    if not path.exists():
+        return "no such folder or archive"
+    device = "a device, " if path.is_char_device() or path.is_block_device() else ""
+    return f"is {device}neither a folder nor an archive"
 
 
 def _is_procfs(folder: Path) -> bool:

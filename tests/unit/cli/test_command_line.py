@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,6 +100,28 @@ def test_a_root_that_is_a_file_or_no_tree_is_refused(
     assert "File name too long" in capsys.readouterr().err
     assert call([verb, "--root", str(tmp_path)]) == 2
     assert "holds neither proc nor sys" in capsys.readouterr().err
+
+
+def test_a_root_that_is_a_device_or_an_empty_archive_says_what_it_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    empty = {}
+    for kind in ("", "xz", "gz"):
+        empty[kind] = tmp_path / f"empty.tar.{kind}".rstrip(".")
+        with tarfile.open(empty[kind], f"w:{kind}"):  # type: ignore[call-overload]
+            pass
+    with zipfile.ZipFile(tmp_path / "empty.zip", "w"):
+        empty["zip"] = tmp_path / "empty.zip"
+    (tmp_path / "nothing").mkdir()
+    wrong = {
+        Path("/dev/null"): "is a device, neither a folder nor an archive",
+        Path("/dev/zero"): "is a device, neither a folder nor an archive",
+        tmp_path / "nothing": "is empty",
+        **dict.fromkeys(empty.values(), "is empty"),
+    }
+    for path, what in wrong.items():
+        assert call(["report", "--root", str(path)]) == 2
+        assert capsys.readouterr().err == f"numaudit: --root {path}: {what}; give what `numaudit capture` wrote\n"
 
 
 def test_a_name_that_matches_nothing_is_refused(capsys: pytest.CaptureFixture[str], root: tuple[str, str]) -> None:

@@ -147,7 +147,7 @@ def test_the_node_of_a_capture_is_the_same_by_either_option(capsys: Capture, tmp
     [
         ({"config.yaml": "{}"}, (), "has a kubelet's files, but no machine.json; write it on that node"),
         ({"machine.json": "{}"}, (), "has no config.yaml; copy the kubelet's configuration file there"),
-        ({}, (), "--node node: holds neither proc nor sys, so it is not a captured tree; or give a scenario"),
+        ({}, (), "--node node: is empty; give what `numaudit capture` wrote; or give a scenario"),
         ({"machine.json": "{}"}, ("--root", "node"), "--node and --root both name the node"),
     ],
 )

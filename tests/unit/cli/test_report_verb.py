@@ -284,3 +284,37 @@ def test_ctrl_c_ends_a_measurement_and_shows_what_there_is(
 def test_a_name_that_begins_nearly_as_the_given_one_is_near(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
     assert call(["report", "gu-xmall", "--root", str(fixtures / "kubernetes-four-nodes")]) == 2
     assert "did you mean gu-small-numanode" in capsys.readouterr().err
+
+
+# What to do where one node has nothing to show
+
+
+@pytest.mark.parametrize(
+    ("started", "on_path", "commands"),
+    [
+        (".venv/bin/numaudit", False, ("make capture HOST=root@server", "make lab", ".venv/bin/numaudit doctor")),
+        ("/opt/numa audit/numaudit", False, ("'/opt/numa audit/numaudit' capture --from root@server host.tar.xz",)),
+        ("/usr/bin/numaudit", True, ("numaudit capture --from root@server host.tar.xz", "numaudit doctor")),
+    ],
+)
+def test_a_report_of_one_node_ends_with_commands_that_run_as_they_stand(
+    started: str,
+    on_path: bool,
+    commands: tuple[str, ...],
+    capsys: Capture,
+    fixtures: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = fixtures / "single-node-hybrid"
+    (tmp_path / "Makefile").touch()
+    program = tmp_path / "bin/numaudit"
+    program.parent.mkdir()
+    program.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [started])
+    monkeypatch.setenv("PATH", str(program.parent) if on_path else "/nowhere")
+    out = " ".join(_run(capsys, "--root", root)[0].split())
+    shown = out[out.index("To see a host with several nodes") :]
+    assert all(f"`{one}`" in shown for one in commands)
+    assert ("make" in shown) is (started == ".venv/bin/numaudit")

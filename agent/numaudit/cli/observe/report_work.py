@@ -37,6 +37,8 @@ _SECOND_TICK = 1.0
 _DEVICES_SECONDS = 0.5
 """For the devices of containers: seconds in which some ten thousand descriptors are read."""
 _KEY_BYTES = 32
+_OF_A_CHECKOUT = ".venv/bin/numaudit"
+"""The program, as `make report` starts it."""
 
 
 class ReportSelection(Struct, frozen=True):
@@ -82,7 +84,9 @@ class ReportSelection(Struct, frozen=True):
         shown = self.rows(self.subject(whole))
         out = terminal.console(whole_lines=self.wide, file=file)
         of, is_named = len(whole.containers), self.which is not None
-        report_tables.print_report(shown, out, wide=self.wide, nodes=self.nodes, of=of, is_named=is_named)
+        report_tables.print_report(
+            shown, out, wide=self.wide, nodes=self.nodes, of=of, is_named=is_named, next_step=_elsewhere()
+        )
         if self.which is not None:
             one_container.print_processes(shown, out)
         if self.which is not None or self.wide:
@@ -163,6 +167,17 @@ def run(asked: ReportOptions) -> int:
     if interrupted.is_set():
         return EXIT_INTERRUPTED
     return EXIT_FINDINGS if _fails(report, asked.fail_on or (), asked.fail_below) else 0
+
+
+def _elsewhere() -> str:
+    """How to see another host, by commands that run as they stand: in a checkout, by its Makefile."""
+    program = messages.program()
+    if program == _OF_A_CHECKOUT and Path("Makefile").is_file():
+        steps = "`make capture HOST=root@server` captures it by ssh and reports on it; `make lab` boots four nodes"
+    else:
+        capture = f"{program} capture --from root@server host.tar.xz"
+        steps = f"`{capture}` (by ssh), then `{program} report --root host.tar.xz`"
+    return f"To see a host with several nodes: {steps}. `{program} doctor` shows what this host can measure."
 
 
 def _write(output: str, shown: Report, origin: Origin) -> None:

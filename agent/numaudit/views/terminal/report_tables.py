@@ -151,12 +151,6 @@ def _admissible(report: Report) -> str:
 _RESIDUAL = (
     "RESIDUAL = the node's own count - containers - unattributed (anon, shmem, file, hugetlb), each read on its own."
 )
-_ONE_NODE = (
-    "To see memory that can be remote: run `numaudit capture --from root@server host.tar.xz` (by ssh), then "
-    "`numaudit report --root host.tar.xz` anywhere; or `make lab`, which boots four nodes. `numaudit doctor` shows "
-    "what a host can measure."
-)
-"""The next step on a host that has nothing to show."""
 
 
 def print_report(
@@ -167,11 +161,13 @@ def print_report(
     nodes: bool = False,
     of: int | None = None,
     is_named: bool = False,
+    next_step: str | None = None,
 ) -> None:
     """The summary, what is wrong and what to do, the containers, the nodes, and what is not known.
 
     `nodes`: with the tables of nodes, as `wide` has them too. `of`: containers before any were left out. `is_named`:
-    somebody asked for these containers by name; of a single one the report shows all figures.
+    somebody asked for these containers by name; of a single one the report shows all figures. `next_step`: what to do
+    where one node has nothing to show.
     """
     print_note(report.summary.text, out, "bold")
     print_note(kinds_in_words(report.summary.kinds), out)
@@ -195,8 +191,8 @@ def print_report(
         _print_nodes(report, out)
     out.print()
     _print_notes(report, shown, out, wide)
-    if len(report.nodes) == 1 and not is_named:
-        print_note(_ONE_NODE, out)
+    if next_step is not None and len(report.nodes) == 1 and not is_named:
+        print_note(next_step, out)
     if alone and out.is_terminal:
         print_note("`numaudit explain` says why it was promised there; -o wide shows its cgroups.", out, "dim")
     elif not wide and not nodes and out.is_terminal:
