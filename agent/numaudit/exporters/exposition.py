@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LIVE_METRICS, TICK_METRICS
 from numaudit.exporters.facts import ExportedTick, Live
-from numaudit.exporters.metric import IDENTITY, NO_VALUES, Columns, Metric, Number, Since
+from numaudit.exporters.metric import IDENTITY, Columns, Metric, Number, Since
 from numaudit.exporters.selection import Omitted, SeriesLimit
 from numaudit.exporters.series import ContainerName, Labels, Series
 
@@ -91,15 +91,12 @@ def evaluate_containers(
 
 
 def _container_family(row: Metric[Any], series: Sequence[Series]) -> MetricFamily:
+    name, values = row.name, row.values
     if row.is_counter:
-        found = [one.totals.get(row.name, NO_VALUES) for one in series]
-    else:
-        values = row.values
-        found = [Columns.of(seen) if (seen := values(one.report)) else NO_VALUES for one in series]  # most have none
-    pairs = zip(series, found, strict=True)
-    return MetricFamily.of(
-        row, [SeriesBlock(one.key, values.labels, values.numbers) for one, values in pairs if values.numbers]
-    )
+        found = [(one.key, had) for one in series if (had := one.totals.get(name)) is not None]
+    else:  # most have nothing
+        found = [(one.key, Columns.of(seen)) for one in series if (seen := values(one.report))]
+    return MetricFamily.of(row, [SeriesBlock(key, of.labels, of.numbers) for key, of in found if of.numbers])
 
 
 def evaluate_tick(tick: ExportedTick, containers: Exposition) -> Exposition:

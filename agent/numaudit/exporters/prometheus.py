@@ -60,10 +60,18 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-def render(exposition: Exposition, format_: Format, created: bool = True) -> bytes:
-    """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics."""
-    identities: dict[ContainerName, bytes] = {}  # each container has points in many families
-    return b"".join([_render_family(one, exposition, format_, created, identities) for one in exposition.families])
+def render(
+    exposition: Exposition,
+    format_: Format,
+    created: bool = True,
+    identities: dict[ContainerName, bytes] | None = None,
+) -> bytes:
+    """Whole families as text, without OpenMetrics' end mark. `created`: with `_created` in OpenMetrics.
+
+    `identities`: each container's own labels as text, for its many families; those that it lacks are added.
+    """
+    known = {} if identities is None else identities
+    return b"".join([_render_family(one, exposition, format_, created, known) for one in exposition.families])
 
 
 def end_of(format_: Format) -> bytes:
@@ -110,8 +118,7 @@ def _lines(metric: Metric[Any], has_identity: bool, labels: Sequence[Labels], ha
     Bytes, for these are filled in half the time of a text.
     """
     identity = _IDENTITY if has_identity else b""
-    name, family = metric.full_name.encode(), metric.family.encode()
-    gap = b"%b" if metric.unit in _FRACTIONS else b"%a"
+    name, gap = metric.full_name.encode(), b"%b" if metric.unit in _FRACTIONS else b"%a"
     lines = []
     for values in labels:
         own = _labels_text(metric.labels, values)
@@ -119,7 +126,7 @@ def _lines(metric: Metric[Any], has_identity: bool, labels: Sequence[Labels], ha
         braces = b"{%b}" % inside if inside else b""
         lines.append(b"%b%b %b\n" % (name, braces, gap))
         if has_created:
-            lines.append(b"%b_created%b %b\n" % (family, braces, _CREATED))
+            lines.append(b"%b_created%b %b\n" % (metric.family.encode(), braces, _CREATED))
     return b"".join(lines)
 
 
@@ -214,6 +221,8 @@ class MetricPages(Struct):
     _exposition: Exposition | None = None
     _rendered: dict[ScrapeForm, _Page] = field(default_factory=dict)
     _asked: dict[ScrapeForm, float] = field(default_factory=dict)
+    _identities: dict[ContainerName, bytes] = field(default_factory=dict)
+    """Of the containers of the newest tick."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _first: threading.Lock = field(default_factory=threading.Lock)
 
@@ -223,7 +232,8 @@ class MetricPages(Struct):
             oldest = self.now() - REMEMBERED_FOR
             self._asked = {form: at for form, at in self._asked.items() if at >= oldest}
             forms = list(self._asked)
-        texts = {name: render(exposition, name, self.created) for name in {form.format for form in forms}}
+        known = self._identities = {key: text for key, text in self._identities.items() if key in exposition.created}
+        texts = {name: render(exposition, name, self.created, known) for name in {form.format for form in forms}}
         rendered = {form: _Page.of(texts[form.format], form.gzip) for form in forms}
         with self._lock:
             self._exposition, self._rendered = exposition, rendered

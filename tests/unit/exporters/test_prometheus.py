@@ -216,3 +216,14 @@ def test_a_form_without_recent_requests_is_not_rendered_ahead() -> None:
     clock[0] = 301
     pages.publish(exposition(TWO))
     assert not pages._rendered
+
+
+def test_the_text_of_a_containers_labels_is_kept_as_long_as_it_is_there() -> None:
+    pages, form = MetricPages(Exposition), ScrapeForm("text", False)
+    pages.publish(exposition(TWO))
+    pages.get(form)
+    for name in ("one", "other", "one"):
+        now = exposition(report(container(1, pod="pod", name=name)))
+        pages.publish(now)
+        assert pages.get(form) == render(now, "text")
+        assert [key[2] for key in pages._identities] == [name]

@@ -22,7 +22,7 @@ from numaudit.topology.nodeset import NodeSet
 
 def info(container: ContainerReport) -> Values:
     uid, id_ = container.pod_uid or "", container.container_id or ""
-    return [((uid, id_, container.qos or "", container.runtime or ""), 1)]
+    return Columns(((uid, id_, container.qos or "", container.runtime or ""),), (1,))  # no other has the same
 
 
 def _each_node(nodes: NodeSet | None, resource: str) -> tuple[tuple[tuple[str, str], int], ...]:
@@ -163,10 +163,13 @@ def huge_pages(container: ContainerReport) -> Values:
 
 
 def misplaced_huge_pages(container: ContainerReport) -> Values:
-    for one in container.huge_pages or ():
-        for node, size in one.bytes_by_node.items() if one.promised_nodes else ():
-            if size and node not in (one.promised_nodes or ()):
-                yield (str(node), one.type), size
+    return [
+        ((str(node), one.type), size)
+        for one in container.huge_pages or ()
+        if one.promised_nodes
+        for node, size in one.bytes_by_node.items()
+        if size and node not in one.promised_nodes
+    ]
 
 
 def cpu_seconds(container: Counters) -> Values:
@@ -293,10 +296,8 @@ def vmstat(event: str) -> Callable[[ExportedTick], Number | None]:
 
 def tier_moves(direction: Literal["demoted_bytes", "promoted_bytes"]) -> Callable[[ContainerReport], Values]:
     def values(container: ContainerReport) -> Values:
-        for moved in container.tier_moves or ():
-            size = getattr(moved, direction)
-            if size is not None:
-                yield (str(moved.numa_node),), size
+        sizes = [(moved.numa_node, getattr(moved, direction)) for moved in container.tier_moves or ()]
+        return [((str(node),), size) for node, size in sizes if size is not None]
 
     return values
 
