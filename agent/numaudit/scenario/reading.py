@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ _RESTART = ("machine", "kubelet", "kubernetesVersion", "featureGates")
 
 def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
     """A scenario. Raises InputError: `file:line: path: reason`."""
+    _refuse_manifests(document)
     fields = document.fields(_SCENARIO)
     for name, value in (("apiVersion", "numaudit/v1"), ("kind", "Scenario")):
         if fields.get(name) != value:
@@ -38,6 +40,14 @@ def read_scenario(document: Document, open_file: OpenFile) -> Scenario:
     reader = _Steps(setup, open_file, {pod.full_name: pod for pod in state.pods.values()})
     steps = [(step, place) for place in document.part("steps").elements() for step in reader.read(place)]
     return Scenario(setup, state, tuple(step for step, _ in steps), tuple(place for _, place in steps))
+
+
+def _refuse_manifests(document: Document) -> None:
+    """Raises InputError for a pod, a workload or a list of them, with the verb that takes it."""
+    kind = document.part("kind").value
+    if isinstance(kind, str) and kind != "Scenario" and any(document.part(name).value for name in ("spec", "items")):
+        command = f"numaudit fit {shlex.quote(document.name)}"
+        raise document.part("kind").error(f"it is a {kind}, not a Scenario; `{command}` answers for its pods")
 
 
 def read_setup(document: Document, open_file: OpenFile, before: Setup | None = None) -> Setup:

@@ -30,7 +30,7 @@ from numaudit.memorymanager.kubelet import Kubelet
 from numaudit.memorymanager.outcome import AdmissionOutcome, Decision, Placement, Rejection
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
-from numaudit.topology.quantity import plural
+from numaudit.topology.quantity import at_most, plural
 
 PROVIDERS = ("devices", "cpu", "memory")
 _MOST_HOLDERS = 3
@@ -113,7 +113,11 @@ def _no_whole_bytes(pod: Pod, container: str | None, kubelet: Kubelet) -> str:
 
 def _sentence(clause: str) -> str:
     """With a capital and a full stop."""
-    return f"{clause[:1].upper()}{clause[1:]}{'' if clause.endswith('.') else '.'}"
+    return f"{_capital(clause)}{'' if clause.endswith('.') else '.'}"
+
+
+def _capital(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}"
 
 
 def _too_little_on_the_node(short: NodeShortage) -> str:
@@ -329,7 +333,22 @@ def _group_rule(admission: Admission, decision: Decision | None, rejection: Reje
         conflicts = NodeSet.from_ids(node for one in named for node in one.conflicts)
     if not conflicts:
         conflicts = NodeSet.from_ids(node for node, table in memory.machine.items() if table.number_of_assignments)
-    return detail + _in_brackets(holders(memory, conflicts, _names(admission)))
+    alone = "" if decision is None else _free_alone(memory.machine, decision.memory_requests)
+    return alone + _capital(detail) + _in_brackets(holders(memory, conflicts, _names(admission)))
+
+
+def _free_alone(machine: MachineState, requests: Requests) -> str:
+    """No node has 24Gi free (the most: 11Gi, on node 3). Empty where one has, or where none could ever have it."""
+    if fewest_nodes(machine, requests) != 1:
+        return ""
+    for name, asked in requests.items():
+        free = {node: table.memory_map[name].free for node, table in machine.items()}
+        most = max(free.values())
+        if most < asked:
+            where = NodeSet.from_ids(node for node, amount in free.items() if amount == most).in_words
+            of = "" if name == MEMORY else f" of {name}"
+            return f"no node has {words.amount(asked)}{of} free (the most: {at_most(most)}, on {where}). "
+    return ""
 
 
 def holders(memory: MemoryState, on: NodeSet, names: Mapping[str, str]) -> str:

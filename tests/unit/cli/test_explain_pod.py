@@ -69,7 +69,7 @@ def test_a_refused_pod_has_a_page_with_the_rules_that_refused_it(capsys: Capture
     lines = page(capsys, "gu-toobig-numanode", "--root", str(fixtures / "kubernetes-four-nodes"))
     assert lines[:2] == ["default/gu-toobig-numanode", "refused"]
     assert any(line.startswith("    memory too-small: 0; 1; 2; 3") for line in lines)
-    assert lines[lines.index("what to do") + 1].startswith("  Run `numaudit fit -f pod.yaml --make-room`")
+    assert lines[lines.index("what to do") + 1].startswith("  Run `numaudit fit pod.yaml --make-room`")
 
 
 def test_a_resize_that_was_refused_is_named_with_both_amounts(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:

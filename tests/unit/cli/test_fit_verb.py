@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Iterable
@@ -163,10 +164,60 @@ def test_a_folder_that_describes_no_node_is_refused(
     assert says in capsys.readouterr().err
 
 
-def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path, fixtures: Path) -> None:
-    wanted = write(tmp_path, "pod.yaml", pod("a"))
-    assert call(["fit", "-f", wanted, "--root", str(fixtures / "single-node-hybrid")]) == 3
-    assert "describe a node with --node" in capsys.readouterr().err
+@pytest.mark.parametrize(("user", "is_live", "says"), [(0, True, ""), (1, True, ", as root,"), (1, False, "")])
+def test_a_host_without_a_kubelet_cannot_answer(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, is_live: bool, says: str
+) -> None:
+    """Who is root already, or reads a capture, is not sent to become root."""
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    monkeypatch.setattr(Host, "is_live", property(lambda _: is_live))
+    (tmp_path / "root/proc").mkdir(parents=True)
+    (tmp_path / "root/sys").mkdir()
+    monkeypatch.setattr(Host, "here", lambda: Host.under(tmp_path / "root"))
+    assert call(["fit", write(tmp_path, "pod.yaml", pod("a"))]) == 3
+    assert f"; run it on a node{says} or describe one with --node" in capsys.readouterr().err
+
+
+def test_a_mistake_in_the_file_is_said_before_the_kubelet_is_asked(
+    capsys: Capture, tmp_path: Path, fixtures: Path
+) -> None:
+    wanted = write(tmp_path, "pod.yaml", {**pod("a"), "spec": {"container": []}})
+    assert call(["fit", wanted, "--root", str(fixtures / "single-node-hybrid")]) == 2
+    assert "spec.container: unknown field; did you mean containers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("nodes", "lines"), [(4, 4), (5, 3), (8, 3)])
+def test_a_refusal_has_what_is_free_in_numbers_and_folds_the_deletions_that_help(
+    capsys: Capture, tmp_path: Path, nodes: int, lines: int
+) -> None:
+    """Each node has 31Gi less the node's reservation of 1Gi on node 0, and a pod of 20Gi."""
+    steps = [{"admit": pod(f"db-{number}", "20Gi")} for number in range(nodes)]
+    where = ("--node", write(tmp_path, "scenario.yaml", scenario(machine(*["31Gi"] * nodes), steps)))
+    assert call(["fit", write(tmp_path, "pod.yaml", pod("web", "24Gi")), *where]) == 0
+    text = capsys.readouterr().out
+    assert (
+        f"It needs 24Gi of memory. No node has 24Gi free (the most: 11Gi, on nodes 1-{nodes - 1}). "
+        f"Nodes 0-{nodes - 1} together have the memory, but containers use them alone or in another group ("
+    ) in " ".join(text.split())
+    assert text.count("Deleting pod ") == lines
+    assert (f"{nodes - lines} more deletions would let it in; -o json lists them." in text) is (nodes > lines)
+
+
+def test_the_file_is_given_by_place_or_by_option_and_once(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = ("--node", write(tmp_path, "scenario.yaml", scenario(machine("11Gi"), [])))
+    wanted = write(tmp_path, "pod.yaml", pod("a", "1Gi"))
+    by_option, by_place = document(capsys, "-f", wanted, *there), document(capsys, wanted, *there)
+    assert by_place | {"takenAt": None} == by_option | {"takenAt": None}
+    assert by_place["admitted"]
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(wanted).read_bytes())))
+    assert document(capsys, "-", *there)["pod"] == by_place["pod"]
+    for twice in ((wanted, "-f", wanted), (wanted, wanted), ()):
+        assert call(["fit", *twice, *there]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "FILE" in err or "unexpected extra argument" in err
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,8 @@ def test_files_that_only_name_other_files_are_refused(capsys: Capture, tmp_path:
         ("a: &a [*a]\n", "write that out"),
         (f"a: &a [{'1,' * 99}]\nb: &b [{'*a,' * 99}]\nc: [{'*b,' * 99}]\n", "more than 20000 in all: write that out"),
         ("[" * 5000, "nested deeper than 40 levels"),
-        ("kind: Pod\napiVersion: v1\n", "apiVersion: must be numaudit/v1, not 'v1'"),
+        ("kind: Scenario\napiVersion: v1\n", "apiVersion: must be numaudit/v1, not 'v1'"),
+        ("kind: [Pod]\nspec: {}\n", "spec: unknown field"),
         ("x" * (11 << 20), "the file is larger than 4194304 bytes"),
         ("a: 2026-99-99\n", "not YAML"),
         ("? [a, b]\n: 1\n", "a key must be text"),
@@ -292,6 +293,29 @@ def test_files_that_only_name_other_files_are_refused(capsys: Capture, tmp_path:
 )
 def test_what_is_no_scenario_is_refused(capsys: Capture, tmp_path: Path, text: str, message: str) -> None:
     assert message in refused(capsys, write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kind": "Pod", **pod("a")},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "a"},
+            "spec": {"template": {"spec": pod("a")["spec"]}},
+        },
+        {"apiVersion": "v1", "kind": "List", "items": [pod("a")]},
+    ],
+    ids=["pod", "deployment", "list"],
+)
+def test_a_pod_instead_of_a_scenario_is_sent_to_the_verb_that_answers_for_it(
+    capsys: Capture, tmp_path: Path, given: Plain
+) -> None:
+    said = refused(capsys, path := write(tmp_path, given, "a pod.yaml"))
+    assert f"kind: it is a {given['kind']}, not a Scenario; `numaudit fit '{path}'` answers for its pods" in said
+    assert call(["fit", str(path), "--node", str(write(tmp_path, scenario(NODES, [])))]) == 0
+    assert "default/" in capsys.readouterr().out
 
 
 def test_lines_are_looked_up_only_for_a_step_that_is_wrong(

@@ -133,7 +133,7 @@ class TestRefusals:
         assert outcomes([small, wide]) == [AdmissionOutcome.ALIGNED_SINGLE, AdmissionOutcome.REJECTED_CAPACITY]
         assert wide.rejection is not None
         assert wide.rejection.detail == (
-            "nodes 0-1 have the memory, but containers use node 0 alone or in another group"
+            "nodes 0-1 together have the memory, but containers use node 0 alone or in another group"
         )
         alone = admit(node, fresh_state(node, gpus), pod("wide", container("app", "15Gi", more=one_gpu)))
         assert alone.admitted

@@ -13,26 +13,19 @@ _POD_FILE = options.FilePath(exists=True, dir_okay=False, readable=False, allow_
 @click.command(
     epilog="""\b
 Examples:
-  numaudit fit -f pod.yaml
-  numaudit fit -f pod.yaml --make-room
-  kubectl get deployment web -o yaml | numaudit fit -f -
-  numaudit fit -f pod.yaml -o json --root ./captured
-  numaudit fit -f pod.yaml --node docs/examples/walk-through.yaml
-  numaudit fit -f pod.yaml --node ./copy-of-var-lib-kubelet
+  numaudit fit pod.yaml
+  numaudit fit pod.yaml --make-room
+  kubectl get deployment web -o yaml | numaudit fit -
+  numaudit fit pod.yaml -o json --root ./captured
+  numaudit fit pod.yaml --node docs/examples/walk-through.yaml
+  numaudit fit pod.yaml --node ./copy-of-var-lib-kubelet
 
 Exit codes: 0 fine, 1 with --fail-on-reject if the pod is refused, 2 usage or a file is wrong, 3 too little is known
 here, 5 with --fail-on-reject if the outcome is unknown, as where pods in the checkpoints may be gone.
 """
 )
-@click.option(
-    "-f",
-    "--file",
-    "pod",
-    type=_POD_FILE,
-    required=True,
-    metavar="FILE|-",
-    help="File with v1 Pods or workloads, in YAML or JSON, as from `kubectl get -o yaml`; - reads standard input.",
-)
+@click.argument("given", required=False, type=_POD_FILE, metavar="FILE|-")
+@click.option("-f", "--file", "pod", type=_POD_FILE, metavar="FILE|-", help="FILE, as kubectl takes it.")
 @options.output("table", "json")
 @click.option(
     "--node",
@@ -69,8 +62,9 @@ here, 5 with --fail-on-reject if the outcome is unknown, as where pods in the ch
 def command(**given: options.Given) -> None:
     """Show whether a kubelet would admit a pod, why not, and what would let it in.
 
-    For a workload such as a Deployment or a Job, it answers for one pod of its template. A file may hold several
-    documents and lists: it answers for each pod by itself, and ignores objects without pods.
+    FILE has v1 Pods or workloads, in YAML or JSON, as from `kubectl get -o yaml`; - reads standard input. For a
+    workload such as a Deployment or a Job, it answers for one pod of its template. A file may hold several documents
+    and lists: it answers for each pod by itself, and ignores objects without pods.
 
     The node is this host, a captured host (--root), or what --node describes: of a folder it has only the pods in its
     state files.

@@ -5,8 +5,10 @@ The node is this host, a captured one, the end of a scenario, or what a kubelet'
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import cast
 
 import click
 from msgspec import Struct
@@ -117,7 +119,8 @@ def _of_host(host: Host, version: str | None, gates: dict[str, bool]) -> Node:
     try:
         return node_on(host, AskedKubelet(None if version is None else parse_version(version), gates))
     except Unavailable as reason:
-        raise Unavailable(f"{reason}; run as root, or describe a node with --node") from None
+        as_root = ", as root," if host.is_live and os.geteuid() else ""
+        raise Unavailable(f"{reason}; run it on a node{as_root} or describe one with --node") from None
     except InputError as error:
         raise Unavailable(f"{error}; `numaudit state verify` says more") from None
 
@@ -130,7 +133,10 @@ MOST_PODS = 1000
 class FitOptions(Struct, frozen=True, kw_only=True):
     """Options of `numaudit fit`, by the names that click gives them."""
 
-    pod: Path
+    given: Path | None
+    """By its place on the command line."""
+    pod: Path | None
+    """By its option, as for kubectl."""
     output: str
     node: Path | None
     kubernetes_version: str | None
@@ -140,12 +146,23 @@ class FitOptions(Struct, frozen=True, kw_only=True):
     fail_on_reject: bool
     root: Path | None
 
+    @property
+    def file(self) -> Path:
+        """The one file with pods. Raises UsageError for none, or two."""
+        if (self.given is None) is (self.pod is None):
+            raise click.UsageError(
+                "FILE is missing: `numaudit fit pod.yaml`, or - for the standard input"
+                if self.pod is None
+                else "FILE is given twice, by its place and by -f: leave out one"
+            )
+        return cast("Path", self.given or self.pod)
+
 
 def run(asked: FitOptions) -> None:
     """Print what the options ask for. Raises InputError for options that do not fit, and Unavailable."""
     gates = read_feature_gates(asked.feature_gates) if asked.feature_gates else {}
+    manifests = read_manifests(yaml_document.read_all(asked.file, "the pod"))
     node, host = node_of(asked.node, asked.root, asked.kubernetes_version, gates)
-    manifests = read_manifests(yaml_document.read_all(asked.pod, "the pod"))
     if host is not None and any(_wants_huge_pages(one.pod) for one in manifests):
         node = replace(node, huge_pages=_huge_pages(host))
     found = [_explained(node, one, asked.count, with_room=asked.with_room) for one in manifests]

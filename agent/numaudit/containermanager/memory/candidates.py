@@ -47,11 +47,12 @@ class JudgedCandidate(Struct, frozen=True):
 
     @property
     def rule_in_words(self) -> str:
-        """nodes 0-1 have the memory, but ..."""
-        nodes = NodeSet.from_ids(self.conflicts)
+        """nodes 0-1 together have the memory, but ..."""
         if self.verdict is BrokenRule.IN_A_GROUP:
             return f"node {self.mask} has the memory, but it is in a group with other nodes"
-        return f"nodes {self.mask} have the memory, but containers use {nodes.in_words} alone or in another group"
+        nodes = NodeSet.from_ids(self.conflicts)
+        which = "them" if nodes == self.mask else nodes.in_words
+        return f"nodes {self.mask} together have the memory, but containers use {which} alone or in another group"
 
 
 class _Candidate(Struct, frozen=True):

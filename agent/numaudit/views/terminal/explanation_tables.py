@@ -230,7 +230,7 @@ def _print_steps(merge: Merge, out: Console) -> None:
             goal = f" Nearest to {plural(merge.goal, 'node')}: {_sets(merge.finalists)}." if merge.goal else ""
             print_note(f"Combinations of hints leave {_sets(merge.reachable)}.{goal}", out)
     nodes = "any" if merge.hint.affinity is None else str(merge.hint.affinity)
-    verdict = "admits" if merge.admitted else "refuses"
+    verdict = "accepts" if merge.admitted else "refuses"
     preferred = "preferred" if merge.hint.preferred else "not preferred"
     print_note(f"Merged hint: {nodes}, {preferred}; the policy {merge.policy} {verdict} it.", out)
     if merge.estimated_seconds is not None:

@@ -63,7 +63,7 @@ def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
         asked = amounts(refused.asked)
         lines = [f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}", *_at(refused.at)]
         yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
-    yield "what to do", ["Run `numaudit fit -f pod.yaml --make-room`. It shows what would let the pod in now."]
+    yield "what to do", ["Run `numaudit fit pod.yaml --make-room`. It shows what would let the pod in now."]
     yield "why", list(_why(one.admission))
 
 
@@ -134,7 +134,7 @@ def _rules(merge: ExplainedMerge) -> Iterator[str]:
     for verdict, sets in by_verdict.items():
         yield f"  memory {verdict}: {some_of(sets, _MOST_SETS, '; ')}"
     yield f"  Other hints: {_answers(one for one in merge.providers if one.provider != 'memory')}"
-    answer = "admits" if merge.merge.admitted else "refuses"
+    answer = "accepts" if merge.merge.admitted else "refuses"
     yield f"  Merged hint: {words.hint(merge.merge.hint)}. The policy {merge.merge.policy} {answer} it."
 
 

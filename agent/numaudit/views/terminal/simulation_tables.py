@@ -153,12 +153,21 @@ def _why(refused: SimulatedStep | RestartedPod) -> Iterator[str]:
         yield from change_lines(refused.admitting_changes, admitted=bool(refused.admitted))
 
 
+_MOST_DELETIONS = 3
+
+
 def change_lines(ways: Sequence[AdmittingChange], *, admitted: bool) -> Iterator[str]:
-    """Changes that would let a refused pod in, or align one that was admitted."""
+    """Changes that would let a refused pod in, or align one that was admitted; of many deletions the first ones."""
     if not ways:
         yield f"No change that was tried would {'align it' if admitted else 'let it in'}."
     then = "would align it" if admitted else "would let it in"
+    deletions = [way for way in ways if way.kind == "remove-pod"]
+    more = deletions[_MOST_DELETIONS:] if len(deletions) > _MOST_DELETIONS + 1 else []
     for way in ways:
+        if way in more:
+            if way is more[0]:
+                yield f"{len(more)} more deletions {then}; -o json lists them."
+            continue
         where = "" if way.nodes is None else f", with its memory on {way.nodes.in_words}"
         yield f"{way.change} {then}{where}."
 
