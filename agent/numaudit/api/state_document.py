@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from numaudit.containermanager.pod.spec import PodName
 from numaudit.encoding.value import Value
 from numaudit.errors import InputError
 from numaudit.kubelet.questions.examination import ExaminedFile
-from numaudit.kubelet.questions.starting import Starting
 from numaudit.report.memory_manager import MemoryManagerReport, of_map
 
 Content = dict[str, Any]
@@ -127,7 +127,7 @@ def verification(file: ExaminedFile) -> StateVerification:
     return StateVerification(
         file=file.path,
         checkpoint=file.file.kind,
-        kubelet=_kubelet(file.starting, file.file.kind),
+        kubelet=_kubelet(file, file.file.kind),
         format=None if found is None else found.verification.form,
         policy_name=checkpoint.policy_name if isinstance(checkpoint, SealedCheckpoint) else None,
         stored_checksum=None if found is None else found.verification.stored,
@@ -144,8 +144,10 @@ def verification(file: ExaminedFile) -> StateVerification:
     )
 
 
-def _kubelet(starting: Starting, kind: CheckpointKind | None) -> StartingKubelet:
-    kubelet, sources = starting.kubelet, starting.sources
+def _kubelet(file: ExaminedFile, kind: CheckpointKind | None) -> StartingKubelet:
+    kubelet, sources = file.starting.kubelet, file.starting.sources
+    if file.checkpoint is not None:
+        kubelet = kubelet.assumed_for(file.checkpoint)
     fields: dict[CheckpointKind, str] = {checkpoints.MEMORY: "memory_policy", checkpoints.CPU: "cpu_policy"}
     field = "" if kind is None else fields.get(kind, "")
     policy = getattr(kubelet, field, None)
@@ -187,12 +189,25 @@ def difference(
     left: str, right: str, a: Checkpoint, b: Checkpoint, pods: Mapping[str, PodName] | None = None
 ) -> StateDifference:
     """Two checkpoints compared, by the names that they are shown with."""
-    return StateDifference(left, right, compare(content(a), content(b)), pods or {})
+    return StateDifference(left, right, (*compare(content(a), content(b)), *_of_unknown_keys(a, b)), pods or {})
 
 
 def content(checkpoint: Checkpoint) -> Content:
     """The checkpoint in the words of its file."""
     return msgspec.json.decode(msgspec.json.encode(checkpoints.plain_content(checkpoint)), type=Content)
+
+
+def _of_unknown_keys(a: Checkpoint, b: Checkpoint) -> Iterator[Change]:
+    """Of keys that are none of the format's; a seal is not part of their path."""
+    left, right = ({path.removeprefix("data."): value for path, value in one.unknown.items()} for one in (a, b))
+    for path in [*left, *(path for path in right if path not in left)]:
+        if path not in left or path not in right or left[path] != right[path]:
+            yield Change(path, _writable(left.get(path)), _writable(right.get(path)))
+
+
+def _writable(value: object) -> object:
+    """The value without half surrogate pairs, which no UTF-8 holds: a question mark is in their place."""
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def compare(left: Content, right: Content) -> tuple[Change, ...]:

@@ -39,8 +39,8 @@ _MAY_EXCEED = re.compile(rb"[0-9]{20}")
 """In what has a number beyond UINT64."""
 _LONGEST_KEY = 6
 """Of a number that is the key of a map."""
-_MOST_UNKNOWN = 100
-"""Unknown keys that are collected; a file that has more names no more of them."""
+_MOST_UNKNOWN = 10_000
+"""Unknown keys that are collected; of a file that has more, the others are passed over."""
 
 _Path = tuple[str | int, ...]
 
@@ -77,8 +77,11 @@ class Reader(Generic[Value]):
         self._decoder = msgspec.json.Decoder(kind)
         self._kind, self._where = kind, where
 
-    def read(self, data: bytes, unknown: list[str]) -> Value:
-        """`unknown` gets the paths of keys that no field has. Raises ParseError with the path of what is wrong."""
+    def read(self, data: bytes, unknown: dict[str, object]) -> Value:
+        """`unknown` gets the path and value of each key that no field has.
+
+        Raises ParseError with the path of what is wrong.
+        """
         try:
             value = self._decoder.decode(data)
             # Written again it is the same: it has no key twice, no unknown key, and no number that is not exact.
@@ -115,7 +118,7 @@ class _Walk:
     kubelet writes (a negative node, a key twice) raises a plain ParseError.
     """
 
-    def __init__(self, unknown: list[str]) -> None:
+    def __init__(self, unknown: dict[str, object]) -> None:
         self._unknown = unknown
 
     def read(self, value: object, of: inspect.Type, path: _Path) -> object:
@@ -148,7 +151,7 @@ class _Walk:
             # "ß" folds to "ss", but Go folds letter by letter.
             if field is None or len(key) != len(field.encode_name):
                 if len(self._unknown) < _MOST_UNKNOWN:
-                    self._unknown.append(_shown_path((*path, key)))
+                    self._unknown[_shown_path((*path, key))] = item
             elif field.name in found:
                 _refuse(f"the key {_shown(field.encode_name)} occurs twice (Go reads keys without case)", path)
             else:

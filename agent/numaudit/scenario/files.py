@@ -185,7 +185,9 @@ def read_checkpoint(name: str, place: Document) -> bytes | None:
     except (TypeError, ValueError) as error:
         raise place.error(f"not a {_KINDS[name]}: {error}") from None
     if checkpoint.unknown:
-        raise place.error(f"unknown field {checkpoint.unknown[0]}; remove it, because a kubelet does not know it")
+        raise place.error(
+            f"unknown field {next(iter(checkpoint.unknown))}; remove it, because a kubelet does not know it"
+        )
     if has_none:
         return checkpoints.write(_sealed(checkpoint))
     if not checkpoints.verify(checkpoint).is_valid:

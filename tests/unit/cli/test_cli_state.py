@@ -74,6 +74,19 @@ def copy_of_the_node(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("name", ["memory_manager_state", "cpu_manager_state"])
+def test_a_file_that_was_compared_with_no_machine_says_so_beside_unknown(capsys: Capture, name: str) -> None:
+    why = "unknown: not compared with the machine that it is from; run `numaudit state verify` there\n"
+    assert f"  kubelet starts now    {why}" in run(capsys, "verify", CROSS.parent / name)
+    assert why not in run(capsys, "verify", "--root", NODE)
+
+
+def test_an_unknown_start_that_a_finding_explains_gives_no_other_reason(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "cpu_manager_state"
+    path.write_text('{"policyName":"none","defaultCpuSet":"1-3","entries":{"id":"4-6"},"checksum":5}')
+    assert "  kubelet starts now    unknown\n" in run(capsys, "verify", path, code=1)
+
+
 def test_all_files_of_a_host_are_verified_against_its_machine(capsys: Capture) -> None:
     found = document(capsys, "verify", "--root", NODE)
     assert (found["apiVersion"], found["kind"], found["valid"]) == ("numaudit/v1", "StateVerificationList", True)
@@ -333,6 +346,7 @@ def test_an_upgrade_and_a_downgrade_are_told_apart(capsys: Capture, tmp_path: Pa
     for arguments in ([], ["--kubernetes-version", "1.37"]):
         found = document(capsys, "verify", new, *arguments)
         assert (found["format"], found["valid"], found["findings"]) == ("V3", True, [])
+        assert found["kubelet"]["version"] == "1.37"
     found = document(capsys, "verify", new, "--kubernetes-version", "1.36", code=1)
     assert [one["name"] for one in found["findings"]] == ["downgrade-loses-pods", "entries-do-not-add-up"]
     assert (found["format"], found["startsNow"]) == ("V3", "no")
@@ -610,6 +624,37 @@ def test_a_list_with_two_entries_of_one_name_is_compared_as_a_whole(capsys: Capt
 def test_the_same_files_have_no_difference(capsys: Capture) -> None:
     assert document(capsys, "diff", CROSS, CROSS)["differences"] == []
     assert run(capsys, "diff", CROSS, CROSS).endswith("are the same\n")
+
+
+def with_keys(path: Path, **keys: object) -> Path:
+    """CROSS with keys of its own, which no known format has."""
+    path.write_text(json.dumps(json.loads(CROSS.read_bytes()) | keys))
+    return path
+
+
+def test_files_that_differ_only_in_a_key_of_no_known_format_are_not_called_the_same(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    left = with_keys(tmp_path / "a", later={"of": 5})
+    call(["state", "diff", str(left), str(with_keys(tmp_path / "b", later={"of": 6}))])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[-2:]] == [
+        ["WHERE", "A", "B"],
+        ["later", '{"of":5}', '{"of":6}'],
+    ]
+    for right, other in ((with_keys(tmp_path / "b"), None), (with_keys(tmp_path / "c", later="\ud800"), "?")):
+        assert call(["state", "diff", str(left), str(right), "-o", "json"]) == 1
+        (found,) = json.loads(capsys.readouterr().out)["differences"]
+        assert (found["where"], found["left"], found["right"]) == ("later", {"of": 5}, other)
+    assert call(["state", "diff", str(left), str(left)]) == 0
+    assert capsys.readouterr().out.endswith("are the same\n")
+
+
+def test_a_key_of_no_known_format_is_no_difference_to_the_machine(capsys: Capture, tmp_path: Path) -> None:
+    root = copy_of_the_node(tmp_path)
+    own = root / "var/lib/kubelet/memory_manager_state"
+    own.write_text(json.dumps(json.loads(own.read_bytes()) | {"later": 1}))
+    assert call(["state", "diff", str(own), "--root", str(root)]) == 0
+    assert capsys.readouterr().out.endswith("are the same\n")
 
 
 def test_a_file_is_compared_with_the_replay_on_the_machine(capsys: Capture) -> None:

@@ -145,7 +145,7 @@ def test_what_cannot_be_read_is_named_with_its_path(data: bytes, message: str) -
 def test_unknown_keys_are_named_with_their_path() -> None:
     claim = {"ClaimUID": "u", "Later": 1}
     found = parse(sealed(document(ClaimInfoStateList=[claim])))
-    assert found.unknown == ("Data.ClaimInfoStateList[0].Later",)
+    assert [*found.unknown] == ["Data.ClaimInfoStateList[0].Later"]
     outlook = examine(found, verify(found), None, KubeletAtStart())
     assert [(one.name, one.severity) for one in outlook.findings] == [("newer-key", "info")]
     assert (outlook.starts_now, outlook.starts_after_reboot) == ("yes", "yes")

@@ -85,7 +85,7 @@ def test_the_literals_of_the_kubelets_own_tests_verify(data: str, checksum: int)
     assert (verification.form, verification.stored, verification.computed) == ("V3", checksum, checksum)
     assert checkpoint.policy_name == "static"
     assert checkpoint.state.entries["pod"]["container1"][0].size == 512
-    assert checkpoint.unknown == (("data.unknownField",) if "unknownField" in data else ())
+    assert [*checkpoint.unknown] == (["data.unknownField"] if "unknownField" in data else [])
 
 
 @pytest.mark.parametrize(
@@ -234,6 +234,19 @@ def test_an_unknown_key_under_a_checksum_that_fits_is_of_a_newer_kubelet(kubelet
     assert names(edited) == ["unknown-key", "checksum-mismatch"]
     beside = sealed(content % "", policyName="None", checksum=4236770233, swapEntries={})
     assert names(outlook_of(memory_checkpoint.parse(beside), kubelet)) == ["unknown-key"]
+
+
+def test_a_newer_key_that_stands_in_each_node_is_one_finding() -> None:
+    nodes = ",".join(f'"{node}":{{"memoryMap":{{}},"cells":[{node}],"movable":7}}' for node in range(8))
+    later = f'{{"policyName":"None","machineState":{{{nodes}}},"swap":0}}'
+    outlook = outlook_of(memory_checkpoint.parse(sealed(later, policyName="None", checksum=4236770233)), IN_1_37)
+    swap, first = outlook.findings
+    assert (first.name, first.where) == ("newer-key", "data.machineState.0.movable")
+    assert first.message == (
+        "data.machineState.0.movable is not known here, but the checksum covers it; "
+        "the same for 7 more that end in .movable"
+    )
+    assert (swap.name, swap.where) == ("newer-key", "data.swap")
 
 
 def test_a_changed_file_of_a_known_format_is_still_damaged() -> None:

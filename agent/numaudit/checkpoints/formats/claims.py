@@ -109,8 +109,8 @@ class ClaimCheckpoint(Struct, frozen=True):
     data: str
     """The text that the checksum is of."""
     checksum: int
-    unknown: tuple[str, ...] = ()
-    """Paths of keys that are none of the format's; the kubelet passes over them."""
+    unknown: Mapping[str, object] = field(default_factory=dict)
+    """Path -> value of keys that are none of the format's; the kubelet passes over them."""
 
     @classmethod
     def of(cls, claims: tuple[Claim, ...] | None) -> ClaimCheckpoint:
@@ -128,8 +128,8 @@ def parse(data: bytes) -> ClaimCheckpoint:
     """Read the file. The checksum is not checked: see `verify`. Raises ParseError naming the path, and
     DevelopmentFormat. Where the checksum does not fit, content that cannot be read counts as none.
     """
-    unknown: list[str] = []
-    inner: list[str] = []
+    unknown: dict[str, object] = {}
+    inner: dict[str, object] = {}
     file = _FILE.read(data, unknown)
     found = ClaimCheckpoint(None, file.data, file.checksum)
     try:
@@ -137,8 +137,8 @@ def parse(data: bytes) -> ClaimCheckpoint:
     except ParseError:
         if verify(found).is_valid:
             raise
-        inner = []
-    return replace(found, unknown=(*unknown, *inner))
+        inner = {}
+    return replace(found, unknown=unknown | inner)
 
 
 def write(checkpoint: ClaimCheckpoint) -> bytes:
@@ -157,9 +157,9 @@ def verify(checkpoint: ClaimCheckpoint) -> Verification:
     return Verification("V1" if computed == checkpoint.checksum else None, checkpoint.checksum, computed)
 
 
-def _claims(text: str, unknown: list[str]) -> tuple[Claim, ...] | None:
+def _claims(text: str, unknown: dict[str, object]) -> tuple[Claim, ...] | None:
     try:
-        header = _HEADER.read(text.encode(), [])
+        header = _HEADER.read(text.encode(), {})
     except NotJson as error:
         raise ParseError(f"Data: {error}") from None
     kind, version = header.kind, header.api_version
@@ -167,6 +167,6 @@ def _claims(text: str, unknown: list[str]) -> tuple[Claim, ...] | None:
         raise DevelopmentFormat(f"Data is a {kind or 'document'} of apiVersion {version or '(none)'}")
     claims = _DATA.read(text.encode(), unknown).claims
     if claims is UNSET:
-        keys = ", ".join(unknown[:3]) or "no other key"
+        keys = ", ".join([*unknown][:3]) or "no other key"
         raise DevelopmentFormat(f"Data has no ClaimInfoStateList, but {keys}")
     return None if claims is None else tuple(one.claim for one in claims)

@@ -62,8 +62,8 @@ class DeviceCheckpoint(Struct, frozen=True):
     registered: Mapping[str, tuple[str, ...] | None] | None
     """Resource name -> healthy devices."""
     checksum: int
-    unknown: tuple[str, ...] = ()
-    """Paths of keys that are none of the format's; the kubelet passes over them."""
+    unknown: Mapping[str, object] = field(default_factory=dict)
+    """Path -> value of keys that are none of the format's; the kubelet passes over them."""
 
     @classmethod
     def of(
@@ -76,9 +76,9 @@ class DeviceCheckpoint(Struct, frozen=True):
 
 def parse(data: bytes) -> DeviceCheckpoint:
     """Read the file. The checksum is not checked: see `verify`. Raises ParseError naming the path."""
-    unknown: list[str] = []
+    unknown: dict[str, object] = {}
     file = _FILE.read(data, unknown)
-    return DeviceCheckpoint(file.data.pod_device_entries, file.data.registered_devices, file.checksum, tuple(unknown))
+    return DeviceCheckpoint(file.data.pod_device_entries, file.data.registered_devices, file.checksum, unknown)
 
 
 def write(checkpoint: DeviceCheckpoint) -> bytes:

@@ -10,8 +10,8 @@ Source: pkg/kubelet/cm/{memorymanager,cpumanager}/state/{checkpoint,state_checkp
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -69,8 +69,8 @@ class SealedCheckpoint(ABC):
     sealed."""
 
     checksum: int
-    unknown: tuple[str, ...] = ()
-    """Paths of keys that are none of the format's; the kubelet passes over them."""
+    unknown: Mapping[str, object] = field(default_factory=dict)
+    """Path -> value of keys that are none of the format's; the kubelet passes over them."""
     seal: Seal | None = None
     """None = an older format."""
     outside: Self | None = None
@@ -109,8 +109,8 @@ def unmarshal(
     Of one with a seal the content is that of its `data`; where `data` is damaged, that outside of it. Raises
     ParseError.
     """
-    unknown: list[str] = []
-    inner: list[str] = []
+    unknown: dict[str, object] = {}
+    inner: dict[str, object] = {}
     try:
         file = files.read(data, unknown)
         checksum = file.checksum or 0
@@ -122,9 +122,9 @@ def unmarshal(
         try:
             whole = checkpoint(contents.read(file.data.encode(), inner), checksum)
         except ParseError as error:
-            found, inner = found.unread(error), []
+            found, inner = found.unread(error), {}
         whole = replace(whole, seal=found, outside=outside)
-    return replace(whole, unknown=(*unknown, *inner))
+    return replace(whole, unknown=unknown | inner)
 
 
 def write(checkpoint: SealedCheckpoint) -> bytes:
@@ -152,7 +152,7 @@ class NewerFormat(ParseError):
     """The file has keys that no known kubelet writes, and the others are not as known."""
 
 
-def _newer_or(error: ParseError, data: bytes, unknown: list[str]) -> ParseError:
+def _newer_or(error: ParseError, data: bytes, unknown: Mapping[str, object]) -> ParseError:
     """NewerFormat where the file's own keys are not as known, else the error. Raises it for what is not JSON."""
     top = load(data)
     data_of = [value for key, value in top.items() if key.casefold() == "data"] if isinstance(top, dict) else []

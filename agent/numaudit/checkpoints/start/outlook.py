@@ -181,11 +181,14 @@ def _of_the_file(checkpoint: Checkpoint, verification: Verification, read: Check
     """Findings that hold for any kubelet, and the losses of one that knows only a part of the file."""
     # Only the checksum of a text, as of `data` and `Data`, covers keys that are none of the format's.
     of_a_text = verification.is_valid and isinstance(checkpoint, SealedCheckpoint | ClaimCheckpoint)
+    places: dict[tuple[bool, str], list[str]] = {}
     for path in checkpoint.unknown:
-        if of_a_text and path.casefold().startswith("data."):
-            yield StateFinding.of("newer-key", f"{path} is not known here, but the checksum covers it", path)
-        else:
-            yield StateFinding.of("unknown-key", f"{path} is not a key of this format", path)
+        covered = of_a_text and path.casefold().startswith("data.")
+        places.setdefault((covered, path.rpartition(".")[2]), []).append(path)
+    for (covered, key), (path, *others) in places.items():
+        what = "is not known here, but the checksum covers it" if covered else "is not a key of this format"
+        same = f"; the same for {len(others)} more that end in .{key}" if others else ""
+        yield StateFinding.of("newer-key" if covered else "unknown-key", f"{path} {what}{same}", path)
     if not isinstance(checkpoint, SealedCheckpoint) or not isinstance(read, SealedCheckpoint):
         return
     if read is not checkpoint and verification.is_valid and checkpoint.pod_entries:

@@ -78,7 +78,7 @@ def decode(kind: CheckpointKind | None, data: bytes, *, name: str = "", shown: s
     if newer is not None:
         return replace(file, problem="newer format", detail=f"{begin}{UNKNOWN_FORMAT}: {newer}")
     if not verification.is_valid:
-        keys = f"; it has keys unknown here: {', '.join(checkpoint.unknown[:3])}" if checkpoint.unknown else ""
+        keys = f"; it has keys unknown here: {', '.join([*checkpoint.unknown][:3])}" if checkpoint.unknown else ""
         sums = f"the checksum is {verification.stored}, its content gives {verification.computed}"
         return replace(file, problem="checksum", detail=f"{begin}{sums}{keys}")
     return replace(file, good=checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field, structs
@@ -103,7 +104,8 @@ def _kubelet_says(file: CheckpointFile, found: Outlook | None, kubelet: KubeletA
 def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
     """State that the Memory Manager expects on this machine with the file's assignments. Raises InputError.
 
-    Those of a node or a type of memory that the machine does not have are left out.
+    Those of a node or a type of memory that the machine does not have are left out; keys that are none of the format's
+    stay, because the machine says nothing about them.
     """
     if not isinstance(checkpoint, MemoryCheckpoint):
         raise InputError(f"a {checkpoints.kind(checkpoint)} can only be compared with a second file")
@@ -111,7 +113,8 @@ def expected_on(checkpoint: Checkpoint, machine: Machine) -> MemoryCheckpoint:
     default = default_state(checkpoint.state, machine)
     fitting = _fitting(checkpoint.state, default)
     expected = replace(fitting, machine=replay(default, fitting, pod_level=pod_level))
-    return MemoryCheckpoint.of(checkpoint.policy_name, expected, pod_level=pod_level)
+    own = MemoryCheckpoint.of(checkpoint.policy_name, expected, pod_level=pod_level)
+    return dataclasses.replace(own, unknown=checkpoint.unknown)
 
 
 def _fitting(state: MemoryState, default: MachineState) -> MemoryState:

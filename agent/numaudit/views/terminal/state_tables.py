@@ -115,8 +115,16 @@ def _facts(verification: StateVerification) -> Iterator[tuple[str, str]]:
     if verification.refusal is not None:
         yield "kubelet says", verification.refusal
     yield "valid", "yes" if verification.valid else "no"
-    yield "kubelet starts now", verification.starts_now
+    yield "kubelet starts now", _starts_now(verification)
     yield "after a reboot", verification.starts_after_reboot
+
+
+def _starts_now(verification: StateVerification) -> str:
+    """The answer; of `unknown` the reason, unless another line has it."""
+    explained = verification.machine_problem is not None or any(one.stops == "unknown" for one in verification.findings)
+    if verification.starts_now != "unknown" or explained:
+        return verification.starts_now
+    return "unknown: not compared with the machine that it is from; run `numaudit state verify` there"
 
 
 def _kubelet(verification: StateVerification) -> str:
