@@ -81,7 +81,7 @@ def narrow(report: Report, which: str | None, namespace: str | None = None) -> R
                 break
         containers, refused = found
         if not containers and not refused:
-            raise InputError(f"no container matches {printable(which)!r}{_near(report, printable(which))}")
+            raise InputError(f"no container matches '{printable(which)}'{_near(report, printable(which))}")
     if which is None and namespace is None:
         return report
     return _summarized(replace(_of_containers(report, containers), rejections=refused))

@@ -142,6 +142,7 @@ def test_a_name_that_is_not_there_is_said_before_anything_is_measured(
         (["some-pod", "--make-room"], "No such option '--make-room'"),
         (["gu-small-numanode", "--duration", "1s", "--root", "ROOT"], "--root reads a captured tree"),
         (["nobody", "--root", "ROOT"], "no container matches 'nobody'"),
+        (["\udcff", "--root", "ROOT"], r"no container matches '\xff'"),
         (["/system", "--root", "ROOT"], "is not a container of a pod"),
     ],
 )

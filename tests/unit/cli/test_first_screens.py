@@ -89,3 +89,13 @@ def test_the_first_screen_of_a_report_has_the_misaligned_containers_and_what_to_
     shown = " ".join(first_screen("report", "--root", str(fixtures / MISALIGNED)).split())
     assert "default/gu-init-numanode/app: drifted" in shown and "default/gu-small-numanode/app: cpu-remote" in shown
     assert shown.count("-> Find out who wrote to its cpuset") == 2
+
+
+@pytest.mark.parametrize("verb", [("report", "--nodes"), ("headroom",), ("forecast",), ("doctor",)])
+@pytest.mark.parametrize("host", [MISALIGNED, "kubernetes-cluster", EIGHT_NODES])
+def test_no_screen_has_two_blank_lines_in_a_row(
+    verb: tuple[str, ...], host: str, fixtures: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top = ("--top", "1") if verb[0] == "report" else ()
+    call([*verb, *top, "--root", str(fixtures / host)])
+    assert "\n\n\n" not in capsys.readouterr().out

@@ -58,7 +58,7 @@ def test_standard_input_has_a_limit(
 @pytest.mark.parametrize("words", [["report", "\udcff"], ["report", "--node", "\udcff"], ["report", "-n", "\udcff"]])
 def test_a_name_that_is_no_text_is_refused(kubectl: Path, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     assert plugin.call(words) == 2
-    assert r"\xff" in capsys.readouterr().err
+    assert r"'\xff'" in capsys.readouterr().err
 
 
 def test_without_a_temporary_folder_the_plugin_says_so(kubectl: Path) -> None:

@@ -91,7 +91,7 @@ def _require_text(asked: CommandLine) -> None:
         try:
             (name or "").encode()
         except UnicodeEncodeError:
-            raise InputError(f"{printable(name or '')!r} is no name: it has bytes that are not UTF-8") from None
+            raise InputError(f"'{printable(name or '')}' is no name: it has bytes that are not UTF-8") from None
 
 
 def _with_typed_target(asked: CommandLine) -> CommandLine:

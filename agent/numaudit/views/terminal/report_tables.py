@@ -189,14 +189,16 @@ def print_report(
             print_note(f"left out: {'; '.join(gone)}; -o wide shows all", out)
     if wide or nodes:
         _print_nodes(report, out)
-    out.print()
-    _print_notes(report, shown, out, wide)
-    if next_step is not None and len(report.nodes) == 1 and not is_named:
-        print_note(next_step, out)
-    if alone and out.is_terminal:
-        print_note("`numaudit explain` says why it was promised there; -o wide shows its cgroups.", out, "dim")
-    elif not wide and not nodes and out.is_terminal:
-        print_note("--nodes shows the nodes, -o wide also every cgroup and the meaning of the columns.", out, "dim")
+    with out.capture() as captured:
+        _print_notes(report, shown, out, wide)
+        if next_step is not None and len(report.nodes) == 1 and not is_named:
+            print_note(next_step, out)
+        if alone and out.is_terminal:
+            print_note("`numaudit explain` says why it was promised there; -o wide shows its cgroups.", out, "dim")
+        elif not wide and not nodes and out.is_terminal:
+            print_note("--nodes shows the nodes, -o wide also every cgroup and the meaning of the columns.", out, "dim")
+    if notes := captured.get():
+        out.file.write(f"\n{notes}")
 
 
 def _print_nodes(report: Report, out: Console) -> None:
