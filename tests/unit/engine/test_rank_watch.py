@@ -239,6 +239,21 @@ def test_processes_of_another_pid_namespace_are_said(watched: Watched, root: Pat
     assert "hostPID" in (source.reason or "")
 
 
+@pytest.mark.parametrize(("count", "left_out"), [(4096, 0), (4097, 1)])
+def test_of_a_container_with_very_many_processes_the_first_are_read_and_the_others_are_said(
+    watched: Watched, root: Path, count: int, left_out: int
+) -> None:
+    (file,) = (one for one in root.glob("sys/fs/cgroup/**/cgroup.procs") if "4101" in one.read_text())
+    others = range(100_000, 100_000 + count - len(RANKS))  # they ended: nothing of them is in /proc
+    file.write_text("".join(f"{pid}\n" for pid in (*RANKS, *others)))
+    watched.limit(processes=100_000, reads=1_000_000)
+    ticked = watched.tick()
+    assert len({*RANKS, *others} & watched.asked) == count - left_out
+    (source,) = (one for one in ticked.report.sources if one.source == "ranks")
+    assert source.skipped == left_out
+    assert (source.reason == "only 4096 processes of a container are read") == bool(left_out)
+
+
 def test_a_process_that_came_by_the_same_id_meanwhile_is_not_the_one_that_declared(
     watched: Watched, root: Path
 ) -> None:
