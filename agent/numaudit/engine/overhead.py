@@ -257,7 +257,7 @@ class Limiter:
         loads = []
         for name, reading in taken.items():
             earlier = self._before.get(name)
-            if earlier is not None and (events := reading.since(earlier).events) is not None:
+            if earlier is not None and (events := reading.events_since(earlier)) is not None:
                 loads.append(Load(name, events, self.cost_of(name).ns))
         return loads
 

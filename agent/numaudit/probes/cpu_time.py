@@ -33,6 +33,7 @@ class CpuTimes(Reading):
     """Nanoseconds by node."""
     switches: int = 0
     """Number of times that the program ran: at switches, and a few times for readings."""
+    counted_by = ("switches",)
 
     @property
     def events(self) -> int:

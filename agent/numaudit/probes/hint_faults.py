@@ -107,6 +107,7 @@ class HintFaultCounts(Reading):
     """Counters deleted: their cgroup ended, or belongs to no container."""
     passes: Passes | None = dataclasses.field(default=None, compare=False)
     """The newest passes; None = this kernel does not say in which pass a page faulted."""
+    counted_by = ("faults",)
 
     @property
     def events(self) -> int:

@@ -93,6 +93,7 @@ class MigrationCounts(Reading):
     failed_between: Mapping[int, Mapping[Nodes, int]] = field(default_factory=dict)
     nodes_refused: ProbeRefusal | None = None
     """Reason why moved pages have no nodes here."""
+    counted_by = ("succeeded", "failed", "tasks")
 
     @property
     def events(self) -> int:

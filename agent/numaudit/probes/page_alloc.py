@@ -43,6 +43,7 @@ class Allocations(Reading):
     """Bytes. One allocation of order n is 2^n pages."""
     failed: Mapping[int, int] = field(default_factory=dict)
     """Allocations that got no page; migrations that cannot succeed make most of them."""
+    counted_by = ("by_order", "failed")
 
     @property
     def events(self) -> int:

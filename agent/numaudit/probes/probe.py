@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +31,8 @@ class Reading:
     """Events that were not counted, by the reasons that this probe knows."""
     watched: frozenset[int] | None = None
     """The cgroups whose events it counts; None = all."""
+    counted_by: ClassVar[tuple[str, ...]]
+    """The fields, besides `lost`, that `events` is made of."""
 
     @property
     def events(self) -> int | None:
@@ -43,13 +45,16 @@ class Reading:
 
     def since(self, earlier: Self) -> Self:
         """Changes between two readings. A cgroup without changes is left out of every table."""
+        return self._since(earlier, [one.name for one in fields(self) if one.name not in ("lost", "watched")])
+
+    def events_since(self, earlier: Self) -> int | None:
+        """The events between two readings; the other tables, which are large, are not compared."""
+        return self._since(earlier, self.counted_by).events
+
+    def _since(self, earlier: Self, names: Iterable[str]) -> Self:
         lost = {reason: count - earlier.lost.get(reason, 0) for reason, count in self.lost.items()}
-        own = [one.name for one in fields(self) if one.name not in ("lost", "watched")]
-        return type(self)(
-            lost=lost,
-            watched=self.watched,
-            **{name: _growth(getattr(self, name), getattr(earlier, name)) for name in own},
-        )
+        grown = {name: _growth(getattr(self, name), getattr(earlier, name)) for name in names}
+        return replace(self, lost=lost, **grown)
 
 
 def _growth(now: Any, before: Any) -> Any:  # noqa: ANN401 -- a table, a row, a counter, or no count at all

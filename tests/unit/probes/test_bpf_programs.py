@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -10,17 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made_up.plans import faults_and_time
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.host import Host
 from numaudit.kernel.memory import physical
 from numaudit.kernel.memory.physical import MemoryBlocks
 from numaudit.kernel.tracing.bpf_map import MapEntries
 from numaudit.probes import cpu_time, page_alloc
+from numaudit.probes.counters.accesses import AccessCounts
 from numaudit.probes.cpu_time import CpuTimes
-from numaudit.probes.hint_faults import PassUse, ScanPass, passes_to_evict
+from numaudit.probes.hint_faults import HintFaultCounts, PassUse, ScanPass, passes_to_evict
+from numaudit.probes.migrations import MigrationCounts
 from numaudit.probes.page_alloc import Allocations
+from numaudit.probes.probe import Reading
 from numaudit.probes.reasons import ProbeRefusal, Reason
-from numaudit.snapshot.counted import HintFault
+from numaudit.snapshot.counted import HintFault, TaskMove
 from numaudit.topology.nodeset import NodeSet
 
 KIB = 1024
@@ -98,6 +103,40 @@ def test_earlier_plus_added_is_later(earlier: dict[int, dict[int, int]], more: d
             mine = later.setdefault(cgroup, {})
             mine[key] = mine.get(key, 0) + value
     assert CpuTimes(later).since(CpuTimes(earlier)).by_node == more
+
+
+MOVE = TaskMove("balancer", 0, 1)
+FAULT = HintFault(0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "events"),
+    [
+        (
+            Allocations({WEB: {(0, 0): 8192}}, {WEB: {0: 8192}}, {WEB: 1}),
+            Allocations({WEB: {(0, 0): 8192 + 3 * MIB}}, {WEB: {0: 8192 + MIB, 9: 2 * MIB}}, {WEB: 4}),
+            MIB // os.sysconf("SC_PAGE_SIZE") + 2 * MIB // (os.sysconf("SC_PAGE_SIZE") << 9) + 3,
+        ),
+        (CpuTimes({WEB: {0: 5}}, 100, lost={"busy": 1}), CpuTimes({WEB: {0: 9}}, 130, lost={"busy": 9}), 30),
+        (AccessCounts(faults_and_time(), switches=7), AccessCounts(faults_and_time(), switches=9), 2),
+        (AccessCounts(faults_and_time()), AccessCounts(faults_and_time()), None),
+        (
+            HintFaultCounts({WEB: {FAULT: 10}}, {WEB: {FAULT: 20}}, lost={"map-full": 1}),
+            HintFaultCounts({WEB: {FAULT: 12}}, {WEB: {FAULT: 1044}}, lost={"map-full": 4}),
+            5,
+        ),
+        (
+            MigrationCounts({WEB: {"damon": 1}}, {WEB: {"damon": 2}}, {WEB: {MOVE: 3}}),
+            MigrationCounts({WEB: {"damon": 11}}, {WEB: {"damon": 102}}, {WEB: {MOVE: 1003}}, {WEB: {(0, 1): 9}}),
+            1110,
+        ),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_events_between_two_reads_are_counted_without_the_other_tables(
+    earlier: Reading, later: Reading, events: int | None
+) -> None:
+    assert later.events_since(earlier) == later.since(earlier).events == events
 
 
 def _tree(root: Path, **nodes: str) -> Host:

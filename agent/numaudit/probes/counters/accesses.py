@@ -38,6 +38,7 @@ class AccessCounts(Reading):
     """Nanoseconds: the tasks' CPU time, and that of it in which the events of the plan that ran least were counted."""
     switches: int | None = None
     """Number of times that the program ran, at switches and a few times for readings; None where there is none."""
+    counted_by = ("switches",)
 
     @property
     def events(self) -> int | None:

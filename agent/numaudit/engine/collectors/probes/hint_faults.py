@@ -37,7 +37,7 @@ class SanityCheck(Struct):
         """
         before, self._kernel = self._kernel, kernel
         earlier, self._read = self._read, read
-        if kernel is None or before is None or read is None or earlier is None or _count(read.since(earlier)):
+        if kernel is None or before is None or read is None or earlier is None or _work(read) != _work(earlier):
             self._unseen = 0
             return
         self._unseen += kernel - before
@@ -48,9 +48,9 @@ class SanityCheck(Struct):
             )
 
 
-def _count(added: HintFaultCounts) -> int:
-    """More than 0 if the program was run at all."""
-    return added.events + added.lost.get("busy", 0) + added.forgotten
+def _work(read: HintFaultCounts) -> object:
+    """What another value of shows that the program was run."""
+    return read.faults, read.lost, read.forgotten
 
 
 @dataclass(slots=True)
