@@ -22,6 +22,7 @@ from goals import at_most, at_most_ms, cost, pick, run
 from hosts.node_tree import NodeTree
 from numaudit.daemon.web.pages import LINKS
 from numaudit.daemon.web.tick_document import TickDocuments
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.engine.observer import Observer
 from numaudit.kernel.host import Host
 from numaudit.report.build import build
@@ -68,7 +69,7 @@ def _making(report: Report) -> tuple[float, int, int]:
     """Seconds of the quickest round, and the bytes of the page, as it is and packed."""
     seconds = []
     for _ in range(ROUNDS):
-        documents = TickDocuments.of(report, 0.0, INTERVAL, LINKS)
+        documents = TickDocuments.of(report, 0.0, INTERVAL, LINKS, Origin(None, Timestamp(0.0)))
         begun = time.thread_time()
         packed = documents.page.get(gzip=True)
         seconds.append(time.thread_time() - begun)

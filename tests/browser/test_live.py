@@ -24,6 +24,7 @@ from numaudit.daemon.web.connections import Connections
 from numaudit.daemon.web.pages import LINKS, AgentSite, Health
 from numaudit.daemon.web.server import Server
 from numaudit.daemon.web.tick_document import TickDocuments
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.exporters.exposition import evaluate_live
@@ -68,7 +69,9 @@ class Site:
     def tick(self, containers: Sequence[ContainerReport], age: float = 0.0, interval: float = 1.0) -> None:
         self.ticks += 1
         of = msgspec.structs.replace(report(taken_at=self.taken_at), containers=tuple(containers))
-        self.newest = TickDocuments.of(of, time.monotonic() - age, interval, LINKS)
+        self.newest = TickDocuments.of(
+            of, time.monotonic() - age, interval, LINKS, Origin(None, Timestamp(self.taken_at))
+        )
 
     def tick_and_see(self, page: Page, containers: Sequence[ContainerReport]) -> None:
         """A tick, until the page shows it."""

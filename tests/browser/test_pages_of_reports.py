@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from made_up.reports import report
 from numaudit.api.redact import redact
 from numaudit.api.selection import narrow
 from numaudit.cli.observe.report_work import observe_whole
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.engine.observer import Observer
 from numaudit.errors import printable
 from numaudit.evaluation.verdicts import REMEDIES
@@ -264,6 +266,20 @@ def test_a_long_name_shows_its_two_ends(open_page: OpenPage) -> None:
 # A container's own page
 
 
+def test_the_page_says_how_long_ago_its_report_was_taken_and_so_does_that_of_a_container(open_page: OpenPage) -> None:
+    taken_at = Timestamp(time.time() - 2.5 * 86400)
+    page = open_page(report_page(many(5), Origin("worker-2", taken_at))).page
+    assert "UTC, 2 days ago; " in page.locator("#taken").inner_text()
+    assert page.title() == "numaudit report of worker-2"
+    own = page.locator("#rows a.name").first
+    name = own.text_content() or "?"
+    own.click()
+    page.wait_for_function("document.title.endsWith(' - numaudit report of worker-2')")
+    assert page.title().startswith(name)
+    assert "UTC, 2 days ago; " in page.locator("#taken").inner_text()
+    assert page.locator("h1").inner_text() == "numaudit report of worker-2"
+
+
 def test_a_name_leads_to_a_page_about_that_container_alone_and_back(open_page: OpenPage) -> None:
     opened = open_page(page_of(20))
     page = opened.page
@@ -358,6 +374,13 @@ def test_filter_and_order_are_in_the_address_and_a_link_shows_what_its_sender_sa
     assert page.url.endswith("?sort=-Judged")
 
 
+def test_what_is_typed_is_in_the_address_without_leaving_the_field(open_page: OpenPage) -> None:
+    page = open_page(page_of(5)).page
+    page.get_by_label("Filter by name").press_sequentially("kube")
+    page.wait_for_url("**?name=kube")
+    assert page.evaluate("document.activeElement.id") == "name"
+
+
 @pytest.mark.parametrize("choice", ["<img src=x onerror=alert(1)>", "\u202e" + "x" * 300, "nothing like that"])
 def test_an_address_of_somebody_else_is_text_and_nothing_more(open_page: OpenPage, choice: str) -> None:
     opened = open_page(page_of(5))
@@ -438,7 +461,9 @@ def test_without_script_everything_can_be_read_and_nothing_pretends_to_work(open
 @pytest.mark.parametrize("name", [*HOSTILE, "x" * 4096, "\u202e" + "\u05d0" * 300])
 def test_a_hostile_name_is_text_and_the_page_keeps_its_shape(open_page: OpenPage, name: str) -> None:
     def shape(page: Page) -> Sequence[str]:
-        names: list[str] = page.evaluate("[...document.querySelectorAll('*')].map(one => one.tagName)")
+        names: list[str] = page.evaluate(
+            "[...document.querySelectorAll('*:not(#rows .nodes *)')].map(one => one.tagName)"
+        )
         return names
 
     opened = open_page(report_page(hostile(name)))

@@ -196,7 +196,7 @@ def test_the_live_screen_of_a_captured_host_is_known(
             rows = shown.text()
             await shown.press("enter")
             await shown.has_read()
-            await shown.shows("  QoS ")
+            await shown.shows("what to do", "promised\n")
             return f"{rows}\n\n{shown.text()}\n"
 
     matches_golden(f"tests/golden/{name}.top.txt", asyncio.run(draw()))

@@ -52,7 +52,8 @@ def parts(
 
 def _promised(one: ContainerReport) -> Iterator[str]:
     intended = one.intended
-    yield f"QoS {one.qos or UNKNOWN}"
+    if one.pod_uid is not None:
+        yield f"QoS {one.qos or UNKNOWN}"
     if intended is None:
         yield "unknown"
         return
@@ -173,7 +174,7 @@ def _accesses(one: ContainerReport) -> Iterator[str]:
     for access in one.accesses:
         yield f"{access.source}: {_said_by(access)}{_basis(one) if access.of == 'expectation' else ''}"
     if all(access.of == "expectation" for access in one.accesses):
-        yield "Not measured; --duration 10s measures accesses on a running host."
+        yield "Not measured."
 
 
 def _basis(one: ContainerReport) -> str:
@@ -208,14 +209,11 @@ def _verdict(one: ContainerReport, started_at: float | None) -> Iterator[str]:
     for cause in verdict.causes:
         yield f"{cause.cause}: {cause.evidence}"
     if verdict.since is None:
-        yield (
-            "It is unknown since when: it was already so at the first tick. An agent that saw it begin has "
-            "verdict.since in its /report.json."
-        )
+        yield "Since: before this reading."
         if started_at is not None:
             yield f"The container has been running since {in_utc(started_at)}."
     else:
-        yield f"It has been so since {in_utc(verdict.since)} or a little longer."
+        yield f"Since: {in_utc(verdict.since)} or a little earlier."
     if one.findings:
         yield f"findings: {', '.join(one.findings)}"
 

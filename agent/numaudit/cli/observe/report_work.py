@@ -186,7 +186,7 @@ def _write(output: str, shown: Report, origin: Origin) -> None:
     else:
         from numaudit.views.page.report_page import report_page
 
-        sys.stdout.buffer.write(report_page(shown).encode())
+        sys.stdout.buffer.write(report_page(shown, origin).encode())
 
 
 def observe_whole(

@@ -44,10 +44,10 @@ class Ticker(Struct):
             self.pages.publish(published.exposition)
             self.newest.published = published
             report, observed_at = published.ticked.report, published.ticked.observed_at
-            host = origin_of(self.publisher.engine.observer.host, report.taken_at).host
+            origin = origin_of(self.publisher.engine.observer.host, report.taken_at)
             self.trends.add(report)
             interval = self.schedule.interval
-            self.newest.documents = TickDocuments.of(report, observed_at, interval, LINKS, host, self.trends)
+            self.newest.documents = TickDocuments.of(report, observed_at, interval, LINKS, origin, self.trends)
             self.health.success(observed_at)
             for one in self.senders:
                 one.there_is_a_tick()

@@ -15,7 +15,7 @@ from numaudit.api import document
 from numaudit.encoding.value import Origin
 from numaudit.report.values import Report
 from numaudit.views.page.own_page import find
-from numaudit.views.page.report_page import live_container_page, live_page
+from numaudit.views.page.report_page import Tick, live_container_page, live_page
 from numaudit.views.trends import Trends
 
 _GZIP = 16 + isal_zlib.MAX_WBITS
@@ -64,27 +64,27 @@ class TickDocuments(Struct, frozen=True):
         observed_at: float,
         interval: float,
         links: Mapping[str, str],
-        host: str | None = None,
+        origin: Origin,
         trends: Trends | None = None,
     ) -> TickDocuments:
-        """`links`: path -> what it has, of the agent's other pages. `host`: whose report it is.
+        """`links`: path -> what it has, of the agent's other pages. `origin`: host and time of the report.
 
         `trends`: what is kept of the ticks until this one.
         """
-        tag = f'W/"{uuid4().hex}"'
+        tick = Tick(report, origin, f'W/"{uuid4().hex}"', links, trends)
 
         def page(stale: bool) -> bytes:
-            return live_page(report, tag, links, stale, trends).encode()
+            return live_page(tick, stale).encode()
 
         def container_page(name: str, stale: bool) -> bytes | None:
             one = find(report, name)
-            return None if one is None else live_container_page(report, one, tag, links, stale, trends).encode()
+            return None if one is None else live_container_page(tick, one, stale).encode()
 
         return cls(
-            tag,
+            tick.tag,
             observed_at,
             interval,
-            TickDocument(partial(document.encode, "Report", report, Origin(host, report.taken_at))),
+            TickDocument(partial(document.encode, "Report", report, origin)),
             TickDocument(partial(page, stale=False)),
             TickDocument(partial(page, stale=True)),
             container_page,

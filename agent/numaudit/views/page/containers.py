@@ -12,14 +12,12 @@ from numaudit.report.columns import Column, columns_of
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name, is_small_remainder, small_remainders
 from numaudit.views.page.lanes import lanes, lanes_width
-from numaudit.views.page.markup import Markup, PageSection, box, element, explanations, legend_item, short
+from numaudit.views.page.markup import TONES, Markup, PageSection, box, element, explanations, legend_item, prose, short
 from numaudit.views.page.own_page import MOST as MOST_OWN_PAGES
 from numaudit.views.page.own_page import Addresses, key
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
 """Signs that repeat the colour of a verdict, for readers who do not see colours."""
-_TONES: dict[Tone, str] = {"good": "aligned", "bad": "bad", "unknown": "unknown"}
-"""Classes of the style sheet."""
 _LETTER, _SIGN, _PADDING = 8, 10, 17
 """Pixels of a letter of a heading, of the sign that rows are sorted by it, and beside the text of a cell."""
 _NARROWEST, _WIDEST_WORD, _WIDEST_TONED, _WIDEST_SHARE, _WIDEST_WORDS = 60, 88, 108, 128, 122
@@ -51,9 +49,8 @@ def _without_own_page(rows: Sequence[ContainerReport], addresses: Addresses) -> 
     """A file has a page for so many; the agent for all."""
     if addresses.here is None or len(rows) <= MOST_OWN_PAGES:
         return ""
-    return element(
-        "p", f"The first {MOST_OWN_PAGES} have a page of their own, by their name; `numaudit explain` has it of all."
-    )
+    said = f"Select a name for its page (the {MOST_OWN_PAGES} worst); `numaudit explain` covers the rest."
+    return element("p", prose(said))
 
 
 def _not_asked_for(report: Report) -> Markup | str:
@@ -140,7 +137,7 @@ def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence
 def _plain_cell(text: str, tone: Tone | None, is_number: bool, sorted_by: str | None) -> Markup:
     """Many containers have the same."""
     sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if tone and text in _SIGNS else ""
-    kinds = " ".join(filter(None, ("n" if is_number else None, None if tone is None else _TONES[tone])))
+    kinds = " ".join(filter(None, ("n" if is_number else None, None if tone is None else TONES[tone])))
     return element("td", sign, text, class_=kinds or None, data_v=sorted_by)
 
 

@@ -18,9 +18,9 @@ from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
 from numaudit.views.page.markup import Markup, element
 
-_BOX, _HIGH = 92, 24
+_BOX, _HIGH = 116, 24
 """Pixels of a node's box."""
-_COLUMNS = (0, 134, 268)
+_COLUMNS = (0, 160, 320)
 _ROW, _HEAD = 38, 24
 _WIDTH = _COLUMNS[2] + _BOX
 _THINNEST, _THICKEST = 1.5, 14
@@ -40,6 +40,8 @@ class Flow(Struct, frozen=True):
     """Was its CPU time measured?"""
     rows: Mapping[int, int]
     """Node -> its row in the drawing."""
+    wrong: bool = False
+    """Is it misaligned?"""
 
     @classmethod
     def of(cls, one: ContainerReport) -> Flow:
@@ -52,7 +54,7 @@ class Flow(Struct, frozen=True):
         known = frozenset(node for node in held if right is not None and node in right)
         promised = promised_nodes(one)
         rows = {node: row for row, node in enumerate(sorted({*promised, *held, *used}))}
-        return cls(promised, held, None if right is None else known, used, bool(whole), rows)
+        return cls(promised, held, None if right is None else known, used, bool(whole), rows, is_misaligned(one))
 
     def is_stray(self, node: int) -> bool:
         return self.right is not None and node not in self.right
@@ -88,7 +90,7 @@ def _middle(of: Flow, node: int) -> float:
 
 
 def _ribbons(of: Flow) -> Iterator[Markup]:
-    """Thick ones are many bytes. Red: to a node that was not promised, or used from another node."""
+    """Thick ones are many bytes. Red: to a node that was not promised, or of what is misaligned, used elsewhere."""
     whole = sum(of.resident.values())
     for node, amount in of.resident.items():
         part = amount / whole
@@ -96,7 +98,8 @@ def _ribbons(of: Flow) -> Iterator[Markup]:
             source = node if node in of.promised else min(of.promised, key=lambda other: abs(other - node))
             yield _ribbon(0, _middle(of, source), _middle(of, node), part, "strays" if of.is_stray(node) else "goes")
         for user, share in of.used.items():
-            kind = "goes" if user == node else "strays"
+            bad = of.wrong or of.is_stray(node) or (of.measured and of.promised)
+            kind = "goes" if user == node else "strays" if bad else "elsewhere"
             kind = kind if of.measured else f"{kind} guessed"
             yield _ribbon(1, _middle(of, node), _middle(of, user), part * share, kind)
 
@@ -187,7 +190,7 @@ def lanes(container: ContainerReport, nodes: Sequence[int]) -> Markup:
     """The drawing; who cannot see it reads the other cells."""
     here = tuple(nodes)
     promised = promised_nodes(container)
-    wrong = container.verdict is not None and container.verdict.name in MISALIGNED
+    wrong = is_misaligned(container)
     cpus = tuple(container.allowed_cpu_nodes or ())
     strays = tuple(node for node in cpus if wrong and promised and node not in promised)
     return _drawn(here, promised, cpus, strays, _bytes(container, here, _node_width(len(here))))
@@ -222,6 +225,10 @@ def _drawn(
 def lanes_width(nodes: int) -> int:
     """Pixels of the drawing."""
     return _node_width(nodes) * nodes + 1
+
+
+def is_misaligned(container: ContainerReport) -> bool:
+    return container.verdict is not None and container.verdict.name in MISALIGNED
 
 
 def promised_nodes(container: ContainerReport) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from numaudit import __version__
 from numaudit.errors import printable
+from numaudit.report.cells import Tone
 from numaudit.report.columns import Placed, Row
 
 
@@ -28,7 +29,7 @@ class Frame(Struct, frozen=True):
     policy: str
     """A browser that obeys it runs our script and style alone, whatever a name in the page may hold."""
 
-    def page(self, *content: Child) -> str:
+    def page(self, title: str, *content: Child) -> str:
         """A whole page."""
         head = element(
             "head",
@@ -37,7 +38,7 @@ class Frame(Struct, frozen=True):
             element("meta", name="viewport", content="width=device-width, initial-scale=1"),
             element("meta", name="referrer", content="no-referrer"),
             element("meta", name="generator", content=f"numaudit {__version__}"),
-            element("title", "numaudit report"),
+            element("title", title),
             element("style", raw(self.style)),
         )
         body = nested("body", *content, element("script", raw(self.script)))
@@ -135,6 +136,10 @@ _HARMLESS = re.compile(r"[\w .,:;/%()=+*?!|-]*", re.ASCII)
 """Most texts of a page: in them is nothing to escape."""
 
 
+TONES: dict[Tone, str] = {"good": "aligned", "bad": "bad", "unknown": "unknown"}
+"""Classes of the style sheet."""
+
+
 class Markup(str):
     """Text that is markup already."""
 
@@ -212,6 +217,12 @@ def _collect(children: Iterable[Child], parts: list[str]) -> None:
 def raw(text: str) -> Markup:
     """Text of our own that is markup: a style sheet, a script. Never of a name from outside."""
     return Markup(text)
+
+
+def prose(text: str) -> Iterator[str]:
+    """A text of our own: what is between backticks is code. Never with a name from outside, which may have some."""
+    for number, part in enumerate(text.split("`")):
+        yield element("code", part) if number % 2 else part
 
 
 def short(name: str, most: int = _LONGEST_NAME) -> str:

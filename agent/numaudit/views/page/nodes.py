@@ -1,4 +1,4 @@
-"""The page's part about the machine: the map with arcs of misaligned containers, the nodes' memory, distances."""
+"""The page's part about the machine: the map with arcs to remote memory, the nodes' memory, distances."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from numaudit.containermanager.pod.spec import MEMORY
-from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.cells import verdict, verdict_tone
 from numaudit.report.columns import placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.nodes import Occupants, occupants
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, display_name, size
-from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.page.lanes import promised_nodes
-from numaudit.views.page.markup import Markup, PageSection, box, columns_table, element, legend_item, short
+from numaudit.topology.nodeset import CpuSet
+from numaudit.views.page.lanes import is_misaligned, promised_nodes
+from numaudit.views.page.markup import TONES, Markup, PageSection, box, columns_table, element, legend_item, short
 from numaudit.views.page.node_map import Anchors, CpuOwners, MappedNode, far, node_map, places
 from numaudit.views.page.own_page import Addresses
 
@@ -27,7 +27,7 @@ _LOOP = 16
 
 
 class Arc(Struct, frozen=True):
-    """One misaligned container."""
+    """One container whose CPUs and memory are on two nodes."""
 
     container: ContainerReport
     cpu_node: int
@@ -37,34 +37,37 @@ class Arc(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        if self.cpu_node == self.memory_node:
-            return f"CPUs and {size(self.bytes)} on node {self.memory_node}; {_promise(self.container)}"
         return f"CPUs on node {self.cpu_node}, {size(self.bytes)} on node {self.memory_node}"
 
 
 def arcs_of(containers: Iterable[ContainerReport], nodes: Iterable[int]) -> tuple[tuple[Arc, ...], int]:
-    """The worst, in the report's order; and how many misaligned containers have none."""
+    """The worst, in the report's order: misaligned, or mostly remote; and how many of these have none."""
     here = frozenset(nodes)
     found: list[Arc] = []
-    misaligned = 0
+    away = 0
     for one in containers:
-        if one.verdict is not None and one.verdict.name in MISALIGNED:
-            misaligned += 1
+        if is_misaligned(one) or _is_remote(one):
+            away += 1
             arc = _arc(one) if len(found) < MOST else None
             if arc is not None and {arc.cpu_node, arc.memory_node} <= here:
                 found.append(arc)
-    return tuple(found), misaligned - len(found)
+    return tuple(found), away - len(found)
+
+
+def _is_remote(one: ContainerReport) -> bool:
+    """Is most of its memory on nodes whose CPUs it may not use?"""
+    return 2 * (one.remote_bytes or 0) > (one.judged_bytes or 0)
 
 
 def _arc(one: ContainerReport) -> Arc | None:
-    """None = its CPUs or its bytes are not known, or it has none."""
+    """None = its CPUs or its bytes are not known, it has none, or they are on one node."""
     held = {row.numa_node: row.judged for row in one.resident or () if row.judged}
     cpu = _cpu_node(one)
     if cpu is None or not held:
         return None
     promised = promised_nodes(one)
     memory = max(held, key=lambda node: (node != cpu, bool(promised) and node not in promised, held[node], -node))
-    return Arc(one, cpu, memory, held[memory])
+    return None if memory == cpu else Arc(one, cpu, memory, held[memory])
 
 
 def _cpu_node(one: ContainerReport) -> int | None:
@@ -74,13 +77,6 @@ def _cpu_node(one: ContainerReport) -> int | None:
         return max(ran, key=lambda node: (ran[node], -node))
     promised = promised_nodes(one)
     return min(one.allowed_cpu_nodes or (), key=lambda node: (node in promised, node), default=None)
-
-
-def _promise(one: ContainerReport) -> str:
-    nodes = promised_nodes(one)
-    promised = f"promised {NodeSet.from_ids(nodes).in_words}" if nodes else "no node was promised"
-    allowed = tuple(one.allowed_memory_nodes or ())
-    return promised if allowed == nodes or not allowed else f"{promised}, may use {NodeSet.from_ids(allowed).in_words}"
 
 
 def arcs_drawing(arcs: Sequence[Arc], height: int, anchors: Mapping[int, Anchors]) -> Markup:
@@ -145,7 +141,7 @@ def arc_list(arcs: Sequence[Arc], more: int, link: Mapping[int, str]) -> Iterato
     if arcs:
         yield element("ol", (element("li", _item(arc, link[number])) for number, arc in enumerate(arcs)), class_="away")
     if more:
-        words = f"{more} more misaligned" if arcs else f"{more} misaligned without an arc: CPUs or bytes are not known"
+        words = f"{more} more misaligned or mostly remote" if arcs else f"{more} misaligned or mostly remote"
         yield element("p", element("a", words, href="#containers"), class_="facts")
 
 
@@ -153,7 +149,8 @@ def _item(arc: Arc, link: str) -> Iterator[Markup | str]:
     one = arc.container
     yield element("a", short(display_name(one)), href=link, class_="name")
     yield " "
-    yield element("span", one.verdict.name if one.verdict else "", class_="bad")
+    tone = verdict_tone(one)
+    yield element("span", verdict(one), class_=None if tone is None else TONES[tone])
     yield element("span", arc.words, class_="words")
 
 
@@ -201,7 +198,7 @@ def nodes_part(report: Report, addresses: Addresses) -> PageSection:
     """The map, then the same and more in tables."""
     content = (
         _map(report, addresses),
-        element("div", _memory(report), heat_map(report.nodes), class_="beside"),
+        element("div", _memory(report), heat_map(report.nodes) if len(report.nodes) > 1 else "", class_="beside"),
         element("p", _RESIDUAL, class_="facts"),
         _holders(report),
     )

@@ -6,15 +6,24 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from numaudit.containermanager.pod.spec import full_name
+from numaudit.containermanager.pod.spec import MEMORY, full_name
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report.columns import Placed
 from numaudit.report.kubelet import CheckpointReport
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.values import Report
 from numaudit.report.words import UNKNOWN, amounts, count_kinds, in_utc, kinds_in_words
 from numaudit.topology.quantity import some_of
-from numaudit.views.headroom import HUGE_PAGES, largest, largest_with_huge_pages, map_columns, map_rows, warnings
+from numaudit.views.headroom import (
+    HUGE_PAGES,
+    MapRow,
+    largest,
+    largest_with_huge_pages,
+    map_columns,
+    map_rows,
+    warnings,
+)
 from numaudit.views.notes import (
     Note,
     NoteItem,
@@ -24,12 +33,15 @@ from numaudit.views.notes import (
     state_notes,
     verdict_notes,
 )
-from numaudit.views.page.markup import Markup, PageSection, columns_table, element, explanations, short, table
+from numaudit.views.page.markup import Markup, PageSection, columns_table, element, explanations, prose, short, table
 from numaudit.views.page.own_page import Addresses
 
 
-def headroom_part(manager: MemoryManagerReport | None) -> PageSection:
-    """The Memory Manager's room for new containers."""
+def headroom_part(report: Report) -> PageSection | None:
+    """The Memory Manager's room for new containers; nothing on a host without a kubelet."""
+    manager = report.memory_manager
+    if manager is None and report.kubelet is None:
+        return None
     none = element("p", "There is no memory map of the kubelet's Memory Manager.")
     return PageSection("headroom", "Headroom", (none,) if manager is None else tuple(_content(manager)))
 
@@ -42,14 +54,15 @@ def _content(manager: MemoryManagerReport) -> Iterator[Markup]:
             "Fragmentation = the share by which that is smaller than what all free memory would allow.",
             class_="facts",
         )
-    columns = map_columns(manager)
-    yield columns_table("Promised and free memory of each node", columns, map_rows(manager))
-    yield explanations(columns)
-    if manager.huge_pages:
-        yield columns_table("Huge pages: by the memory map and by the kernel", HUGE_PAGES, manager.huge_page_rows())
-        yield explanations(HUGE_PAGES)
-    for line in (*largest_with_huge_pages(manager), *warnings(manager)):
+    columns, resources = map_columns(manager), tuple(map_rows(manager))
+    memory = [row for row in resources if row.table.type == MEMORY]
+    yield columns_table("Promised and free memory of each node", columns, memory)
+    for line in warnings(manager):
         yield element("p", f"{line}.")
+    yield element("details", element("summary", "What the columns mean"), explanations(columns))
+    huge = [row for row in resources if row.table.type != MEMORY]
+    if huge or manager.huge_pages:
+        yield element("details", element("summary", "Huge pages"), _huge_pages(manager, columns, huge))
     if manager.holders:
         rows = (
             (
@@ -63,14 +76,26 @@ def _content(manager: MemoryManagerReport) -> Iterator[Markup]:
         yield table("Pods that hold promised memory", ("Group", "Pod", "Holds", "Stale"), rows)
 
 
+def _huge_pages(
+    manager: MemoryManagerReport, columns: Sequence[Placed[MapRow]], rows: Sequence[MapRow]
+) -> Iterator[Markup]:
+    for line in largest_with_huge_pages(manager):
+        yield element("p", f"{line}.")
+    filled = [(column, place) for column, place in columns if any(column.text(row) for row in rows)]
+    yield columns_table("By the memory map", filled, rows)
+    if manager.huge_pages:
+        yield columns_table("By the memory map and by the kernel", HUGE_PAGES, manager.huge_page_rows())
+        yield explanations(HUGE_PAGES)
+
+
 _NAMES, _ITEMS = 10, 3
 """Of a longer list the rest is folded away."""
 
 
 def findings_part(report: Report, addresses: Addresses) -> PageSection:
     """Misaligned containers and findings, each group with its one remedy."""
-    verdicts = verdict_notes(report.containers)
-    parts = [_group(note, addresses) for note in (*verdicts, *finding_notes(report.findings))]
+    notes = [*verdict_notes(report.containers), *finding_notes(report.findings)]
+    parts = [_group(note, addresses) for note in sorted(notes, key=lambda note: not _is_critical(note))]
     found = element("div", parts, class_="groups") if parts else element("p", _nothing(report))
     return PageSection("findings", "Findings, and what to do", (found,))
 
@@ -83,10 +108,14 @@ def _nothing(report: Report) -> str:
     return "No container is misaligned, and nothing else was found."
 
 
+def _is_critical(note: Note) -> bool:
+    return note.title.startswith("critical: ")
+
+
 def _group(note: Note, addresses: Addresses) -> Markup:
     number = f": {kinds_in_words(count_kinds(note.containers))}" if note.containers else ""
-    bad = note.title in MISALIGNED or note.title.startswith("critical: ")
-    todo = element("p", element("strong", "What to do: "), note.remedy, class_="remedy") if note.remedy else ""
+    bad = note.title in MISALIGNED or _is_critical(note)
+    todo = element("p", element("strong", "What to do: "), prose(note.remedy), class_="remedy") if note.remedy else ""
     title = element("h3", f"{note.title}{number}", class_="bad" if bad else None)
     items = [element("li", _item(item, addresses)) for item in note.items]
     return element("div", title, todo, _list(items), class_="group")

@@ -8,8 +8,7 @@ from hashlib import sha256
 from msgspec import Struct
 
 from numaudit.errors import printable
-from numaudit.evaluation.verdicts import MISALIGNED
-from numaudit.report.cells import verdict
+from numaudit.report.cells import verdict_tone
 from numaudit.report.columns import everywhere
 from numaudit.report.process_columns import (
     COLUMNS,
@@ -24,7 +23,7 @@ from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.account import parts
 from numaudit.views.page.lanes import flow, sparkline
-from numaudit.views.page.markup import Markup, PageSection, columns_table, element, explanations, short
+from numaudit.views.page.markup import TONES, Markup, PageSection, columns_table, element, explanations, prose, short
 from numaudit.views.trends import KEPT, Trends
 
 
@@ -127,9 +126,9 @@ def _content(
     yield element("p", element("a", "All containers", href=back), class_="facts")
     yield element("h2", short(display_name(one)))
     for number, line in enumerate(said["verdict"]):
-        yield element("p", printable(line), class_=f"summary {_tone(one)}" if number == 0 else "facts")
+        yield element("p", printable(line), class_=_kind(one) if number == 0 else "facts")
     todo, *commands = map(printable, said["what to do"])
-    yield element("p", element("strong", "What to do: "), todo, class_="remedy")
+    yield element("p", element("strong", "What to do: "), prose(todo), class_="remedy")
     yield from (element("p", element("code", command, class_="command")) for command in commands)
     yield flow(one)
     if trends is not None:
@@ -137,7 +136,9 @@ def _content(
         yield _trend("Measured remote share", sparkline(trends.remote_accesses(one), KEPT, "{}%".format, 100))
     yield element("dl", _account(said))
     yield from process_tables(one)
-    yield element("p", _admission(one), class_="facts")
+    if one.pod_uid is not None:
+        command = element("code", f"numaudit explain {short(display_name(one))}")
+        yield element("p", "How the kubelet chose these nodes: ", command, " on the host.", class_="facts")
 
 
 def _trend(title: str, drawn: Markup | str) -> Markup | str:
@@ -162,12 +163,7 @@ def _lines(lines: Sequence[str]) -> Iterator[Markup | str]:
         yield printable(line)
 
 
-def _admission(one: ContainerReport) -> str:
-    if one.pod_uid is None:
-        return "It is of no pod, so no kubelet promised it anything."
-    return f"`numaudit explain {short(display_name(one))}` says on its host how the kubelet chose these nodes."
-
-
-def _tone(one: ContainerReport) -> str:
-    name = verdict(one)
-    return "bad" if name in MISALIGNED else "aligned" if name == "aligned" else "unknown"
+def _kind(one: ContainerReport) -> str:
+    """Classes of its first sentence: without a promise it has no colour."""
+    tone = verdict_tone(one)
+    return "summary" if tone is None else f"summary {TONES[tone]}"

@@ -2,12 +2,17 @@
 // Sorts and filters the table of containers, and draws its rows when they come into view. What it does to a page it can
 // do to a newer one before that is shown.
 (() => {
+  const { title } = document;
   const alphabet = new Intl.Collator("en", { numeric: true });
   const lanes = new IntersectionObserver(
     (cells) => cells.filter((one) => one.isIntersecting).forEach((one) => draw(one.target)),
     { rootMargin: "50%", scrollMargin: "50%" },
   );
+  // Milliseconds after the last letter.
+  const PAUSE = 300;
+  const MINUTE = 60_000;
   let order = null;
+  let typing = 0;
 
   function present(page) {
     const table = page.getElementById("rows");
@@ -153,12 +158,36 @@
     if (column >= 0) order = { column, descends: sort.startsWith("-") };
   }
 
+  // How long ago a file's report was taken; an agent's page has a bar that says so.
+  function ago() {
+    const place = document.getElementById("ago");
+    if (place === null || document.getElementById("live") !== null) return;
+    const minutes = Math.floor((Date.now() - Date.parse(place.previousElementSibling.dateTime)) / MINUTE);
+    const steps = [[1440, "day"], [60, "hour"], [1, "minute"]];
+    const [size, name] = steps.find(([size]) => minutes >= size) ?? [1, ""];
+    const count = Math.floor(minutes / size);
+    place.textContent = minutes < 1 ? "" : `, ${count} ${name}${count === 1 ? "" : "s"} ago`;
+  }
+
+  // The page of one container in a file is a part of it, and has a title of its own.
+  function entitle() {
+    const own = document.querySelector(".own:target h2");
+    document.title = own === null ? title : `${own.textContent} - ${title}`;
+  }
+
   recall();
   present(document);
   watch();
+  ago();
+  entitle();
+  setInterval(ago, MINUTE);
+  window.addEventListener("hashchange", entitle);
   document.addEventListener("click", click);
   document.addEventListener("input", (event) => {
-    if (event.target.closest("#controls") !== null) filter(document);
+    if (event.target.closest("#controls") === null) return;
+    filter(document);
+    clearTimeout(typing);
+    typing = setTimeout(remember, PAUSE);
   });
   document.addEventListener("change", (event) => {
     if (event.target.closest("#controls") !== null) remember();

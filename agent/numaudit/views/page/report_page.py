@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
+from msgspec import Struct
+
+from numaudit.encoding.value import Origin
 from numaudit.report.kubelet import KubeletReport, RestartReport
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import UNKNOWN, in_utc, is_small_remainder, kinds_in_words
+from numaudit.report.words import UNKNOWN, display_name, in_utc, is_small_remainder, kinds_in_words
 from numaudit.topology.quantity import plural
 from numaudit.views.page.containers import containers_part
 from numaudit.views.page.lanes import sparkline
-from numaudit.views.page.markup import Frame, Markup, PageSection, element, frame, links, nested
+from numaudit.views.page.markup import Frame, Markup, PageSection, element, frame, links, nested, short
 from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, headroom_part, refused_part, state_part, unknown_part
 from numaudit.views.page.own_page import MOST, Addresses, key, own_section, processes_part
@@ -29,33 +32,39 @@ def policy() -> str:
     return f"{_live_frame().policy}; frame-ancestors 'none'"
 
 
-def live_page(
-    report: Report, tag: str, links: Mapping[str, str], stale: bool = False, trends: Trends | None = None
-) -> str:
-    """The report of a tick. `tag` is its ETag, `links` are the agent's other pages: path -> what it has."""
-    return _live_frame().page(
-        SKIP, _bar(tag, _STALE if stale else ""), report_content(report, is_alone=False, trends=trends), _footer(links)
-    )
+class Tick(Struct, frozen=True):
+    """A tick of the agent, of which it makes pages."""
+
+    report: Report
+    origin: Origin
+    tag: str
+    """Its ETag."""
+    links: Mapping[str, str]
+    """The agent's other pages: path -> what it has."""
+    trends: Trends | None = None
 
 
-def live_container_page(
-    report: Report,
-    one: ContainerReport,
-    tag: str,
-    links: Mapping[str, str],
-    stale: bool,
-    trends: Trends | None = None,
-) -> str:
+def live_page(tick: Tick, stale: bool = False) -> str:
+    """The report of a tick."""
+    content = _report_content(tick.report, tick.origin, is_alone=False, trends=tick.trends)
+    return _live(tick, stale, _title(tick.origin), SKIP, content)
+
+
+def live_container_page(tick: Tick, one: ContainerReport, stale: bool = False) -> str:
     """The page of one container of a tick."""
-    return _live_frame().page(
-        _bar(tag, _STALE if stale else ""), container_content(report, one, trends), _footer(links)
-    )
+    header = element("header", _heading(tick.origin), _taken(tick.report, tick.origin))
+    main = nested("main", own_section(one, tick.report.nodes, "./", tick.trends))
+    return _live(tick, stale, f"{short(display_name(one))} - {_title(tick.origin)}", "", [header, *main])
+
+
+def _live(tick: Tick, stale: bool, title: str, skip: str, content: list[Markup]) -> str:
+    return _live_frame().page(title, skip, _bar(tick.tag, _STALE if stale else ""), content, _footer(tick.links))
 
 
 def waiting_page(links: Mapping[str, str]) -> str:
     """Before the first report. The script shows that one as soon as it is there."""
-    header = element("header", element("h1", "numaudit report"))
-    return _live_frame().page(_bar("", _NONE_YET), header, element("main"), _footer(links))
+    header = element("header", element("h1", _REPORT))
+    return _live_frame().page(_REPORT, _bar("", _NONE_YET), header, element("main"), _footer(links))
 
 
 @cache
@@ -131,9 +140,10 @@ def _tile(part: str, number: str, what: str, tone: str | None, trend: Sequence[i
 SKIP = element("a", "Skip to the containers", href="#containers", class_="skip")
 
 
-def report_page(report: Report) -> str:
-    """The whole page."""
-    return _frame().page(SKIP, report_content(report))
+def report_page(report: Report, origin: Origin | None = None) -> str:
+    """The whole page. `origin`: host and time; None = a host without a name, at the time of the report."""
+    of = origin or Origin(None, report.taken_at)
+    return _frame().page(_title(of), SKIP, _report_content(report, of))
 
 
 @cache
@@ -141,29 +151,44 @@ def _frame() -> Frame:
     return frame(("report.css", "drawings.css"), ("report.js",))
 
 
-def report_content(report: Report, *, is_alone: bool = True, trends: Trends | None = None) -> list[Markup]:
+def _report_content(
+    report: Report, origin: Origin, *, is_alone: bool = True, trends: Trends | None = None
+) -> list[Markup]:
     """All that a report says, for any page that shows one. `is_alone`: there is no agent that makes other pages."""
     rows = [one for one in report.containers if not is_small_remainder(one)][:MOST] if is_alone else []
     addresses = Addresses(frozenset(map(key, rows)) if is_alone else None)
     parts = list(filter(None, _parts(report, addresses)))
     header = element(
         "header",
-        element("h1", "numaudit report"),
+        _heading(origin),
         element("p", report.summary.text, class_=f"summary {_tone(report)}"),
         tiles(report, trends),
         element("p", f"Rows: {kinds_in_words(report.summary.kinds)}", class_="facts"),
-        element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts"),
+        _taken(report, origin),
         links(parts),
     )
     own = (own_section(one, report.nodes, "#containers") for one in rows)
     return [header, *nested("main", (piece for part in parts for piece in part.section()), own)]
 
 
-def container_content(report: Report, one: ContainerReport, trends: Trends | None = None) -> list[Markup]:
-    """A page about one container alone."""
-    facts = element("p", "Taken at ", _time(report.taken_at), _kubelet(report.kubelet), class_="facts")
-    header = element("header", element("h1", "numaudit report"), facts)
-    return [header, *nested("main", own_section(one, report.nodes, "./", trends))]
+_REPORT = "numaudit report"
+
+
+def _title(origin: Origin) -> str:
+    return _REPORT if origin.host is None else f"{_REPORT} of {short(origin.host)}"
+
+
+def _heading(origin: Origin) -> Markup:
+    return element("h1", _title(origin))
+
+
+def _taken(report: Report, origin: Origin) -> Markup:
+    """Whose figures these are and of when; the script adds how long ago that is, where no bar says it."""
+    at: tuple[str, ...] = ("Captured at an unknown time",)
+    if origin.taken_at is not None:
+        at = ("Taken at ", _time(origin.taken_at), element("span", id="ago"))
+    host = "; the host is not named" if origin.host is None else ""
+    return element("p", at, host, _kubelet(report.kubelet), class_="facts", id="taken")
 
 
 def _tone(report: Report) -> str:
@@ -180,7 +205,7 @@ def _parts(report: Report, addresses: Addresses) -> Iterator[PageSection | None]
     yield nodes_part(report, addresses)
     yield containers_part(report, addresses)
     yield processes_part(report, addresses)
-    yield headroom_part(report.memory_manager)
+    yield headroom_part(report)
     yield refused_part(report)
     yield state_part(report.checkpoints)
     yield unknown_part(report)

@@ -17,6 +17,7 @@ from made_up.reports import LIVE, STARTED, container, exposition, report
 from numaudit.daemon.web.auth import ATTEMPTS, AccessRules
 from numaudit.daemon.web.pages import LINKS, AgentSite, Health, Request, Response
 from numaudit.daemon.web.tick_document import TickDocuments
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.exporters.exposition import evaluate_live
 from numaudit.exporters.prometheus import MetricPages
 from screens.page_text import lines, parse
@@ -25,7 +26,9 @@ GOOD, BAD = Health(True, "ok"), Health(False, "the newest tick began 99 s ago")
 
 
 def _tick(seconds_ago: float = 3.0) -> TickDocuments:
-    return TickDocuments.of(report(container()), time.monotonic() - seconds_ago, 15.0, LINKS)
+    of = report(container())
+    origin = Origin(None, Timestamp(of.taken_at))
+    return TickDocuments.of(of, time.monotonic() - seconds_ago, 15.0, LINKS, origin)
 
 
 def _site(access: AccessRules | None = None, with_tick: bool = True, health: Health = GOOD) -> AgentSite:

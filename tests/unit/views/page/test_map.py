@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from hosts.hostile_names import HOSTILE
 from made_up.reports import container, report
-from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.counters import NodeSeconds
 from numaudit.report.kubelet import KubeletReport
-from numaudit.report.values import ContainerReport, Intended, NodeReport, Report
+from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.markup import join
 from numaudit.views.page.node_map import CpuOwners, CpuRun, MappedNode, node_map, places
@@ -145,6 +144,10 @@ def _with_own(of: Report, cpus: str) -> Report:
 # Arcs
 
 
+def _held(*mebibytes: int) -> tuple[NodeBytes, ...]:
+    return tuple(NodeBytes(node, amount << 20, 0, 0, 0, 0, 0) for node, amount in enumerate(mebibytes))
+
+
 def _misaligned(number: int) -> list[ContainerReport]:
     return list(many(number, ("spilled",)).containers)
 
@@ -198,28 +201,47 @@ def test_arcs_of_one_lane_never_touch() -> None:
 
 
 def test_an_arc_says_in_words_where_cpus_and_bytes_are() -> None:
-    one = replace(_misaligned(2)[0], allowed_memory_nodes=NodeSet.parse("0-1"))
-    assert Arc(one, 0, 1, 12 << 20).words == "CPUs on node 0, 12Mi on node 1"
-    promised = one.intended.memory_nodes if one.intended else None
-    assert Arc(one, 1, 1, 12 << 20).words == f"CPUs and 12Mi on node 1; promised node {promised}, may use nodes 0-1"
+    assert Arc(_misaligned(2)[0], 0, 1, 12 << 20).words == "CPUs on node 0, 12Mi on node 1"
+
+
+def test_an_arc_never_goes_from_a_node_to_itself() -> None:
+    one = replace(_misaligned(2)[0], allowed_cpu_nodes=NodeSet.of(1), cpu_seconds=None, resident=_held(0, 5))
+    assert arcs_of([one], range(4)) == ((), 1)
+
+
+def test_memory_that_is_mostly_remote_has_an_arc_also_without_a_promise() -> None:
+    without = replace(_misaligned(2)[0], intended=None, verdict=None, cpu_seconds=None, resident=_held(50, 50))
+    remote = replace(without, judged_bytes=100 << 20, remote_bytes=(50 << 20) + 1, allowed_cpu_nodes=NodeSet.of(1))
+    (arc,), more = arcs_of([remote], range(4))
+    assert (arc.cpu_node, arc.memory_node, more) == (1, 0, 0)
+    assert arcs_of([replace(remote, remote_bytes=50 << 20)], range(4)) == ((), 0)
+    assert arcs_of([replace(remote, remote_bytes=None)], range(4)) == ((), 0)
 
 
 # The whole part
 
 
-@pytest.mark.parametrize("nodes", [1, 8])
+@pytest.mark.parametrize("nodes", [4, 8])
 def test_the_list_beside_the_map_names_each_arc_and_links_to_its_row(nodes: int) -> None:
     of = many(30, nodes=nodes)
     page = parse(_page(join(nodes_part(of, Addresses(frozenset())).section())))
     (listed,) = (one for one in page.iter("ol") if one.get("class") == "away")
-    misaligned = [one for one in of.containers if one.verdict is not None and one.verdict.name in MISALIGNED]
+    arcs, more = arcs_of(of.containers, range(nodes))
     links = [one.attrib["href"] for one in listed.iter("a")]
-    assert links == [f"#row-{one.id}" for one in misaligned if one.judged_bytes][:MOST]
-    assert f"{len(misaligned) - len(links)} more misaligned" in "".join(page.itertext())
+    assert len(links) == MOST
+    assert links == [f"#row-{arc.container.id}" for arc in arcs]
+    assert f"{more} more misaligned or mostly remote" in "".join(page.itertext())
+
+
+def test_on_one_node_there_are_no_arcs_and_no_distances() -> None:
+    part = join(nodes_part(many(30, nodes=1), Addresses()).section())
+    assert 'class="arcs"' not in part
+    assert "Distances" not in part
+    assert "Distances" in join(nodes_part(many(30, nodes=2), Addresses()).section())
 
 
 def test_a_plain_host_has_a_map_without_a_plan() -> None:
-    part = join(nodes_part(report(container()), Addresses()).section())
+    part = join(nodes_part(report(container(), anon={0: 1 << 20, 1: 0}), Addresses()).section())
     for absent in ('"plan"', '"system"', "reserved", "exclusive", 'class="arcs"'):
         assert absent not in part
 

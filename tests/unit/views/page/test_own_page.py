@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from made_up.reports import container, report
+from numaudit.evaluation.verdicts import Verdict, VerdictName
 from numaudit.report.counters import AllocatedBytes, NodeSeconds
 from numaudit.report.values import ContainerReport, Intended, NodeBytes
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -52,7 +53,7 @@ def test_the_flow_goes_from_the_promise_to_the_bytes_to_where_they_are_used() ->
 def test_without_cpu_time_the_flow_ends_at_the_cpus_that_it_may_use_and_says_so() -> None:
     one = _container(resident=_held(0, 8), cpu_seconds=None, allowed_cpu_nodes=NodeSet.of(0, 1))
     assert "May be used from: nodes 0-1; its CPU time was not measured." in _caption(one)
-    assert [kind for kind, _ in _ribbons(one)] == ["goes", "strays guessed", "goes guessed"]
+    assert [kind for kind, _ in _ribbons(one)] == ["goes", "elsewhere guessed", "goes guessed"]
 
 
 def test_of_a_container_of_which_nothing_is_known_there_is_no_flow() -> None:
@@ -98,14 +99,60 @@ def test_the_account_says_which_nodes_gave_its_pages(allocated: tuple[AllocatedB
     assert said in own_section(_container(resident=_held(1, 2), allocated=allocated), (), "#containers")
 
 
+@pytest.mark.parametrize(
+    ("name", "tone"),
+    [
+        ("spilled", "summary bad"),
+        ("aligned", "summary aligned"),
+        ("unknown", "summary unknown"),
+        ("unmanaged", "summary"),
+    ],
+)
+def test_only_what_is_wrong_or_unknown_has_the_colour_of_it(name: VerdictName, tone: str) -> None:
+    one = _container(verdict=Verdict(name, "for a reason", None, (), "Nothing is wrong."), intended=None, id=1)
+    (first,) = (line for line in parse(_alone(one)).iter("p") if "for a reason" in "".join(line.itertext()))
+    assert first.get("class") == tone
+
+
+def test_memory_without_a_promise_is_red_only_where_its_cpus_are_not() -> None:
+    free = _container(intended=None, verdict=None, resident=_held(4, 4), cpu_seconds=None)
+    assert {kind for kind, _ in _ribbons(replace(free, allowed_cpu_nodes=NodeSet.of(0, 1)))} == {
+        "goes guessed", "elsewhere guessed",
+    }  # fmt: skip
+    assert [kind for kind, _ in _ribbons(replace(free, allowed_cpu_nodes=NodeSet.of(0)))] == [
+        "goes guessed", "strays guessed",
+    ]  # fmt: skip
+
+
+def test_a_heading_of_the_flow_is_as_narrow_as_its_column() -> None:
+    drawing = ElementTree.fromstring(str(flow(_container(resident=_held(0, 8), cpu_seconds=None)))).find("svg")
+    assert drawing is not None
+    wide = float(drawing.attrib["viewBox"].split()[2])
+    for title in (one for one in drawing.iter("text") if one.get("class") == "name"):
+        assert float(title.attrib["x"]) + 7 * len(title.text or "") <= wide  # pixels of a bold letter of 11
+
+
+def test_a_cgroup_has_no_qos_class_and_code_has_no_backticks() -> None:
+    cgroup = _container(
+        pod_uid=None, qos=None, id=1, verdict=Verdict("unmanaged", "no pod", None, (), "Run `numactl -H`.")
+    )
+    assert not [line for line in parse(_alone(cgroup)).itertext() if "QoS" in line or "`" in line]
+    assert "<code>numactl -H</code>" in _alone(cgroup)
+    assert "QoS ?" in _alone(replace(cgroup, pod_uid="a-uid"))
+
+
+def _alone(one: ContainerReport) -> str:
+    return f"<!doctype html><title>t</title>{own_section(one, (), '#containers')}"
+
+
 def test_a_file_has_a_page_for_the_worst_and_says_for_how_many() -> None:
     page = report_page(many(MOST + 30))
     sections = {str(one.get("id")) for one in parse(page).iter("section") if one.get("class") == "own"}
     links = {one.attrib["href"] for one in parse(page).iter("a") if one.attrib["href"].startswith("#container-")}
     assert len(sections) == MOST
     assert links == {f"#{one}" for one in sections}
-    assert f"The first {MOST} have a page of their own" in page
-    assert "have a page of their own" not in report_page(many(MOST))
+    assert f"Select a name for its page (the {MOST} worst)" in page
+    assert "Select a name" not in report_page(many(MOST))
 
 
 def test_the_key_of_a_container_is_its_own_and_stays() -> None:

@@ -15,6 +15,7 @@ from hosts.hostile_names import HOSTILE
 from made_up.accesses import counted, expected, sampled, with_accesses
 from made_up.reports import container, report
 from numaudit.api.selection import first
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.findings import Finding
@@ -75,6 +76,29 @@ def test_the_page_begins_with_the_summary() -> None:
 def test_the_time_of_the_report_can_be_read_by_people_and_programs() -> None:
     (time,) = _all(report_page(report(taken_at=1_700_000_000.5)), "time")
     assert (text_of(time), time.get("datetime")) == ("2023-11-14 22:13:20 UTC", "2023-11-14 22:13:20Z")
+
+
+@pytest.mark.parametrize(
+    ("host", "taken_at", "title", "said"),
+    [
+        ("worker-2", 1_700_000_000.5, "numaudit report of worker-2", "p: Taken at TIME; no kubelet on this host"),
+        ("worker-2", None, "numaudit report of worker-2", "p: Captured at an unknown time; no kubelet on this host"),
+        (None, 1_700_000_000.5, "numaudit report", "p: Taken at TIME; the host is not named; no kubelet on this host"),
+        (
+            None, None, "numaudit report",
+            "p: Captured at an unknown time; the host is not named; no kubelet on this host",
+        ),
+    ],
+)  # fmt: skip
+def test_the_page_says_whose_figures_it_has_and_of_when(
+    host: str | None, taken_at: float | None, title: str, said: str
+) -> None:
+    origin = Origin(host, None if taken_at is None else Timestamp(taken_at))
+    page = report_page(report(container(), taken_at=1_700_000_000.5), origin)
+    assert parse(page).findtext("head/title") == title
+    assert {f"h1: {title}", said} <= set(lines(page))
+    assert len(_all(page, "time")) == (taken_at is not None)
+    assert taken_at is not None or "22:13:20" not in page
 
 
 def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() -> None:

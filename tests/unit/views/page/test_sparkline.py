@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 
 from msgspec.structs import replace
 
+from numaudit.encoding.value import Origin
 from numaudit.report.words import size
 from numaudit.views.page.lanes import sparkline
-from numaudit.views.page.report_page import live_container_page, live_page, report_page
+from numaudit.views.page.report_page import Tick, live_container_page, live_page, report_page
 from numaudit.views.trends import KEPT, Trends
 from screens.page_reports import many
 from screens.page_text import parse
@@ -47,11 +48,12 @@ def test_the_agents_page_has_lines_in_its_tiles_and_on_the_page_of_a_container_a
     of, trends = many(20), Trends()
     for misaligned in (3, 7):
         trends.add(replace(of, summary=replace(of.summary, misaligned=misaligned)))
-    tiles = [one for one in parse(live_page(of, "tag", {}, trends=trends)).iter() if one.get("class") == "tiles"]
+    tick = Tick(of, Origin(None, None), "tag", {}, trends)
+    tiles = [one for one in parse(live_page(tick)).iter() if one.get("class") == "tiles"]
     titles = ["".join(one.itertext()) for one in tiles[0].iter() if str(one.tag).endswith("title")]
     assert titles[1] == "2 ticks: least 3, most 7, newest 7"
     (one,) = [one for one in of.containers if one.id == 1]
-    page = live_container_page(of, one, "tag", {}, stale=False, trends=trends)
+    page = live_container_page(tick, one)
     assert "Bytes outside</strong>" in page
     assert "Measured remote share</strong>" in page
     assert 'class="spark"' not in report_page(of)
