@@ -11,7 +11,6 @@ them would be expected.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +35,7 @@ _NONE_SEEN = "no use from another node was seen, which proves nothing"
 _NOTHING = "it did not run, or holds no memory"
 
 
-class AccessEvidence(NamedTuple):
+class AccessEvidence(Struct, frozen=True):
     """Evidence by which the accesses of one container are judged."""
 
     snapshot: Snapshot

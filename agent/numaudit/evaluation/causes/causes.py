@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from numaudit.evaluation.causes.arrivals import (
@@ -63,20 +63,23 @@ def causes(
             f"the kernel moved at most {in_units(moved.explained)} to the slower nodes {moved.nodes}: {moved.counters}"
         )
         found.append(Cause("demoted", text))
+    missed = () if came is None else came.missed(thresholds.spilled_bytes)
     if came is not None:
-        found += _full_nodes(came, nodes, thresholds)
+        found += _full_nodes(came, missed, nodes, thresholds)
         found += _migrations(came, thresholds)
-    return tuple(found) or (Cause("unknown", _unexplained(allowed, mappings, came, moved, thresholds)),)
+    return tuple(found) or (Cause("unknown", _unexplained(allowed, mappings, moved, missed)),)
 
 
-def _full_nodes(came: Arrival, nodes: Sequence[NodeMemory], thresholds: Thresholds) -> Iterator[Cause]:
+def _full_nodes(
+    came: Arrival, missed: Collection[str], nodes: Sequence[NodeMemory], thresholds: Thresholds
+) -> Iterator[Cause]:
     """Those that were full while bytes came. Of bytes that nobody watched come, those that are full now."""
     limit = thresholds.spilled_bytes
     for node, size in came.full.items():
         if size > limit:
             text = f"allocations for node {node} went to others meanwhile: {in_units(size)}, of the whole host"
             yield Cause("full-node", text)
-    if "a full node" not in came.missed(limit):
+    if "a full node" not in missed:
         return
     for one in nodes:
         if one.node in came.wanted and came.full.get(one.node, 0) <= limit and _is_full(one, thresholds):
@@ -106,14 +109,9 @@ def _said_of_nodes(allowed: Allowed) -> str:
 
 
 def _unexplained(
-    allowed: Allowed | None,
-    mappings: Mappings | None,
-    came: Arrival | None,
-    moved: Demotion | None,
-    thresholds: Thresholds,
+    allowed: Allowed | None, mappings: Mappings | None, moved: Demotion | None, missed: Collection[str]
 ) -> str:
     """Name the causes that are ruled out, and those that were not measured, or not while the bytes came."""
-    missed = () if came is None else came.missed(thresholds.spilled_bytes)
     measured = {
         "a memory policy": mappings is not None and mappings.processes_read == mappings.processes,
         "the cpuset": allowed is not None and allowed.nodes is not None,
@@ -207,9 +205,9 @@ def _policies_outside(mappings: Mappings, wanted: NodeSet) -> dict[str, int]:
     return found
 
 
-def full_nodes(nodes: Sequence[NodeMemory], thresholds: Thresholds) -> list[tuple[int, int | None, int | None]]:
-    """Each node that is full now, with its free bytes and all of them: what a cause says of it."""
-    return [(one.node, one.free, one.total) for one in nodes if _is_full(one, thresholds)]
+def full_nodes(nodes: Sequence[NodeMemory], thresholds: Thresholds) -> NodeSet:
+    """Those that are full now."""
+    return NodeSet.from_ids(one.node for one in nodes if _is_full(one, thresholds))
 
 
 def _is_full(node: NodeMemory, thresholds: Thresholds) -> bool:

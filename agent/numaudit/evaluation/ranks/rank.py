@@ -135,7 +135,7 @@ def context_of(
     return RankContext(
         {node.id: node.cpus or CpuSet() for node in snapshot.machine.nodes},
         snapshot.allowed.get(container),
-        NodeSet.from_ids(node for node, _, _ in full_nodes(snapshot.nodes, DEFAULT)),
+        full_nodes(snapshot.nodes, DEFAULT),
         {one.pid: one for one in processes.processes},
         told,
     )

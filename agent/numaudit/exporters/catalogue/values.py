@@ -173,7 +173,14 @@ def misplaced_huge_pages(container: ContainerReport) -> Values:
 
 
 def cpu_seconds(container: Counters) -> Values:
-    return [((str(one.numa_node),), one.seconds) for one in container.cpu_seconds or ()]
+    rows = container.cpu_seconds
+    return Columns(_nodes(*[one.numa_node for one in rows]), tuple([one.seconds for one in rows])) if rows else ()
+
+
+@lru_cache(maxsize=256)
+def _nodes(*nodes: int) -> tuple[tuple[str], ...]:
+    """Labels of a series for each; many subjects have the same nodes."""
+    return tuple([(str(node),) for node in nodes])
 
 
 def allocated(container: Counters) -> Values:
@@ -184,6 +191,7 @@ def allocated(container: Counters) -> Values:
     ]
 
 
+@lru_cache(maxsize=1024)
 def _pair_labels(cpu: int, node: int | None) -> tuple[str, str, str]:
     if node is None:
         return str(cpu), "unknown", "unknown"

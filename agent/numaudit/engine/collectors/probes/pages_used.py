@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -32,7 +31,7 @@ _MUCH = 1 / 64
 """Share of a container's memory: as long as less than this has come or gone, what its processes map is as it was."""
 
 
-class _Mapped(NamedTuple):
+class _Mapped(Struct, frozen=True):
     """Memory of a container's processes when they were asked last."""
 
     asked_at: float
@@ -54,7 +53,7 @@ class _Mapped(NamedTuple):
         return abs(_mappable(resident) - self.size) <= _MUCH * self.size
 
 
-class OnNodes(NamedTuple):
+class OnNodes(Struct, frozen=True):
     """Bytes on each node that the kernel may sample."""
 
     own: Mapping[int, int]
@@ -68,7 +67,11 @@ class OnNodes(NamedTuple):
         if resident is None or resident.anon is None:
             return _NOWHERE
         anon, file, shmem = resident.anon, resident.file or _NOTHING, resident.shmem or _NOTHING
-        own = {node: _sampled_at_most(resident, node) for node in {**anon, **file, **shmem}}
+        own = {}
+        for node in {**anon, **file, **shmem}:  # the kernel samples what processes map, and no huge pages of the pool
+            files = file.get(node, 0) + shmem.get(node, 0)
+            in_use = files if resident.mapped is None else min(files, resident.mapped.get(node, 0))
+            own[node] = anon.get(node, 0) + in_use
         return cls(own, {node: max(0, size - shmem.get(node, 0)) for node, size in shmem_on.items()})
 
     def most(self, other: OnNodes) -> OnNodes:
@@ -79,7 +82,7 @@ class OnNodes(NamedTuple):
 _NOWHERE = OnNodes(_NOTHING, _NOTHING)
 
 
-class Then(NamedTuple):
+class Then(Struct, frozen=True):
     """The most that was on each node while it was seen used remotely.
 
     From the tick before the pass began, for a reading does not say when since the last one its faults were, until the
@@ -188,8 +191,7 @@ def limited(
     if resident is None or resident.anon is None:
         return replace(used, mapped=sum(map(sum, mapped))) if mapped else used
     anon, file, shmem, hugetlb = map(_total, _charged(resident))
-    sums = tasks.ProcessMemory(*map(sum, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
-    most = tasks.ProcessMemory(*map(max, zip(*mapped, strict=True))) if mapped else _MAPS_NOTHING
+    sums, most = _of_all(sum, mapped), _of_all(max, mapped)
     of_others = max(0, most.shmem - shmem)
     by_node: dict[int, int] = {}
     for (_, node), size in used.by_pair.items():
@@ -210,20 +212,19 @@ def limited(
     return SeenRemote(by_pair, used.age, used.passes_since, known)
 
 
+def _of_all(combine: Callable[[Iterable[int]], int], processes: Sequence[tasks.ProcessMemory]) -> tasks.ProcessMemory:
+    """Their memory of each kind, combined."""
+    if len(processes) == 1:  # as in most containers
+        return processes[0]
+    return tasks.ProcessMemory(*map(combine, zip(*processes, strict=True))) if processes else _MAPS_NOTHING
+
+
 def _total(by_node: BytesByNode | None) -> int:
     return sum(by_node.values()) if by_node else 0
 
 
 def _larger(one: Mapping[int, int], other: Mapping[int, int]) -> Mapping[int, int]:
-    return {node: max(one.get(node, 0), other.get(node, 0)) for node in {**one, **other}}
-
-
-def _sampled_at_most(resident: Resident, node: int) -> int:
-    """Bytes on the node: the kernel samples what processes map, and no huge pages of the pool."""
-    anon, file, shmem = resident.anon or _NOTHING, resident.file or _NOTHING, resident.shmem or _NOTHING
-    files = file.get(node, 0) + shmem.get(node, 0)
-    in_use = files if resident.mapped is None else min(files, resident.mapped.get(node, 0))
-    return anon.get(node, 0) + in_use
+    return {**one, **{node: size for node, size in other.items() if size > one.get(node, -1)}}
 
 
 def _processes(tick: TickInputs, group: Cgroup) -> tuple[int, ...]:

@@ -134,7 +134,7 @@ def _remote_of(pages: Pages) -> Pages:
 
 
 def _brought_home(pages: Pages) -> int:
-    return sum(count for kind, count in pages.items() if kind.has_moved)
+    return sum([count for kind, count in pages.items() if kind.has_moved])
 
 
 def _most_of_both(one: Pages, other: Pages) -> Pages:
