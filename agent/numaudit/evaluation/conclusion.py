@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import intern
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -97,7 +98,7 @@ def conclude(snapshot: Snapshot, evidence: ContainerEvidence, thresholds: Thresh
         return Conclusion("unmanaged", unmanaged)
     intended = intended_nodes(evidence.intent)
     if evidence.intent is None or not intended:
-        return Conclusion("unknown", f"its promise is unknown: {_why_not_known(snapshot)}")
+        return Conclusion("unknown", intern(f"its promise is unknown: {_why_not_known(snapshot)}"))  # of many alike
     if evidence.allowed is None or evidence.allowed.nodes is None:
         return Conclusion("unknown", "its allowed nodes are unknown")
     if evidence.allowed.nodes != intended:

@@ -43,7 +43,7 @@ class CgroupTree(Struct):
             status = files.status(self.root)
             if self._root != (status.st_ino, status.st_nlink):
                 return False
-            now = files.statuses_below(self.root, [path for path, _, _ in self._seen])
+            now = files.statuses_below(self.root, [path[1:] for path, _, _ in self._seen])
             for (_, inode, links), status in zip(self._seen, now, strict=True):
                 # A file system that counts no subfolders, such as btrfs, has one link and says nothing.
                 if status.st_ino != inode or status.st_nlink != links or links < LEAF_LINKS:
@@ -70,7 +70,7 @@ class CgroupTree(Struct):
             for name, status in children:
                 path = f"{parent}/{name}"
                 folder = root + path
-                self._seen.append((path[1:], status.st_ino, status.st_nlink))
+                self._seen.append((path, status.st_ino, status.st_nlink))
                 yield Cgroup(inodes.get(folder, status.st_ino) if inodes else status.st_ino, path)
                 # kernfs keeps st_nlink = 2 + subfolders, which saves listing some 60 files of each leaf.
                 if status.st_nlink != LEAF_LINKS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from numaudit.evaluation.causes.arrivals import (
     NUMA_BALANCING,
@@ -63,7 +64,7 @@ def causes(
             f"the kernel moved at most {in_units(moved.explained)} to the slower nodes {moved.nodes}: {moved.counters}"
         )
         found.append(Cause("demoted", text))
-    missed = () if came is None else came.missed(thresholds.spilled_bytes)
+    missed: tuple[str, ...] = () if came is None else came.missed(thresholds.spilled_bytes)
     if came is not None:
         found += _full_nodes(came, missed, nodes, thresholds)
         found += _migrations(came, thresholds)
@@ -109,20 +110,28 @@ def _said_of_nodes(allowed: Allowed) -> str:
 
 
 def _unexplained(
-    allowed: Allowed | None, mappings: Mappings | None, moved: Demotion | None, missed: Collection[str]
+    allowed: Allowed | None, mappings: Mappings | None, moved: Demotion | None, missed: tuple[str, ...]
 ) -> str:
     """Name the causes that are ruled out, and those that were not measured, or not while the bytes came."""
-    measured = {
-        "a memory policy": mappings is not None and mappings.processes_read == mappings.processes,
-        "the cpuset": allowed is not None and allowed.nodes is not None,
-    }
+    measured = [
+        ("a memory policy", mappings is not None and mappings.processes_read == mappings.processes),
+        ("the cpuset", allowed is not None and allowed.nodes is not None),
+    ]
     if moved is not None:
-        measured["demotion"] = moved.demoted is not None
-    denied = [cause for cause, is_so in measured.items() if is_so] + [one for one in PASSING if one not in missed]
-    others = [cause for cause, is_so in measured.items() if not is_so]
+        measured.append(("demotion", moved.demoted is not None))
+    return _ruled_out(
+        tuple(measured), None if mappings is None else (mappings.processes_read, mappings.processes), missed
+    )
+
+
+@lru_cache(maxsize=64)
+def _ruled_out(measured: tuple[tuple[str, bool], ...], read: tuple[int, int] | None, missed: tuple[str, ...]) -> str:
+    """One text for all containers of which the same is known. `read`: processes read, of all."""
+    denied = [cause for cause, is_so in measured if is_so] + [one for one in PASSING if one not in missed]
+    others = [cause for cause, is_so in measured if not is_so]
     found = [f"not explained by {' or '.join(filter(None, (', '.join(denied[:-1]), denied[-1])))}"] if denied else []
-    if mappings is not None and others[:1] == ["a memory policy"]:
-        others[0] = f"a memory policy ({mappings.processes_read} of {mappings.processes} processes read)"
+    if read is not None and others[:1] == ["a memory policy"]:
+        others[0] = f"a memory policy ({read[0]} of {read[1]} processes read)"
     found += [f"not measured: {', '.join(others)}"] if others else []
     found += [f"not watched while the memory came: {', '.join(missed)}"] if missed else []
     return "; ".join(found)
