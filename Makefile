@@ -12,7 +12,7 @@ MAKE_AGAIN := $(MAKE)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help report capture test test-beside-guests test-apart test-here test-all test-arm64 check lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock
+.PHONY: help report capture test test-beside-guests test-apart test-here test-all test-arm64 check check-types check-units lab truth bench soak attack fuzz e2e golden chart bytecode fixtures clean image lock
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -62,8 +62,17 @@ check: ## the fast inner loop: lint, types, import layers, unit tests
 	@deploy/setup.sh check
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
-	.venv/bin/mypy
 	.venv/bin/lint-imports
+	@$(MAKE) --no-print-directory -j2 check-types check-units EXAMPLES=$(EXAMPLES); status=$$?; cat $(TYPES_LOG); exit $$status
+
+# The tests run beside mypy, which takes one CPU. What it says is shown below their rows; errors at once, too.
+TYPES_LOG := .cache/check-types.log
+
+check-types:
+	@mkdir -p $(dir $(TYPES_LOG))
+	.venv/bin/mypy > $(TYPES_LOG) 2>&1 || { cat $(TYPES_LOG); exit 1; }
+
+check-units:
 	@mkdir -p $(dir $(SKIPPED))
 	HYPOTHESIS_PROFILE=$(EXAMPLES) $(PYTHON) -m pytest tests/unit $(PARALLEL) --list-skipped $(SKIPPED)
 

@@ -268,14 +268,14 @@ def test_a_reader_that_has_gone_is_no_error(root: tuple[str, str], arguments: tu
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-@pytest.mark.parametrize("arguments", [("doctor",), ("doctor", "-o", "json"), ("report", "no-such-container")])
+@pytest.mark.parametrize(
+    ("arguments", "wanted"), [(("doctor",), 1), (("doctor", "-o", "json"), 1), (("report", "no-such-container"), 2)]
+)
 def test_a_reader_that_has_gone_changes_no_exit_code(
-    root: tuple[str, str], arguments: tuple[str, ...], stream: str
+    root: tuple[str, str], arguments: tuple[str, ...], wanted: int, stream: str
 ) -> None:
     """Also where no descriptor is left to open another file with."""
     command = [*COMMAND, *arguments, *root]
-    wanted = _run(command).returncode
-    assert wanted in (1, 2)
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:

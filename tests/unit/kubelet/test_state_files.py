@@ -25,8 +25,8 @@ from numaudit.topology.nodeset import CpuSet
 
 ROOT = FIXTURES / "kubernetes-four-nodes"
 NAME = "memory_manager_state"
-KILLS = 20
-"""At each step: before it and after it by turns."""
+KILLS = 2
+"""At each step: before it and after it."""
 KILLS_AMID_WRITE = 200 if os.environ.get("CI") or os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 20
 """More, for each leaves another part of the bytes."""
 
