@@ -15,7 +15,9 @@ from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.quantity import at_most, plural
 
 _ABSENT = "-"
-_OTHERS = ("WITHOUT PROMISE", "USES FREE", "USES PROMISED")
+_FIRST = 9
+"""Leaves before every other column."""
+_OTHERS = ("UNPROMISED", "USES FREE", "USES PROMISED")
 
 
 class MapRow(Struct, frozen=True):
@@ -32,11 +34,19 @@ def map_rows(manager: MemoryManagerReport) -> Iterator[MapRow]:
 
 
 def map_columns(manager: MemoryManagerReport) -> list[Placed[MapRow]]:
-    """Those of which something is known."""
+    """Those that say something; what is 0 on every node leaves first. A node that is its own group has it in NODE."""
     hidden = {"FREE CPUS"} if all(node.free_cpus is None for node in manager.nodes) else set[str]()
     if all(node.unpromised_bytes is None for node in manager.nodes):
         hidden.update(_OTHERS)
-    return everywhere([column for column in _MAP if column.title not in hidden])
+    if all(node.group is None or len(node.group) == 1 for node in manager.nodes):
+        hidden.add("GROUP")
+    rows = [row for row in map_rows(manager) if row.table.type == MEMORY]
+    shown = [(column, place) for column, place in everywhere(_MAP) if column.title not in hidden]
+    return [(column, _zero_first(place, {column.text(row) for row in rows})) for column, place in shown]
+
+
+def _zero_first(place: ColumnPlaces, cells: set[str]) -> ColumnPlaces:
+    return replace(place, leaves=_FIRST) if place.leaves and cells == {"0"} else place
 
 
 def _group(row: MapRow) -> str:
@@ -67,25 +77,26 @@ _MAP: tuple[Column[MapRow], ...] = (
     Column("NODE", lambda row: str(row.table.numa_node)),
     Column("TYPE", lambda row: row.table.type),
     Column("GROUP", _group, "nodes that serve containers together; - = the node serves none"),
-    _amount("SYSTEM", lambda row: row.table.system_reserved, leaves=2),
-    _amount("ALLOCATABLE", lambda row: row.table.allocatable, leaves=1),
+    _amount("SYSTEM", lambda row: row.table.system_reserved, leaves=5),
+    _amount("ALLOCATABLE", lambda row: row.table.allocatable, leaves=6),
     _amount("PROMISED", lambda row: row.table.reserved),
     _amount("FREE", lambda row: row.table.free),
     *map(
         _of_memory,
         (
-            _amount("STRANDED", lambda row: row.node.stranded_bytes, "free, but not for a container of one node"),
+            _amount("STRANDED", lambda row: row.node.stranded_bytes, "free, but not for a container of one node", 2),
             Column("FREE CPUS", _cpus, is_number=True),
             _amount(
-                "WITHOUT PROMISE", lambda row: row.node.unpromised_bytes,
-                "anon + shmem of everything that has no promise", 4,
+                "UNPROMISED", lambda row: row.node.unpromised_bytes,
+                "memory in use (anon, shmem) that no promise covers", 4,
             ),
             _amount(
                 "USES FREE", lambda row: row.node.unpromised_in_free_bytes,
-                "its part beyond SYSTEM, which uses memory that is free in the map", 5,
+                "unpromised memory beyond SYSTEM: FREE still offers it, though it is in use", 3,
             ),
             _amount(
-                "USES PROMISED", lambda row: row.node.unpromised_in_reserved_bytes, "its part beyond even that", 3
+                "USES PROMISED", lambda row: row.node.unpromised_in_reserved_bytes,
+                "unpromised memory beyond SYSTEM and FREE: it uses what was promised to others", 1,
             ),
         ),
     ),
@@ -98,7 +109,7 @@ HUGE_PAGES: list[Placed[HugePageRow]] = everywhere(
         _amount("MAP FREE", lambda row: row.map_free, "pages that the Memory Manager would still promise"),
         _amount("KERNEL FREE", lambda row: row.kernel_free, "free pages of the kernel's pool"),
         _amount("UNCLAIMED", lambda row: row.unclaimed, "promised, but not used yet"),
-        _amount("WITHOUT PROMISE", lambda row: row.others, "used by others"),
+        _amount("UNPROMISED", lambda row: row.others, "used without a promise"),
         _amount(
             "LEFT", lambda row: row.left, "what a new container can have",
             tone=lambda row: "unknown" if row.short else None,

@@ -48,17 +48,17 @@ class Terminal(io.StringIO):
         return True
 
 
-def first_screen(*words: str, folder: Path | None = None) -> str:
+def first_screen(*words: str, folder: Path | None = None, columns: int = COLUMNS) -> str:
     """What a terminal of this size shows of a verb before somebody scrolls."""
     terminal = Terminal()
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("COLUMNS", str(COLUMNS)), ("LINES", str(LINES)), ("TERM", "xterm")):
+        for name, value in (("COLUMNS", str(columns)), ("LINES", str(LINES)), ("TERM", "xterm")):
             patch.setenv(name, value)
         patch.setattr(sys, "stdout", terminal)
         assert call(list(words)) in (0, EXIT_FINDINGS)
     text = STYLE.sub("", terminal.getvalue())
     lines = [line.rstrip() for line in text.splitlines()]
-    assert max(len(line) for line in lines if not re.match(r" +(echo|find) ", line)) <= COLUMNS, (
+    assert max(len(line) for line in lines if not re.match(r" +(echo|find) ", line)) <= columns, (
         "but a command is one line"
     )
     shown = "".join(f"{line}\n" for line in lines[: LINES - 1])
@@ -89,6 +89,18 @@ def test_the_first_screen_of_a_report_has_the_misaligned_containers_and_what_to_
     shown = " ".join(first_screen("report", "--root", str(fixtures / MISALIGNED)).split())
     assert "default/gu-init-numanode/app: drifted" in shown and "default/gu-small-numanode/app: cpu-remote" in shown
     assert shown.count("-> Find out who wrote to its cpuset") == 2
+
+
+@pytest.mark.parametrize(("columns", "gone"), [(80, ["STRANDED", "USES PROMISED"]), (100, ["STRANDED"])])
+def test_a_narrow_headroom_keeps_what_is_not_zero_and_explains_only_what_it_shows(
+    fixtures: Path, columns: int, gone: list[str]
+) -> None:
+    text = first_screen("headroom", "--root", str(fixtures / "kubernetes-cluster"), columns=columns)
+    (header,) = (" ".join(line.split()) for line in text.splitlines() if line.startswith("NODE "))
+    assert header.startswith("NODE SYSTEM ALLOCATABLE PROMISED FREE FREE CPUS UNPROMISED USES FREE")  # no GROUP: alone
+    assert f"left out: {', '.join(gone)} (all 0)\n" in text
+    for title in ("STRANDED", "USES FREE", "USES PROMISED"):
+        assert (f"{title} =" in text, title in header) == (title not in gone, title not in gone)
 
 
 @pytest.mark.parametrize("verb", [("report", "--nodes"), ("headroom",), ("forecast",), ("doctor",)])

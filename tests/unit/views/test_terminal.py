@@ -210,7 +210,7 @@ def test_a_terminal_names_the_columns_it_has_no_room_for_and_a_pipe_has_room_for
         (titles, kept) = (next(line.split() for line in of if line.startswith(first)) for of in (piped, lines))
         gone = set(titles) - set(kept)
         assert expected in gone
-        assert gone <= set(re.split(r"[, ]+", note))
+        assert gone <= set(re.split(r"[,; ]+", note))
     assert "left out" not in _printed(report)
 
 

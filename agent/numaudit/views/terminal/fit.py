@@ -79,9 +79,18 @@ def print_columns(
         kept[0] = replace(kept[0], title=f"{mark}{indent}{kept[0].title.removeprefix(mark)}", cells=cells)
     print_table(filled_table(kept), out)
     if gone:
-        print_note(f"{indent}left out: {', '.join(gone)} (no room){more}", out)
+        print_note(f"{indent}left out: {_in_words(filled, gone)}{more}", out)
     if explains:
         print_explained([pair for pair in columns if pair[0].heading(pair[1]) not in gone], out)
+
+
+def _in_words(columns: Sequence[Filled], gone: Sequence[str]) -> str:
+    """`STRANDED (all 0); SYSTEM, FREE (no room)`"""
+    cells = {column.title.lstrip(">~"): {str(cell) for cell in column.cells} for column in columns}
+    zero = [title for title in gone if "0" in cells[title] <= {"", "0"}]
+    others = [title for title in gone if title not in zero]
+    said = ((zero, "all 0"), (others, "no room"))
+    return "; ".join(f"{', '.join(titles)} ({why})" for titles, why in said if titles)
 
 
 def print_explained(columns: Iterable[Placed[Row]], out: Console) -> None:
