@@ -5,17 +5,46 @@ Views lay them out, and compute nothing. A new column is one entry of NODE_COLUM
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from numaudit.containermanager.pod.spec import MEMORY
 from numaudit.report.columns import Column, ColumnPlaces
-from numaudit.report.values import ContainerReport, NodeReport, Report, Residual
+from numaudit.report.values import NodeBytes, NodeReport, Report, Residual
 from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, share, size
+from numaudit.topology.nodeset import NodeSet
 
-_BAR = 20
-"""Characters between the brackets."""
+
+class Elsewhere(Struct):
+    """Judged bytes that containers hold on one node, and those of them that should be on another one."""
+
+    misplaced: int | None = None
+    """Of containers that were promised other nodes; None = no container's memory on this node is known."""
+    remote: int | None = None
+    """Of containers that may use none of its CPUs; None = of no container both memory and CPUs are known."""
+    either: int = 0
+    """Misplaced or remote, each byte once."""
+    compared: int = 0
+    """Of containers whose CPUs are known."""
+
+    def add(self, row: NodeBytes, promised: NodeSet | None, cpu_nodes: NodeSet | None) -> None:
+        """What one container holds here."""
+        node, judged = row.numa_node, row.judged
+        is_misplaced = promised is not None and bool(promised) and node not in promised
+        is_remote = cpu_nodes is not None and node not in cpu_nodes
+        self.misplaced = (self.misplaced or 0) + (judged if is_misplaced else 0)
+        self.either += judged if is_misplaced or is_remote else 0
+        if cpu_nodes is not None:
+            self.remote = (self.remote or 0) + (judged if is_remote else 0)
+            self.compared += judged
+
+    @property
+    def remote_ratio(self) -> float | None:
+        """Remote share of the bytes that were compared; 0 where there are none."""
+        if self.remote is None:
+            return None
+        return self.remote / self.compared if self.compared else 0.0
 
 
 class NodeRow(Struct, frozen=True):
@@ -26,9 +55,7 @@ class NodeRow(Struct, frozen=True):
     """None = the node or the root cgroup does not show its own."""
     promised_bytes: int | None
     """Ordinary memory, by the Memory Manager's map; None = there is none."""
-    wrong_bytes: int
-    """Judged bytes of containers that were promised other nodes; without a Memory Manager's map, of those that may use
-    none of its CPUs."""
+    elsewhere: Elsewhere
 
 
 def node_rows(report: Report) -> tuple[NodeRow, ...]:
@@ -37,16 +64,21 @@ def node_rows(report: Report) -> tuple[NodeRow, ...]:
     manager = report.memory_manager
     tables = () if manager is None else manager.tables
     promised = {table.numa_node: table.reserved for table in tables if table.type == MEMORY}
-    wrong = _bytes_elsewhere(_promised_ones(report) if _has_map(report) else _allowed_ones(report))
+    elsewhere = {one.numa_node: Elsewhere() for one in report.nodes}
+    for one in report.containers:
+        nodes = None if one.intended is None else one.intended.memory_nodes
+        for row in one.resident or ():
+            if row.numa_node in elsewhere:
+                elsewhere[row.numa_node].add(row, nodes, one.allowed_cpu_nodes)
     return tuple(
-        NodeRow(one, accounts.get(one.numa_node), promised.get(one.numa_node), wrong.get(one.numa_node, 0))
+        NodeRow(one, accounts.get(one.numa_node), promised.get(one.numa_node), elsewhere[one.numa_node])
         for one in report.nodes
     )
 
 
 def worst(rows: Sequence[NodeRow], most: int) -> list[NodeRow]:
-    """Of more than `most` those with the most wrong bytes, then the fullest; in their order."""
-    by_need = sorted(rows, key=lambda row: (-row.wrong_bytes, row.node.free_bytes or 0))
+    """Of more than `most` those with the most misplaced or remote bytes, then the fullest; in their order."""
+    by_need = sorted(rows, key=lambda row: (-row.elsewhere.either, row.node.free_bytes or 0))
     chosen = {row.node.numa_node for row in by_need[:most]}
     return [row for row in rows if row.node.numa_node in chosen]
 
@@ -57,39 +89,6 @@ def _has_map(report: Report) -> bool:
 
 def _has_tiers(report: Report) -> bool:
     return report.tiering is not None and len(report.tiering.tiers) > 1
-
-
-def _promised_ones(report: Report) -> Iterable[tuple[ContainerReport, Iterable[int]]]:
-    for one in report.containers:
-        if one.intended is not None and one.intended.memory_nodes:
-            yield one, one.intended.memory_nodes
-
-
-def _allowed_ones(report: Report) -> Iterable[tuple[ContainerReport, Iterable[int]]]:
-    for one in report.containers:
-        if one.allowed_cpu_nodes:
-            yield one, one.allowed_cpu_nodes
-
-
-def _bytes_elsewhere(wanted: Iterable[tuple[ContainerReport, Iterable[int]]]) -> dict[int, int]:
-    """By node, outside those that each container should be on."""
-    sums: dict[int, int] = {}
-    for one, nodes in wanted:
-        right = set(nodes)
-        for row in one.resident or ():
-            if row.numa_node not in right:
-                sums[row.numa_node] = sums.get(row.numa_node, 0) + row.judged
-    return sums
-
-
-def _bar(row: NodeRow) -> str:
-    """Bar of a node's memory. A part that exists is never rounded to nothing."""
-    used, total = row.node.used_bytes, row.node.total_bytes
-    if used is None or not total:
-        return ""
-    full = min(_BAR, -(-used * _BAR // total))
-    wrong = min(full, -(-row.wrong_bytes * _BAR // total))
-    return f"[{'!' * wrong}{'#' * (full - wrong)}{'.' * (_BAR - full)}]"
 
 
 def _residual(row: NodeRow) -> str:
@@ -107,19 +106,15 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
     Column(
         "TIER", lambda row: or_unknown(row.node.memory_tier), "its memory tier by the kernel, a smaller one is faster",
         is_number=True, needs=_has_tiers,
-        table=ColumnPlaces(5, 7), top=ColumnPlaces(5, 4), page=ColumnPlaces(5, heading="Tier"),
+        table=ColumnPlaces(5, 7), top=ColumnPlaces(5, 5), page=ColumnPlaces(5, heading="Tier"),
     ),
     Column(
         "CPU LIST", lambda row: cpu_list(row.node.cpus),
         table=ColumnPlaces(10, 5), page=ColumnPlaces(10, heading="CPUs"),
     ),
     Column(
-        "[!!###...]", _bar,
-        top=ColumnPlaces(10, 3, heading=""),
-    ),
-    Column(
         "TOTAL", lambda row: size(row.node.total_bytes), is_number=True,
-        table=ColumnPlaces(20, 3), top=ColumnPlaces(20, 2), page=ColumnPlaces(20, heading="Total"),
+        table=ColumnPlaces(20, 3), top=ColumnPlaces(20, 4), page=ColumnPlaces(20, heading="Total"),
     ),
     Column(
         "USED", lambda row: size(row.node.used_bytes), is_number=True,
@@ -131,17 +126,17 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
     ),
     Column(
         "PROMISED", lambda row: size(row.promised_bytes), is_number=True, needs=_has_map,
-        top=ColumnPlaces(50, 1), page=ColumnPlaces(50, heading="Promised"),
+        top=ColumnPlaces(50, 3), page=ColumnPlaces(50, heading="Promised"),
     ),
     Column(
-        "MISPLACED", lambda row: size(row.wrong_bytes),
-        tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=_has_map,
+        "MISPLACED", lambda row: size(row.elsewhere.misplaced),
+        tone=lambda row: "bad" if row.elsewhere.misplaced else None, is_number=True, needs=_has_map,
         top=ColumnPlaces(60), page=ColumnPlaces(60, heading="Misplaced"),
     ),
     Column(
-        "REMOTE", lambda row: size(row.wrong_bytes),
-        tone=lambda row: "bad" if row.wrong_bytes else None, is_number=True, needs=lambda report: not _has_map(report),
-        top=ColumnPlaces(60), page=ColumnPlaces(60, heading="Remote"),
+        "REMOTE", lambda row: size(row.elsewhere.remote),
+        tone=lambda row: "bad" if row.elsewhere.remote else None, is_number=True,
+        top=ColumnPlaces(65), page=ColumnPlaces(65, heading="Remote"),
     ),
     Column(
         "CONTAINERS", lambda row: size(row.account.container_bytes if row.account else None), is_number=True,

@@ -1,13 +1,14 @@
-"""The last ticks of what the page and `numaudit top` draw as lines: the host's numbers, and figures of each container.
+"""The last ticks of what the page and `numaudit top` draw: the host's numbers, and figures of each node and container.
 
 A tick replaces values as a whole, so other threads may read them meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 
+from numaudit.report.node_columns import NodeRow
 from numaudit.report.values import ContainerReport, Report
 
 KEPT = 60
@@ -35,19 +36,18 @@ class Trends:
     def __init__(self) -> None:
         self._host: tuple[tuple[int, int, int], ...] = ()
         self._ticks: Mapping[RowKey, bytes] = {}
+        self._nodes: Mapping[int, bytes] = {}
         self._by_access = False
 
-    def add(self, report: Report) -> None:
-        """One tick. Containers that are gone are forgotten."""
+    def add(self, report: Report, nodes: Iterable[NodeRow] = ()) -> None:
+        """One tick. Containers and nodes that are gone are forgotten."""
         summary, before = report.summary, self._ticks
         self._host = (*self._host[1 - KEPT :], (summary.aligned, summary.misaligned, summary.refused_pods))
         self._by_access = any(one.measured is not None for one in report.containers)
         rows = ((key_of(one), one) for one in report.containers[:MOST])
         self._ticks = {key: before.get(key, b"")[(1 - KEPT) * _TICK.size :] + _tick(one) for key, one in rows}
-
-    def have_begun(self) -> bool:
-        """Is there more than one tick of any container?"""
-        return any(len(ticks) > _TICK.size for ticks in self._ticks.values())
+        shares = {row.node.numa_node: _per_cent(row.elsewhere.remote_ratio) for row in nodes}
+        self._nodes = {node: self._nodes.get(node, b"")[1 - KEPT :] + bytes((share,)) for node, share in shares.items()}
 
     @property
     def aligned(self) -> Sequence[int]:
@@ -75,6 +75,10 @@ class Trends:
         if self._by_access:
             return self.remote_accesses(one)
         return [None if share == _UNKNOWN_SHARE else share for _, _, share in self._of(one)]
+
+    def remote_of_node(self, node: int) -> Sequence[int | None]:
+        """Remote share in per cent of the bytes that containers hold on the node."""
+        return [None if share == _UNKNOWN_SHARE else share for share in self._nodes.get(node, b"")]
 
     @property
     def of_what(self) -> str:

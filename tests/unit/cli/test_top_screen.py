@@ -12,8 +12,10 @@ from rich.cells import cell_len
 from textual.events import Key
 
 from hosts.hostile_names import HOSTILE
+from made_up.accesses import counted
 from made_up.reports import container, report
 from numaudit.cli.observe.report_work import ReportSelection
+from numaudit.evaluation.access import measured
 from numaudit.views.top.head import KEYS
 from numaudit.views.top.news import TickBegan, TickFigures
 from screens.top_screen import Screen, Told, captured, screen
@@ -263,15 +265,31 @@ def test_the_remote_share_of_a_container_is_drawn_over_its_ticks() -> None:
         feed = Told(replace(of, containers=(ticks[0],)))
         async with screen(feed, 120) as shown:
             await shown.shows("1 of 1")
-            assert "TREND" not in shown.text(), "one tick is no trend"
             for tick in ticks[1:]:
                 then = replace(of, containers=(tick,))
                 feed.tell(TickFigures(then, then))
-            await shown.shows("TREND", "▁▂▅█")
+            await shown.shows("REMOTE LATELY", "▁▂▅█")
+            row = next(line for line in shown.top.screen._compositor.render_strips() if "▁▂▅█" in line.text)
+            assert [one.style.reverse for one in row if one.style and "█" in one.text] == [None], "full is not empty"
+            with_accesses = replace(of, containers=(replace(one, measured=measured((counted(0.5),))),))
+            feed.tell(TickFigures(with_accesses, with_accesses))
+            await shown.shows("REMOTE ACCESSES LATELY")
+            feed.tell(TickFigures(then, then))
+            await shown.shows("▁▂▅█")
             await shown.press("enter")
-            await shown.shows("▁▂▅█", "0 to 100 % of its bytes remote in 5 ticks")
+            await shown.shows("▁▂▅█", "0 to 100 % of its bytes remote in 7 ticks")
 
     asyncio.run(run())
+
+
+def test_what_never_changes_has_no_last_ticks(node: Path) -> None:
+    async def steps(shown: Screen) -> None:
+        assert "LATELY" not in shown.text()
+        lines = shown.lines()
+        nodes = lines[next(at for at, line in enumerate(lines) if line.startswith("NODE")) :][1:5]
+        assert {len(line) for line in nodes} == {200}, "the bars take the room"
+
+    _on(node, steps, 200)
 
 
 def test_a_container_is_opened_and_closed(node: Path) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from made_up.reports import report
+from made_up.reports import container, report
 from numaudit.report.columns import COLUMNS, ViewName, columns_of, placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 
@@ -29,7 +29,7 @@ def test_a_view_of_nodes_begins_with_the_node_and_has_each_heading_once(view: Vi
 
 
 def test_a_node_has_the_same_text_wherever_a_view_shows_it() -> None:
-    row = node_rows(report())[0]
+    row = node_rows(report(container()))[0]
     texts = {column.title: column.text(row) for column in NODE_COLUMNS}
     assert (texts["TOTAL"], texts["USED"], texts["FREE"]) == ("64Gi", "32Gi", "32Gi")
     assert (texts["PROMISED"], texts["REMOTE"], texts["RESIDUAL"]) == ("?", "0", "?")

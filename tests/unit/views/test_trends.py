@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from made_up.accesses import counted
 from made_up.reports import container, report
 from numaudit.evaluation.access import measured
+from numaudit.report.node_columns import node_rows
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.trends import KEPT, MOST, Trends
 from screens.page_reports import many
@@ -72,9 +73,22 @@ def test_a_container_that_was_started_again_goes_on() -> None:
 def test_the_share_is_of_bytes_until_accesses_are_measured() -> None:
     trends, of = Trends(), _of(remote_bytes=1 << 20, judged_bytes=4 << 20, measured=None)
     trends.add(of)
-    assert (trends.of_what, trends.remote(of.containers[0]), trends.have_begun()) == ("bytes", [25], False)
+    assert (trends.of_what, trends.remote(of.containers[0])) == ("bytes", [25])
     trends.add(_of(remote_bytes=1 << 20, judged_bytes=4 << 20, measured=measured((counted(0.5),))))
-    assert (trends.of_what, trends.remote(of.containers[0]), trends.have_begun()) == ("accesses", [None, 50], True)
+    assert (trends.of_what, trends.remote(of.containers[0])) == ("accesses", [None, 50])
+
+
+def test_of_a_node_the_remote_share_of_what_containers_hold_on_it_is_kept() -> None:
+    trends, of = Trends(), _of()
+    trends.add(of, node_rows(replace(of, containers=())))
+    for _ in range(KEPT):
+        assert len(trends.remote_of_node(1)) <= KEPT
+        trends.add(of, node_rows(of))
+    assert (trends.remote_of_node(0), trends.remote_of_node(1)) == ([0] * KEPT, [100] * KEPT), "its CPUs are on node 0"
+    trends.add(of, node_rows(_of(resident=None)))
+    assert trends.remote_of_node(1)[-2:] == [100, None]
+    trends.add(of, node_rows(replace(of, nodes=of.nodes[:1])))
+    assert trends.remote_of_node(1) == [], "the node is gone"
 
 
 @given(st.lists(st.dictionaries(st.sampled_from("abcde"), st.integers(0, 3)), max_size=12))

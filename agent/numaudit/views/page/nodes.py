@@ -233,7 +233,7 @@ def _mapped(report: Report) -> list[MappedNode]:
             reserved.get(row.node.numa_node),
             row.promised_bytes,
             held.get(row.node.numa_node, 0),
-            row.wrong_bytes,
+            (row.elsewhere.remote if manager is None else row.elsewhere.misplaced) or 0,
             tuple(cpus.runs(row.node.cpus or CpuSet())),
         )
         for row in node_rows(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import ClassVar
 
 from msgspec.structs import replace
@@ -16,9 +17,10 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from numaudit.api.selection import KEYS
+from numaudit.report.node_columns import NodeRow, node_rows
 from numaudit.report.words import kinds_in_words
 from numaudit.views.top import head
-from numaudit.views.top.columns import RowChoice, RowTable, node_grid
+from numaudit.views.top.columns import LATELY, RowChoice, RowTable, node_grid
 from numaudit.views.top.lines import Lines, RowList, Titles, in_ascii
 from numaudit.views.top.news import Failed, Feed, FeedEnded, News, TickBegan, TickFigures
 from numaudit.views.top.page import container_lines
@@ -72,6 +74,7 @@ class Top(App[bool]):
         self._width, self._height = 80, 24
         self._news: TickFigures | None = None
         self._table: RowTable | None = None
+        self._node_rows: Sequence[NodeRow] = ()
         self._trends = Trends()
         self._measured_at = time.monotonic()
         self._open: RowKey | None = None
@@ -142,7 +145,8 @@ class Top(App[bool]):
     def _take(self, news: TickFigures) -> None:
         """The figures of a tick. A container that was opened comes with those of a tick that was taken before."""
         if self._news is None or news.whole is not self._news.whole:
-            self._trends.add(news.report)
+            self._node_rows = node_rows(news.whole)
+            self._trends.add(news.report, self._node_rows)
         self._news, self._table, self._measured_at = news, None, time.monotonic()
         taken_at, rows = news.whole.taken_at, kinds_in_words(news.report.summary.kinds)
         self.status = replace(self.status, taken_at=taken_at, failure=None, stale=False, reading=False, rows=rows)
@@ -301,7 +305,8 @@ class Top(App[bool]):
         self._draw_title()
         if self._helps:
             whole, grid = (None if self._news is None else self._news.whole), self._rows.rows
-            titles = "▓█░" if grid is None else f"▓█░ {grid.grid.head().plain}"
+            of_nodes = "▓█░ REMOTE" if self.status.captured else f"▓█░ {LATELY['bytes']}"
+            titles = of_nodes if grid is None else f"{of_nodes} {grid.grid.head().plain}"
             self._page.show(head.help_lines(whole, titles, self._width, captured=self.status.captured))
         elif self._news is not None and self._open is not None:
             lines = container_lines(self._news, self._open, self._trends, self._width)
@@ -323,9 +328,11 @@ class Top(App[bool]):
         report = news.report
         self._put("summary", head.summary(report, width, 1 if height < 20 else 2))
         self._line("nodes").display = height >= _LEAST_FOR_NODES
-        self._put("nodes", Text("\n", no_wrap=True).join(node_grid(news.whole, max(1, height // 3 - 2), width)))
+        trends = None if self.status.captured else self._trends
+        nodes = node_grid(news.whole, self._node_rows, max(1, height // 3 - 2), width, trends)
+        self._put("nodes", Text("\n", no_wrap=True).join(nodes))
         if self._table is None:
-            self._table = RowTable(report, self._trends, width - 1)
+            self._table = RowTable(report, trends, width - 1)
         rows = self._table.rows(self._choice)
         self._put("columns", Text.assemble(" ", rows.grid.head(self._choice.sort, self._choice.reverse)))
         self._rows.show_rows(rows)

@@ -14,7 +14,7 @@ from numaudit.report.columns import columns_of, explained
 from numaudit.report.values import Report
 from numaudit.views.notes import not_known, sources_in_trouble
 from numaudit.views.terminal.report_tables import text_of
-from numaudit.views.top.columns import TREND_HELP, RowChoice, Rows
+from numaudit.views.top.columns import LATELY, RowChoice, Rows
 
 INTERVALS = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 """Seconds; what + and - choose from."""
@@ -218,7 +218,9 @@ def help_lines(report: Report | None, titles: str, width: int, *, captured: bool
 
 def _explained() -> Iterator[tuple[str, str]]:
     yield "▓█░", "a node's memory: ▓ misplaced or remote, █ otherwise used, ░ free"
-    yield "TREND", TREND_HELP
+    share = "at each of the last ticks; full = 100 %, blank = not known"
+    yield LATELY["bytes"], f"share of bytes that were remote {share}"
+    yield LATELY["accesses"], f"share of accesses that were remote {share}"
     yield from explained(columns_of("top"))
 
 

@@ -147,7 +147,9 @@ class RowList(Lines, can_focus=False):
         strip = self._of_text(self.rows.line(number))
         if number != self.chosen:
             return Strip([Segment(" "), *strip])
-        return Strip([Segment(">"), *strip]).extend_cell_length(self.size.width).apply_style(_REVERSE)
+        line, grid = Strip([Segment(">"), *strip]).extend_cell_length(self.size.width), self.rows.grid
+        text = 1 + grid.width - grid.ticks if grid.ticks else line.cell_length
+        return Strip.join([line.crop(0, text).apply_style(_REVERSE), line.crop(text)])
 
 
 def in_ascii(text: str) -> str:

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from made_up.accesses import counted, expected, sampled, with_accesses
 from made_up.reports import container, report
 from numaudit.api.selection import ordered, with_words
+from numaudit.engine.engine import Engine
+from numaudit.engine.observer import Observer
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
+from numaudit.kernel.host import Host
 from numaudit.report import cells
 from numaudit.report.counters import NodeSeconds
 from numaudit.report.memory_manager import MemoryManagerReport, MemoryTableReport
+from numaudit.report.node_columns import node_rows
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
-from numaudit.views.top.columns import Grid, container_columns, container_grid, node_grid
-from numaudit.views.trends import key_of
+from numaudit.views.top.columns import LATELY, Grid, container_columns, container_grid, node_grid
+from numaudit.views.trends import KEPT, Trends, key_of
 
 GIB = 1 << 30
 COLUMNS = (
     "CONTAINER", "VERDICT", "WHY", "PROMISED", "QOS", "ALLOWED", "CPU NODES", "JUDGED", "MISPLACED", "REMOTE",
     "ACCESSED", "USED REMOTELY", "EXPECTED", "CPU REMOTE", "CPU TIME", "BY NODE", "FILE",
 )  # fmt: skip
+
+
+def _nodes(of: Report, most: int = 8, width: int = 80, trends: Trends | None = None) -> list[str]:
+    return [line.plain for line in node_grid(of, node_rows(of), most, width, trends)]
 
 
 def _grid(of: Report, shown: Sequence[ContainerReport], width: int, sort: str | None = None) -> Grid:
@@ -43,7 +54,7 @@ def _promised(one: ContainerReport, nodes: str, aligned: int) -> ContainerReport
 def _cells(of: Report, one: ContainerReport, width: int = 250) -> dict[str, str]:
     """By title, of a row of this one; no cell here has a blank in it."""
     grid = _grid(of, [one], width)
-    titles, row = grid.head().plain, grid.rows[0].plain
+    titles, row = grid.head().plain, grid.row(0).plain
     shown = [name for name in COLUMNS if name in titles]
     return dict(zip(shown, [cell.strip() for cell in row.split("  ") if cell.strip()], strict=True))
 
@@ -123,7 +134,7 @@ def test_a_host_without_promises_has_no_column_for_them() -> None:
     assert "VERDICT" not in titles
     assert "MISPLACED" not in titles
     assert "REMOTE" in titles
-    assert _grid(of, of.containers, 250).rows[0].plain.startswith("/system.slice/unit-3.service")
+    assert _grid(of, of.containers, 250).row(0).plain.startswith("/system.slice/unit-3.service")
 
 
 @pytest.mark.parametrize("width", [20, 40, 59, 79, 119, 199])
@@ -131,19 +142,39 @@ def test_name_verdict_and_its_evidence_always_stay(width: int) -> None:
     of = report(container())
     one = _promised(of.containers[0], "0", aligned=4096)
     grid = _grid(_with(of, one), [one], width)
-    assert grid.rows[0].cell_len <= max(width, len("prod/db-0/db  spilled  8Ki on 1; promised 0") + 8)
+    assert grid.row(0).cell_len <= max(width, len("prod/db-0/db  spilled  8Ki on 1; promised 0") + 8)
     for word in ("VERDICT", "WHY"):
         assert word in grid.head().plain
     for word in ("spilled", "8Ki on 1; promised 0"):
-        assert word in grid.rows[0].plain
+        assert word in grid.row(0).plain
 
 
 def test_no_row_is_wider_than_the_screen_and_names_stay_apart() -> None:
     of = report(*(container(number, f"{'a' * 200}-{number}", "db") for number in range(30)))
     grid = _grid(of, of.containers, 79)
-    assert {row.cell_len for row in grid.rows} == {grid.head().cell_len}
+    rows = [grid.row(number) for number in range(30)]
+    assert {row.cell_len for row in rows} == {grid.head().cell_len}
     assert grid.head().cell_len <= 79
-    assert len({row.plain.split()[0] for row in grid.rows}) == 30
+    assert len({row.plain.split()[0] for row in rows}) == 30
+
+
+@pytest.mark.parametrize("sort", ["allowed", "judged", "verdict", "name"])
+def test_the_mark_of_the_column_that_sorts_moves_no_title(sort: str) -> None:
+    of = report(container())
+    grid = _grid(of, of.containers, 120, sort)
+    assert grid.head(sort).plain.translate(dict.fromkeys(map(ord, "▼▲"), " ")) == grid.head().plain
+
+
+@given(width=st.integers(20, 250), ticks=st.integers(0, 2 * KEPT))
+def test_the_newest_tick_is_at_the_right_end_of_any_row(width: int, ticks: int) -> None:
+    of = report(container())
+    grid = container_grid(container_columns(of, of.containers), width, lately=LATELY["bytes"])
+    row = grid.row(0, [*[0] * ticks, 100])
+    assert row.cell_len == grid.head().cell_len
+    if grid.ticks:
+        assert row.plain.endswith("█")
+        assert row.plain.count("▁") == min(ticks, grid.ticks - 1) < KEPT
+        assert grid.head().plain.endswith("  REMOTE LATELY")
 
 
 def _held(node: int, anon: int) -> NodeBytes:
@@ -164,34 +195,71 @@ def test_a_node_says_what_is_promised_and_misplaced_on_it() -> None:
     first, second = of.containers
     on_1 = replace(_promised(first, "0", 0), resident=(_held(0, GIB), _held(1, 9 * GIB)))
     split = replace(_promised(second, "0-1", 0), resident=(_held(0, GIB), _held(1, GIB)))
-    lines = node_grid(replace(of, containers=(on_1, split)), 8, 80)
-    assert lines[0].plain.split() == ["NODE", "TOTAL", "USED", "FREE", "PROMISED", "MISPLACED"]
-    assert lines[1].plain.split() == ["0", "█" * 10 + "░" * 10, "64Gi", "32Gi", "32Gi", "5Gi", "0"]
-    assert lines[2].plain.split() == ["1", "▓" * 3 + "█" * 7 + "░" * 10, "64Gi", "32Gi", "32Gi", "0", "9Gi"]
+    lines = _nodes(replace(of, containers=(on_1, split)), width=74)
+    assert lines[0].split() == ["NODE", "TOTAL", "USED", "FREE", "PROMISED", "MISPLACED", "REMOTE", "MEMORY"]
+    assert lines[1].split() == ["0", "64Gi", "32Gi", "32Gi", "5Gi", "0", "0", "█" * 10 + "░" * 10]
+    assert lines[2].split() == ["1", "64Gi", "32Gi", "32Gi", "0", "9Gi", "10Gi", "▓" * 4 + "█" * 6 + "░" * 10]
 
 
 def test_without_a_memory_map_a_node_says_what_is_remote() -> None:
     of = report(container(3, pod=None))  # its CPUs are on node 0
-    lines = node_grid(of, 8, 80)
-    assert lines[0].plain.split()[-1] == "REMOTE"
-    assert [row.plain.split()[-1] for row in lines[1:]] == ["0", "8Ki"]
-    assert lines[2].plain.split()[1].startswith("▓█"), "a few bytes are not rounded to nothing"
+    lines = _nodes(of)
+    assert lines[0].split()[-2:] == ["REMOTE", "MEMORY"]
+    assert [row.split()[-2] for row in lines[1:]] == ["0", "8Ki"]
+    assert lines[2].split()[-1].startswith("▓█"), "a few bytes are not rounded to nothing"
+
+
+@pytest.mark.parametrize("change", [{"resident": None}, {"allowed_cpu_nodes": None}])
+def test_what_is_remote_on_a_node_is_not_0_where_it_is_not_known(change: dict[str, object]) -> None:
+    of, trends = report(container()), Trends()
+    blind = replace(of, containers=(replace(of.containers[0], **change),))
+    for seen in (of, blind):
+        trends.add(seen, node_rows(seen))
+    lines = _nodes(blind, width=120, trends=trends)
+    assert [line.split()[4] for line in lines] == ["REMOTE", "?", "?"]
+    assert [line[-2:] for line in lines[1:]] == ["▁ ", "█ "]
+
+
+@pytest.mark.parametrize("name", ["kubernetes-cluster", "misaligned-node", "eight-nodes", "single-node-hybrid"])
+def test_what_is_remote_on_the_nodes_is_what_is_remote_of_the_containers(fixtures: Path, name: str) -> None:
+    of = Engine(Observer.of(Host.under(fixtures / name))).tick().report
+    on_nodes, of_rows = [row.elsewhere for row in node_rows(of)], of.containers
+    assert sum(one.remote or 0 for one in on_nodes) == sum(one.remote_bytes or 0 for one in of_rows)
+    assert sum(one.misplaced or 0 for one in on_nodes) == sum(one.misplaced_bytes or 0 for one in of_rows)
+    assert all(max(one.misplaced or 0, one.remote or 0) <= one.either <= one.compared for one in on_nodes)
+
+
+def test_nodes_show_what_they_have_room_for() -> None:
+    of, trends = replace(report(container()), memory_manager=_map(0, 0)), Trends()
+    for _ in range(2 * KEPT):
+        trends.add(of, node_rows(of))
+    titles = ["NODE", "USED", "FREE", "MISPLACED", "REMOTE"]
+    for room, more in ((50, "LATELY"), (62, "MEMORY"), (72, "PROMISED"), (79, "TOTAL")):
+        assert set(_nodes(of, 8, room - 1, trends)[0].split()) == set(titles)
+        titles.append(more)
+        lines = _nodes(of, 8, room, trends)
+        assert set(lines[0].split()) == set(titles)
+        assert {len(line) for line in lines} == {room}
+    lines = _nodes(of, 8, 200, trends)
+    assert {len(line) for line in lines} == {200}
+    assert lines[2].endswith(f"  {'█' * KEPT}")
+    assert lines[2].count("░") == lines[2].count("█") - KEPT + 1, "half of its memory is free; ▓ is one"
 
 
 def test_of_many_nodes_those_with_misplaced_bytes_are_shown() -> None:
     of = report(container(3, pod=None))
     nodes = tuple(replace(of.nodes[0], numa_node=number, free_bytes=number * GIB) for number in range(16))
     held = (_held(9, GIB), _held(14, 2 * GIB))
-    lines = node_grid(replace(_with(of, replace(of.containers[0], resident=held)), nodes=nodes), 4, 80)
-    assert [row.plain.split()[0] for row in lines[1:]] == ["0", "1", "9", "14", "and"]
-    assert lines[-1].plain == "and 12 more nodes"
+    lines = _nodes(replace(_with(of, replace(of.containers[0], resident=held)), nodes=nodes), most=4)
+    assert [row.split()[0] for row in lines[1:]] == ["0", "1", "9", "14", "and"]
+    assert lines[-1] == "and 12 more nodes"
 
 
 def test_a_node_whose_memory_is_not_known_has_no_bar() -> None:
     of = report(container())
-    lines = node_grid(replace(of, nodes=(replace(of.nodes[0], free_bytes=None),)), 8, 80)
-    assert "█" not in lines[1].plain
-    assert lines[1].plain.split()[1:4] == ["64Gi", "?", "?"]
+    lines = _nodes(replace(of, nodes=(replace(of.nodes[0], free_bytes=None),)))
+    assert "█" not in lines[1]
+    assert lines[1].split()[1:4] == ["64Gi", "?", "?"]
 
 
 def test_reversed_rows_keep_what_is_not_known_last() -> None:
