@@ -266,7 +266,7 @@ def _kubelet(name: str, host: Host) -> Check:
             files.status(host.kubelet / file)
             found.append(file)
     if not found:
-        return Check(name, "missing", f"no checkpoint in {host.kubelet}", NO_KUBERNETES)
+        return Check(name, "missing", f"no checkpoint in {host.kubelet_root}", NO_KUBERNETES)
     return Check(name, "ok", ", ".join(found))
 
 

@@ -30,6 +30,9 @@ from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.scenario.values import Node
 
+ON_A_NODE = "run it on a node, as root, or give a captured one with --root"
+"""What to do where no kubelet is."""
+
 
 def poll_once(poller: KubeletPoller) -> KubeletReadings | None:
     """Read what decides about the kubelet's next start, and its pods; None = there is no kubelet. Closes the poller."""
@@ -78,7 +81,7 @@ def forecast_on(
     """Forecast of a restart for the pods of this host. Raises Unavailable with what is not known."""
     readings = poll_once(KubeletPoller.of(host))
     if readings is None:
-        raise Unavailable("no kubelet has run on this host, so there is no restart to forecast")
+        raise Unavailable(f"no kubelet has run on this host, so there is no restart to forecast; {ON_A_NODE}")
     return forecast_here(readings, kubelet_here(readings, asked), asked, reboot=reboot, huge_pages=huge_pages)
 
 
@@ -169,7 +172,7 @@ def examine_files(
             raise Unavailable(str(unread[0]))
         if all(one.is_absent for one in found.values()):
             raise Unavailable(
-                f"no checkpoint under {host.kubelet}: no kubelet has run here, or it keeps its files elsewhere; "
+                f"no checkpoint under {host.kubelet_root}: no kubelet has run here, or it keeps its files elsewhere; "
                 "give the file as an argument"
             )
         files = {one.shown: replace(one, shown="") for one in found.values()}

@@ -406,7 +406,7 @@ def test_a_host_without_a_kubelet_cannot_answer(capsys: Capture, tmp_path: Path)
     root = copy_of_the_node(tmp_path / "node")
     shutil.rmtree(root / "var")
     assert call(["state", "verify", "--root", str(root)]) == 3
-    assert "no checkpoint under" in capsys.readouterr().err
+    assert "no checkpoint under /var/lib/kubelet: no kubelet has run here" in capsys.readouterr().err
 
 
 def test_a_node_whose_memory_cannot_be_read_is_not_compared(capsys: Capture, tmp_path: Path) -> None:

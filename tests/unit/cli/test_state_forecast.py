@@ -39,7 +39,22 @@ def test_a_node_where_nothing_changed_keeps_its_pods(node: Host, capsys: pytest.
     assert call(["forecast", "--root", str(node.root)]) == 0
     out = capsys.readouterr().out
     assert "A restart of the kubelet would change nothing for its 6 Guaranteed pods" in out
+    assert "kept: 6 pods, on the nodes and CPUs that they have now; -o wide lists them\n" in out
+    assert "default/gu-two-numanode" not in out
+    assert call(["forecast", "--root", str(node.root), "-o", "wide"]) == 0
+    out = capsys.readouterr().out
     assert "default/gu-two-numanode" in out
+    assert "kept:" not in out
+
+
+def test_pods_that_are_kept_are_one_line_below_those_that_are_not() -> None:
+    out = io.StringIO()
+    kept = [structs.replace(GONE, uid=f"{n}", pod=f"kept-{n}", fate="kept", nodes_then=NodeSet.of(0)) for n in range(9)]
+    print_forecast(Forecast(False, "yes", None, (), (*kept, GONE)), Console(file=out, width=120))
+    _, titles, gone, line = out.getvalue().splitlines()
+    assert titles.startswith("POD")
+    assert gone.startswith("prod/db  refused")
+    assert line == "kept: 9 pods, on the nodes and CPUs that they have now; -o wide lists them"
 
 
 def test_a_gate_that_the_asked_version_lacks_stops_the_kubelet(node: Host, capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +96,10 @@ def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_
 
 def test_a_host_without_a_kubelet_says_so(captured: Callable[[str], Host], capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["forecast", "--root", str(captured("single-node-hybrid").root)]) == 3
-    assert "no kubelet" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "numaudit: no kubelet has run on this host, so there is no restart to forecast; run it on a node, as root, or "
+        "give a captured one with --root\n"
+    )
 
 
 def test_refused_pods_are_counted_in_the_metric_and_named_by_the_finding(node: Host) -> None:

@@ -27,7 +27,7 @@ kubelet may or may not start.
     help="Apply one more rule, which no released kubelet has: the kernel must have a pod's huge pages free.",
 )
 @kubelet_options
-@options.output("table", "json")
+@options.output("table", "wide", "json")
 @options.root
 def command(**given: options.Given) -> None:
     """Show which pods a restart of the kubelet would refuse or move.

@@ -108,7 +108,7 @@ def forecast(
         from numaudit.views.terminal import simulation_tables
 
         with printing.table_of_host(host) as out:
-            simulation_tables.print_forecast(found, out)
+            simulation_tables.print_forecast(found, out, wide=output == "wide")
     if not found.is_safe:
         click.get_current_context().exit(EXIT_INCONCLUSIVE if found.is_open else EXIT_FINDINGS)
 

@@ -51,10 +51,11 @@ def command(output: str, root: Path | None) -> None:
 
 def _why_not(report: Report) -> str:
     from numaudit.checkpoints.formats.file import MEMORY
+    from numaudit.kubelet.host_files import ON_A_NODE
 
     intent = next((one for one in report.sources if one.source == "intent"), None)
     if intent is not None and intent.state == "absent":
-        return f"{intent.reason}; run it on a node, as root, or give a captured one with --root"
+        return f"{intent.reason}; {ON_A_NODE}"
     if report.kubelet is not None and report.kubelet.memory_manager_policy == "None":
         return "the kubelet's Memory Manager has the policy None, which promises nothing"
     said = [finding.message for one in report.checkpoints if one.file == MEMORY for finding in one.findings]

@@ -17,7 +17,7 @@ from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.for_schedulers import topology_here
 from numaudit.kernel.host import Host
 from numaudit.kernel.origin import name_of_mounted, origin_of
-from numaudit.kubelet.host_files import node_on
+from numaudit.kubelet.host_files import ON_A_NODE, node_on
 from numaudit.kubelet.questions.starting import AskedKubelet
 from numaudit.nrt.apiserver import check_installed
 from numaudit.nrt.resource_topology import Plain, node_resource_topology
@@ -87,11 +87,11 @@ def _why_not(host: Host) -> str:
     try:
         node_on(host, AskedKubelet())
     except Unavailable as reason:
-        return f"{reason}; run it on a node, as root, or give a captured one with --root"
+        return f"{reason}; {ON_A_NODE}"
     except InputError as error:
         return f"{error}; `numaudit state verify` says more"
     return (
-        f"the kubelet's Memory Manager is static, but its memory_manager_state under {host.kubelet} is missing or "
+        f"the kubelet's Memory Manager is static, but its memory_manager_state under {host.kubelet_root} is missing or "
         "damaged; run it as root; `numaudit state verify` says more"
     )
 

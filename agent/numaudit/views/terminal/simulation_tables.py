@@ -25,8 +25,11 @@ from numaudit.views.terminal.terminal import TableRow, new_table, print_note, pr
 _FATE_STYLE = {"refused": "red", "elsewhere": "yellow", "unknown": "yellow", "kept": "green"}
 
 
-def print_forecast(found: Forecast, out: Console) -> None:
-    """The answer, why, and the pods that hold or held something or are refused, those that lose most first."""
+def print_forecast(found: Forecast, out: Console, *, wide: bool = False) -> None:
+    """The answer, why, and the pods that hold or held something or are refused, those that lose most first.
+
+    `wide`: with a row for each pod that is kept, which are one line otherwise.
+    """
     for line in _answer(found):
         _line(out, line)
     for obstacle in found.obstacles:
@@ -34,8 +37,7 @@ def print_forecast(found: Forecast, out: Console) -> None:
     for name in dict.fromkeys(one.name for one in found.obstacles):
         _line(out, f"    -> {MEANINGS[name].remedy}")
     shown = [one for one in found.pods if one.fate == "refused" or one.nodes_then or one.cpus_then]
-    if not shown:
-        return
+    listed = [one for one in shown if wide or one.fate != "kept"]
     rows: list[TableRow] = [
         (
             printable(f"{one.namespace}/{one.pod}"),
@@ -43,9 +45,13 @@ def print_forecast(found: Forecast, out: Console) -> None:
             *(_set(ids) for ids in (one.nodes_now, one.nodes_then, one.cpus_now, one.cpus_then)),
             _reason(one),
         )
-        for one in sorted(shown, key=lambda one: list(_FATE_STYLE).index(one.fate))
+        for one in sorted(listed, key=lambda one: list(_FATE_STYLE).index(one.fate))
     ]
-    print_rows(("POD", "FATE", "MEMORY NOW", "THEN", "CPUS NOW", "THEN", "~WHY"), rows, out)
+    if rows:
+        print_rows(("POD", "FATE", "MEMORY NOW", "THEN", "CPUS NOW", "THEN", "~WHY"), rows, out)
+    if folded := len(shown) - len(listed):
+        have = "it has" if folded == 1 else "they have"
+        _line(out, f"kept: {plural(folded, 'pod')}, on the nodes and CPUs that {have} now; -o wide lists them")
 
 
 def _answer(found: Forecast) -> Iterator[str]:
