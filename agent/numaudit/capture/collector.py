@@ -13,6 +13,7 @@ import glob
 import io
 import json
 import os
+import re
 import tarfile
 import time
 from typing import IO, Any, Dict, List, Set
@@ -20,7 +21,7 @@ from typing import IO, Any, Dict, List, Set
 if "REQUEST" not in globals():
     REQUEST = {}  # type: Dict[str, Any]
 """`files`: patterns below /. `cgroup`: patterns in each group. `kubelet`: usual configuration files. `header`: of the
-note. `note`, `unread`: names of files of the capture."""
+note. `words`: of the kernel's command line, those to keep. `note`, `unread`: names of files of the capture."""
 LARGEST_FILE, LARGEST = 16 << 20, 512 << 20
 """Bytes of one file, and of all."""
 MOST_FILES = 500000
@@ -37,6 +38,18 @@ def _read(path: str) -> bytes:
                 break
             content += part
     return content
+
+
+def _without_secrets(name: str, content: bytes) -> bytes:
+    """Some boards have their serial number in cpuinfo, and a kernel's parameters may be passwords. Of a table of ACPI
+    its name is enough.
+    """
+    if name == "proc/cpuinfo":
+        return b"".join(line for line in content.splitlines(True) if not line.startswith(b"Serial"))
+    if name == "proc/cmdline":
+        words = [word for word in content.split() if re.match("(?:%s)$" % REQUEST["words"], word.decode("latin-1"))]
+        return b" ".join(words) + b"\n"
+    return b"" if name.startswith("sys/firmware/acpi/") else content
 
 
 class Capture:
@@ -59,8 +72,7 @@ class Capture:
             if error.errno not in _GONE:
                 self.unread.append("%s: %s" % (path, error.strerror))
             return
-        if path == os.path.join(self.root, "proc/cpuinfo"):  # some boards have their serial number there
-            content = b"".join(line for line in content.splitlines(True) if not line.startswith(b"Serial"))
+        content = _without_secrets(os.path.relpath(path, self.root), content)
         if len(content) > LARGEST_FILE:
             self.unread.append("%s: larger than %d bytes" % (path, LARGEST_FILE))
         else:

@@ -16,10 +16,12 @@ from numaudit.capture.new_folder import new_file, temporary_folder
 from numaudit.capture.tree import NOT_READ, CaptureSummary, Unread
 from numaudit.encoding.value import Origin
 from numaudit.errors import InputError, Unavailable, printable
+from numaudit.kernel import host_settings
 from numaudit.kernel.origin import NOTE
 from numaudit.kubelet.sources.process import USUAL_FILES
 from numaudit.memorymanager.configuration import KNOWN_FLAGS
 
+_SETTINGS = (*host_settings.PATTERNS, f"proc/{host_settings.COMMAND_LINE}", host_settings.ACPI_TABLES)
 _DEVICES = ("sys/bus/pci/devices/*/class", "sys/bus/pci/devices/*/numa_node", "sys/bus/pci/devices/*/msi_irqs/*",
     "proc/irq/[0-9]*/effective_affinity_list", "proc/irq/[0-9]*/smp_affinity_list", "proc/interrupts")  # fmt: skip
 _LARGEST = 512 << 20
@@ -53,10 +55,11 @@ def program() -> bytes:
     """The collector with what it is to read."""
     header = json.loads(document.encode("Capture", document.Capture(), Origin(None, None)))
     request = {
-        "files": [*tree.PATTERNS, *devices.PATTERNS, "proc/cpuinfo", *_DEVICES, *_of_the_kubelet()],
+        "files": [*tree.PATTERNS, *devices.PATTERNS, *_SETTINGS, "proc/cpuinfo", *_DEVICES, *_of_the_kubelet()],
         "cgroup": tree.CGROUP,
         "kubelet": USUAL_FILES,
         "flags": sorted(KNOWN_FLAGS),
+        "words": host_settings.PARAMETERS.pattern,
         "header": header,
         "note": NOTE,
         "unread": NOT_READ,

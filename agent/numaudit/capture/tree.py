@@ -19,7 +19,7 @@ from numaudit.capture.new_folder import NewFolder, filled, new_file, temporary_f
 from numaudit.capture.thread_files import ThreadFiles
 from numaudit.containers import container_names
 from numaudit.errors import InputError, Unavailable, printable
-from numaudit.kernel import files
+from numaudit.kernel import files, host_settings
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_bytes
@@ -40,7 +40,7 @@ _LARGEST_FILE = 64 << 20
 _NODES = "sys/devices/system/node/"
 PATTERNS = (
     *(f"proc/{name}" for name in (
-        "mounts", "version", "stat", "vmstat", "meminfo", "sys/kernel/numa_balancing", "self/mountinfo")),
+        "mounts", "version", "stat", "vmstat", "meminfo", "self/mountinfo")),
     *(f"proc/[0-9]*/{name}" for name in (
         "cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status", "uid_map")),
     *(_NODES + name for name in ("online", "possible", "has_cpu", "has_memory")),
@@ -205,6 +205,9 @@ def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> 
     for file in _files(host):
         into.copy(file)
     into.copy(host.proc / devices.CPUINFO, devices.without_serial)
+    into.copy(host.proc / host_settings.COMMAND_LINE, host_settings.without_secrets)
+    for table in files.glob(host.root, host_settings.ACPI_TABLES):
+        into.write(into.inside(table), b"")
     ThreadFiles(host, into.keep, into.miss).copy()
     for initiator in files.glob(host.nodes, _INITIATORS):
         into.make(initiator)
@@ -231,7 +234,7 @@ def _located(host: Host, summary: CaptureSummary) -> LocatedKubelet:
 
 
 def _files(host: Host) -> Iterator[Path]:
-    for pattern in PATTERNS:
+    for pattern in (*PATTERNS, *host_settings.PATTERNS):
         yield from files.glob(host.root, pattern)
     yield from devices.files(host)
     yield from (host.kubelet / name for name in KUBELET)

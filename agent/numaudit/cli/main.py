@@ -107,6 +107,7 @@ VERBS = {
     "forecast": Verb("cli.manager", "Show which pods a restart of the kubelet would refuse or move."),
     "state": Verb("cli.manager", "Decode, verify or compare the kubelet's checkpoints."),
     "simulate": Verb("cli.manager", "Simulate which pods a kubelet admits on a described machine."),
+    "setup": Verb("cli.observe", "Check whether this node is set up to keep promises of memory."),
     "doctor": Verb("cli.observe", "Check what this host can measure, and why it cannot measure the rest."),
     "run": Verb("cli.manager", "Run a command with memory reserved on NUMA nodes, without Kubernetes."),
     "assert": Verb("cli.manager", "Fail in CI when a command or a container uses too much remote memory."),

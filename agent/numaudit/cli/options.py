@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 Given = Any
 """The value of an option; a verb passes all by name to the module that does the work."""
-_KUBELET_VARIABLES, _VERDICT_VARIABLES = "NUMAUDIT_KUBELET_", "NUMAUDIT_VERDICTS_"
+_KUBELET_VARIABLES, _VERDICT_VARIABLES, _SETUP_VARIABLES = "NUMAUDIT_KUBELET_", "NUMAUDIT_VERDICTS_", "NUMAUDIT_SETUP_"
 
 
 class FilePath(click.Path):
@@ -115,6 +115,15 @@ def thresholds() -> Thresholds:
     from numaudit.config.loading import load_section
 
     return load_section("verdicts", named_file(os.environ), os.environ).verdicts.thresholds
+
+
+def accepted_rules() -> dict[str, str]:
+    """Rules of `numaudit setup` that somebody accepted, with the reason, by the agent's settings. Raises InputError."""
+    if not _is_set(_SETUP_VARIABLES):
+        return {}
+    from numaudit.config.loading import load_section
+
+    return dict(load_section("setup", named_file(os.environ), os.environ).setup.accepted)
 
 
 def _is_set(variables: str) -> bool:

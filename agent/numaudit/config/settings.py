@@ -286,6 +286,18 @@ class RankSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SetupSettings:
+    """The rules of `numaudit setup`."""
+
+    accepted: Pairs = _setting(
+        (),
+        mapping(),
+        "Rules whose findings are accepted on this node, with the reason, such as `nodes-unequal: by design`.",
+        reloads=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of `numaudit agent`."""
 
@@ -302,6 +314,7 @@ class Settings:
     verdicts: VerdictSettings = VerdictSettings()
     overhead: OverheadSettings = OverheadSettings()
     ranks: RankSettings = RankSettings()
+    setup: SetupSettings = SetupSettings()
     log: LogSettings = LogSettings()
     web: WebSettings = WebSettings()
     metrics: MetricsSettings = MetricsSettings()

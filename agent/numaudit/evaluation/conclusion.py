@@ -8,6 +8,7 @@ from sys import intern
 from msgspec import Struct
 from msgspec.structs import replace
 
+from numaudit.containermanager.pod.spec import why_not_guaranteed
 from numaudit.evaluation.access import UsedRemotely
 from numaudit.evaluation.causes import remedies
 from numaudit.evaluation.causes.placement import Spill
@@ -257,7 +258,7 @@ def _why_unmanaged(intent: Intent | None, evidence: ContainerEvidence) -> str | 
     if evidence.intent is not None and evidence.intent.claimed_memory:
         return None
     if container.qos is not None and container.qos != "Guaranteed":
-        return f"the pod is {container.qos}"
+        return f"the pod is {container.qos}{_culprit(intent, container)}"
     if intent is None:
         return None
     if (intent.config.memory_manager_policy or "").lower() == "none":
@@ -269,6 +270,15 @@ def _why_unmanaged(intent: Intent | None, evidence: ContainerEvidence) -> str | 
             return "the pod has pod-level resources, which the Memory Manager ignores"
         return "the Memory Manager promised it nothing"
     return None
+
+
+def _culprit(intent: Intent | None, container: Container) -> str:
+    """Why a Burstable pod is not Guaranteed: a container and its field; empty = not known."""
+    pod = (intent.pods or {}).get(container.pod_uid or "") if intent is not None else None
+    if pod is None or pod.spec is None or container.qos != "Burstable":
+        return ""
+    why = why_not_guaranteed(pod.spec)
+    return f": {why}" if why else ""
 
 
 def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet, thresholds: Thresholds) -> str | None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from numaudit.containermanager.memory.state import MemoryTable, table_of
-from numaudit.containermanager.pod.spec import MEMORY
+from numaudit.containermanager.pod.spec import MEMORY, full_name
 from numaudit.errors import InputError
 from numaudit.intent.node import Intent
 from numaudit.snapshot import ContainerId, Snapshot
 
+UNCOVERED_BYTES, UNCOVERED_SHARE = 64 << 20, 0.01
+"""Memory beyond a node's reservation is worth a word where it is more than both, the share being of the node."""
 _NOT_RECLAIMED = ("anon", "shmem")
 """Page cache makes room when memory is asked for, and huge pages come from pools of their own."""
 
@@ -43,6 +45,24 @@ def unpromised_by_node(snapshot: Snapshot) -> dict[int, Unpromised]:
         except InputError:  # a node without any memory; `state verify` reports it
             continue
     return found
+
+
+def is_uncovered(one: Unpromised, node: int) -> bool:
+    """Is much more in use than is reserved? `node`: bytes of the node's memory."""
+    return one.in_free + one.in_reserved > max(UNCOVERED_BYTES, UNCOVERED_SHARE * node)
+
+
+def unpromised_holders(snapshot: Snapshot, node: int, most: int = 3) -> list[tuple[str, int]]:
+    """Containers and services that hold the most of it on one node, with their bytes."""
+    intent = snapshot.intent or Intent()
+    found = [
+        (full_name(one.namespace, one.pod, one.pod_uid, one.name) if one.pod_uid else one.path, size)
+        for one in snapshot.containers
+        if one.id in snapshot.residency
+        and not _has_promise(one.id, intent)
+        and (size := snapshot.residency[one.id].sum_of(_NOT_RECLAIMED).get(node, 0))
+    ]
+    return sorted(found, key=lambda one: (-one[1], one[0]))[:most]
 
 
 def _against(table: MemoryTable, held: int) -> Unpromised:

@@ -148,6 +148,11 @@ def read_drift_tolerance(configuration: Mapping[str, object], *, gate: bool) -> 
     return str(value) if gate and value not in (None, "off") else None
 
 
+def names_its_amounts(document: Mapping[str, object]) -> bool:
+    """Are both sides of the comparison of reservations in the configuration, so that no flag is needed for them?"""
+    return bool(document.get("reservedMemory")) and bool(document.get("systemReserved") or document.get("kubeReserved"))
+
+
 @contextmanager
 def _about(config: Mapping[str, object], begin: str) -> Iterator[None]:
     """A kubelet's message, which names no field, gets the one that it is about: its words tell which of those given."""

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 
 from numaudit.capture import collector, remote, tree
 from numaudit.cli.main import call
+from numaudit.kernel import host_settings
 
 Capture = pytest.CaptureFixture[str]
 SOURCE = Path(collector.__file__)
-STANDARD = {"glob", "io", "json", "os", "sys", "tarfile", "time", "typing"}
+STANDARD = {"glob", "io", "json", "os", "re", "sys", "tarfile", "time", "typing"}
 
 
 @pytest.fixture
@@ -104,6 +106,25 @@ def test_a_file_that_is_no_kubelets_or_has_credentials_is_not_copied(
         capture.tar.close()
     assert (str(file) in capture.done) is kept
     assert bool(capture.unread) is not kept
+
+
+def test_the_kernels_command_line_and_acpi_tables_come_without_what_may_be_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command_line, table = tmp_path / "proc/cmdline", tmp_path / "sys/firmware/acpi/tables/SRAT"
+    for file, text in ((command_line, "password=hunter2 numa=off quiet\n"), (table, "content")):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    monkeypatch.setattr(collector, "REQUEST", {"words": host_settings.PARAMETERS.pattern})
+    with tarfile.open(tmp_path / "out.tar.xz", "w:xz") as archive, (tmp_path / "unused").open("wb") as unused:
+        capture = collector.Capture(unused, str(tmp_path))
+        capture.tar = archive
+        capture.copy(str(command_line))
+        capture.copy(str(table))
+    with tarfile.open(tmp_path / "out.tar.xz") as found:
+        names = ("capture/proc/cmdline", "capture/sys/firmware/acpi/tables/SRAT")
+        texts = [content.read() for name in names if (content := found.extractfile(name))]
+    assert texts == [b"numa=off\n", b""]
 
 
 def test_a_file_that_is_too_large_and_a_capture_that_is_full_are_named(

@@ -40,9 +40,9 @@ def test_the_index_has_a_line_for_every_page() -> None:
 
 
 DOCUMENTS = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
-GENERATED = {TOP / "docs/metrics.md"}
+GENERATED = {TOP / "docs/metrics.md", TOP / "docs/setup.md"}
 MOST_WORDS = 41_500
-"""Of all pages together, tables and code included, but without the list of metrics, which grows with them."""
+"""Of all pages together, tables and code included, but without the lists of metrics and of rules."""
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120
 FOLDERS = (

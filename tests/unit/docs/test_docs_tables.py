@@ -12,6 +12,7 @@ from numaudit.cli.help import GLOSSARY
 from numaudit.config.settings import KEYS
 from numaudit.doctor.sources import SOURCE_CHECKS
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, RankCause
+from numaudit.evaluation.setup import GROUPS, RULES
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
 from numaudit.exporters.metric import Metric
 from numaudit.pmu.families import EventSet, families
@@ -58,6 +59,25 @@ def test_the_page_of_settings_is_the_code(matches_golden: MatchesGolden) -> None
         )
         lines.append(f"| {' | '.join(cells)} |")
     matches_golden("docs/config.md", "\n".join(lines) + "\n")
+
+
+def test_the_page_of_setup_is_the_rules(matches_golden: MatchesGolden) -> None:
+    lines = [
+        "# Setup",
+        "",
+        "`make golden` generates this page from the rules of `numaudit setup`. An **error** breaks a promise or keeps",
+        "the kubelet from starting, a **warning** promises less than it seems, an **info** is worth knowing. A rule",
+        "that cannot be judged says why. Rules in `setup.accepted` ([settings](config.md)) are shown as accepted.",
+        "",
+    ]
+    for group in GROUPS:
+        lines += [f"## {group.capitalize()}", "", "| rule | severity | why | what to do |", "| --- | --- | --- | --- |"]
+        for rule in RULES:
+            if rule.group == group:
+                name = f'<a id="{rule.id}"></a>[`{rule.id}`]({rule.source})'
+                lines.append(f"| {name} | {rule.severity} | {rule.why} | {rule.remedy} |")
+        lines.append("")
+    matches_golden("docs/setup.md", "\n".join(lines[:-1]) + "\n")
 
 
 def test_the_page_of_metrics_is_the_catalogue(matches_golden: MatchesGolden) -> None:

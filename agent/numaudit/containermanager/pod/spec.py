@@ -204,6 +204,22 @@ def _is_positive(quantities: Quantities, name: str) -> bool:
     return name in quantities and quantities[name].nano > 0
 
 
+def why_not_guaranteed(pod: Pod) -> str | None:
+    """The first container and field that keep a pod from being Guaranteed, in words; None = none does, or the pod has
+    resources as a whole. The API server fills in a request where only a limit is given.
+    """
+    if pod.has_pod_level_resources:
+        return None
+    for one in pod.all_containers:
+        requests, limits = one.resources.requests, one.resources.limits
+        for name in (MEMORY, CPU):
+            if not _is_positive(limits, name):
+                return f"its container {one.name} has no {name} limit"
+            if name in requests and requests[name].nano != limits[name].nano:
+                return f"its container {one.name} requests {requests[name]} of {name}, and its limit is {limits[name]}"
+    return None
+
+
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _LONGEST = 253
 

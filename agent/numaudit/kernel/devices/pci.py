@@ -91,6 +91,14 @@ class PciDevices:
         kind: DeviceKind = "infiniband" if "/infiniband" in path else _KINDS.get(base or -1, "other")
         return HeldDevice(kind, address, numa_node(folder))
 
+    def all(self) -> Iterator[HeldDevice]:
+        """Each network, storage and display device or accelerator. Raises OSError."""
+        for address in sorted(files.names(self._folder, MOST_DEVICES)):
+            if ADDRESS.fullmatch(address) and _base_class(self._folder / address) in _KINDS:
+                device = self.at(address, "")
+                if device is not None:
+                    yield device
+
     def behind(self, path: str) -> HeldDevice | None:
         """The device whose address is the deepest in a path of sysfs."""
         found = ADDRESS.findall(path)

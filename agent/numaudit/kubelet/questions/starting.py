@@ -19,7 +19,7 @@ from numaudit.containermanager.versions import (
 )
 from numaudit.errors import InputError
 from numaudit.intent.kubelet import KubeletConfig
-from numaudit.memorymanager.kubelet import Kubelet, NotModelled, read_drift_tolerance, read_kubelet
+from numaudit.memorymanager.kubelet import Kubelet, NotModelled, names_its_amounts, read_drift_tolerance, read_kubelet
 from numaudit.topology.machine import Machine
 
 OPTION = "option"
@@ -160,7 +160,7 @@ def _configured(
         read_kubelet(_without_reservations(document, machine), machine, kubernetes_version=named)
     except InputError as error:
         return None, None, str(error)
-    if _names_its_amounts(document):
+    if names_its_amounts(document):
         try:
             read_kubelet(_with_a_reserved_cpu(document, machine), machine, kubernetes_version=named)
         except ReservedTooMuch:  # a kubelet counts on
@@ -168,11 +168,6 @@ def _configured(
         except InputError as error:
             return None, None, str(error)
     return None, problem, None
-
-
-def _names_its_amounts(document: Mapping[str, object]) -> bool:
-    """Are both sides of the comparison in the configuration, so that no flag is needed for them?"""
-    return bool(document.get("reservedMemory")) and bool(document.get("systemReserved") or document.get("kubeReserved"))
 
 
 def _with_a_reserved_cpu(document: Mapping[str, object], machine: Machine) -> Mapping[str, object]:

@@ -1,0 +1,69 @@
+"""`numaudit setup`: is this node set up to keep its promises?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numaudit.cli import EXIT_FINDINGS, options
+
+if TYPE_CHECKING:
+    from numaudit.evaluation.setup import SetupResult
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  numaudit setup
+  numaudit setup --all
+  numaudit setup --skip slit-flat,nodes-unequal --fail-on warning
+  numaudit setup --root host.tar.xz -o json
+
+Exit codes: 0 fine, 1 a rule finds something of the severity of --fail-on or worse, 2 usage.
+"""
+)
+@options.output("table", "json")
+@click.option("--all", "everything", is_flag=True, help="Also list rules that hold, and those that were not judged.")
+@click.option("--skip", metavar="ID[,ID]", default="", help="Leave these rules out.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(("error", "warning", "info", "never")),
+    default="error",
+    show_default=True,
+    help="The least severity for which the exit code is 1.",
+)
+@options.root
+def command(output: str, everything: bool, skip: str, fail_on: str, root: Path | None) -> int:
+    """Check whether this node is set up to keep promises of memory.
+
+    Rules look at the kubelet's settings, the kernel, the firmware, devices and pods. Each says what is wrong, why it
+    matters, and what to do; `docs/setup.md` lists them.
+    """
+    from numaudit.cli import printing
+    from numaudit.engine.engine import Engine
+    from numaudit.engine.observer import Observer
+    from numaudit.evaluation.setup import STATES, examine, skipped_rules
+    from numaudit.evaluation.setup.rule import Setup, SetupEvidence
+    from numaudit.kernel.host_settings import read_host_settings
+
+    skipped = skipped_rules(skip)
+    accepted = options.accepted_rules()
+    host = options.host(root)
+    snapshot = Engine(Observer.of(host)).tick().snapshot
+    evidence = SetupEvidence(snapshot, read_host_settings(host))
+    found = Setup(examine(evidence, skipped=skipped, accepted=accepted))
+    if output == "json":
+        printing.json_of_host("Setup", found, host)
+    else:
+        from numaudit.views.terminal import setup_tables
+
+        with printing.table_of_host(host) as out:
+            setup_tables.print_setup(found, out, everything=everything)
+    return _exit_code(found.rules, () if fail_on == "never" else STATES[: STATES.index(fail_on) + 1])
+
+
+def _exit_code(rules: Sequence[SetupResult], failing: Sequence[str]) -> int:
+    return EXIT_FINDINGS if any(one.state in failing for one in rules) else 0

@@ -1,0 +1,62 @@
+"""How a node is set up: rules, each with what it finds now. They judge settings, where findings judge what happens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from numaudit.errors import InputError, brief, nearest
+from numaudit.evaluation.setup import containers, devices, firmware, kernel, kubelet
+from numaudit.evaluation.setup.rule import GROUPS, STATES, SetupEvidence, SetupResult, SetupRule, SetupState
+
+__all__ = [
+    "GROUPS",
+    "RULES",
+    "STATES",
+    "SetupResult",
+    "SetupRule",
+    "SetupState",
+    "check_id",
+    "examine",
+    "skipped_rules",
+]
+
+RULES: tuple[SetupRule, ...] = (
+    *kubelet.RULES,
+    *kernel.RULES,
+    *firmware.RULES,
+    *devices.RULES,
+    *containers.RULES,
+)
+"""By group, and within one the worst first."""
+
+
+def skipped_rules(text: str) -> frozenset[str]:
+    """The ids in ID,ID. Raises InputError for one that no rule has."""
+    found = frozenset(filter(None, (part.strip() for part in text.split(","))))
+    for one in sorted(found):
+        check_id(one)
+    return found
+
+
+def check_id(id_: str) -> str:
+    """Raises InputError where no rule has this id."""
+    names = [rule.id for rule in RULES]
+    if id_ not in names:
+        raise InputError(f"there is no rule {brief(id_)!r}{nearest(id_, names)}; `numaudit setup --all` lists them")
+    return id_
+
+
+def examine(
+    evidence: SetupEvidence, *, skipped: Collection[str] = (), accepted: Mapping[str, str] | None = None
+) -> tuple[SetupResult, ...]:
+    """The result of each rule that is not skipped. `accepted`: id -> why what it finds is fine here."""
+    results = (rule.judge(evidence) for rule in RULES if rule.id not in skipped)
+    reasons = accepted or {}
+    return tuple(
+        replace(one, state="accepted", accepted=reasons[one.id])
+        if one.id in reasons and one.state in ("error", "warning", "info")
+        else one
+        for one in results
+    )

@@ -1,0 +1,425 @@
+"""Rules about the kubelet: its policies, its reservations, and how they fit this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from numaudit.containermanager.memory.state import ReservedTooMuch
+from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, DEFAULT_MAX_NODES, NONE, PREFER_CLOSEST
+from numaudit.evaluation.headroom import is_uncovered, unpromised_by_node, unpromised_holders
+from numaudit.evaluation.setup.rule import CannotJudge, Fault, Need, SetupEvidence, SetupRule
+from numaudit.memorymanager.kubelet import names_its_amounts
+from numaudit.topology.nodeset import NodeSet
+from numaudit.topology.quantity import in_units, plural, some_of
+
+_SLOW_NODES = 16
+"""From so many nodes on the merge of hints, which tries all sets of nodes, ends in no time that a pod waits."""
+_STRICT_SINCE = (1, 35)
+_CGROUP_V1_REFUSED_SINCE = (1, 35)
+_ALL: tuple[Need, ...] = ("kubelet", "nodes")
+_STATE_FILES = (
+    "Drain the node, stop the kubelet, delete memory_manager_state and cpu_manager_state below /var/lib/kubelet, "
+    "start the kubelet."
+)
+_MANAGERS = "https://kubernetes.io/docs/tasks/administer-cluster"
+
+
+def _topology_none(evidence: SetupEvidence) -> Iterator[Fault]:
+    if evidence.memory_policy == "Static" and evidence.topology_policy == NONE:
+        yield Fault("memoryManagerPolicy is Static and topologyManagerPolicy is none")
+
+
+def _topology_best_effort(evidence: SetupEvidence) -> Iterator[Fault]:
+    if evidence.memory_policy == "Static" and evidence.topology_policy == "best-effort":
+        yield Fault("memoryManagerPolicy is Static and topologyManagerPolicy is best-effort")
+
+
+def _memory_none(evidence: SetupEvidence) -> Iterator[Fault]:
+    if evidence.memory_policy != "None" or any(one.claimed_memory for one in evidence.intent.containers):
+        return
+    others = {"cpuManagerPolicy": evidence.cpu_policy, "topologyManagerPolicy": evidence.topology_policy}
+    named = [f"{name} is {value}" for name, value in others.items() if value != NONE]
+    if named:
+        yield Fault(f"{' and '.join(named)}, but memoryManagerPolicy is None")
+
+
+def _cpu_none(evidence: SetupEvidence) -> Iterator[Fault]:
+    if evidence.memory_policy == "Static" and evidence.cpu_policy == NONE:
+        yield Fault("memoryManagerPolicy is Static and cpuManagerPolicy is none")
+
+
+def _dra_conflict(evidence: SetupEvidence) -> Iterator[Fault]:
+    if evidence.memory_policy != "Static" and evidence.cpu_policy != "static":
+        return
+    claims = (claim for one in evidence.intent.containers for claim in one.claims)
+    drivers = {claim.driver for claim in claims if claim.cpus or claim.memory}
+    if drivers:
+        yield Fault(f"{some_of(sorted(filter(None, drivers)) or ['a DRA driver'])} and a static manager give out nodes")
+
+
+def _reserved_uncovered(evidence: SetupEvidence) -> Iterator[Fault]:
+    reserved = evidence.reserved
+    sizes = {node.id: node.memory or 0 for node in evidence.machine.nodes}
+    for id_, one in unpromised_by_node(evidence.snapshot).items():
+        if not is_uncovered(one, sizes.get(id_, 0)):
+            continue
+        users = [f"{name} {in_units(size)}" for name, size in unpromised_holders(evidence.snapshot, id_)]
+        yield Fault(
+            f"node {id_}: memory without a promise uses at least {in_units(one.held)}, and "
+            f"{f'{in_units(reserved[id_])} are' if reserved[id_] else 'nothing is'} reserved there ({some_of(users)})",
+            NodeSet.of(id_),
+            "error" if one.in_reserved else None,
+        )
+
+
+def kept_by_kernel(evidence: SetupEvidence, node: int) -> int:
+    """Bytes of a node that the kernel gives to no allocation for a process: each zone's min watermark, and in the lower
+    zones what is protected from allocations that the highest zone could serve.
+
+    Source: mm/page_alloc.c (__zone_watermark_ok, setup_per_zone_lowmem_reserve). Raises CannotJudge.
+    """
+    zones = evidence.known(evidence.settings.zones, "zones").get(node, ())
+    if not zones:
+        raise CannotJudge(f"/proc/zoneinfo shows no zone of node {node}")
+    pages = sum(min(zone.managed, zone.min + max(zone.protection, default=0)) for zone in zones)
+    return pages * evidence.machine.page_size
+
+
+def _reserved_below_kernel(evidence: SetupEvidence) -> Iterator[Fault]:
+    for id_, reserved in evidence.reserved.items():
+        if id_ in evidence.machine.with_memory and reserved < (kept := kept_by_kernel(evidence, id_)):
+            yield Fault(
+                f"node {id_}: {in_units(reserved)} are reserved, and the kernel alone keeps {in_units(kept)} free",
+                NodeSet.of(id_),
+            )
+
+
+def _reserved_exceeds_node(evidence: SetupEvidence) -> Iterator[Fault]:
+    for id_, node in (evidence.intent.machine or {}).items():
+        for resource, table in node.memory_map.items():
+            if table.allocatable > table.total or table.free > table.total:
+                yield Fault(
+                    f"memory_manager_state: node {id_} offers {max(table.allocatable, table.free)} bytes of {resource} "
+                    f"and has {table.total}",
+                    NodeSet.of(id_),
+                )
+    if isinstance(evidence.start_problem, ReservedTooMuch):
+        yield Fault(str(evidence.start_problem))
+
+
+def _reserved_sum(evidence: SetupEvidence) -> Iterator[Fault]:
+    problem = evidence.start_problem
+    if problem is None or problem.field != "reservedMemory" or isinstance(problem, ReservedTooMuch):
+        return
+    if "configz" not in evidence.config.origins.values() and not names_its_amounts(evidence.document):
+        raise CannotJudge("reservations may be set by flags of the kubelet that are not known")
+    yield Fault(str(problem))
+
+
+def _max_numa_nodes(evidence: SetupEvidence) -> Iterator[Fault]:
+    problem = evidence.start_problem
+    if problem is not None and problem.field.startswith("topologyManager"):
+        yield Fault(str(problem), remedy=_REMEDY_OF_NODES if len(evidence.machine.nodes) > DEFAULT_MAX_NODES else None)
+
+
+_REMEDY_OF_NODES = (
+    'Set topologyManagerPolicyOptions: {max-allowable-numa-nodes: "N"}, or make fewer nodes in the firmware (NPS, L3 '
+    "as NUMA, SNC)."
+)
+
+
+def _kubelet_refuses(evidence: SetupEvidence) -> Iterator[Fault]:
+    problem = evidence.start_problem
+    if problem is None or isinstance(problem, ReservedTooMuch):
+        return
+    if not problem.field.startswith(("reservedMemory", "topologyManager")):
+        yield Fault(f"{problem.field}: {problem}" if problem.field else str(problem))
+
+
+def _numa_nodes_explode(evidence: SetupEvidence) -> Iterator[Fault]:
+    nodes = len(evidence.machine.nodes)
+    if nodes >= _SLOW_NODES and evidence.topology_policy != NONE:
+        yield Fault(f"{nodes} nodes make 2^{nodes} sets for the Topology Manager to try at each admission")
+
+
+def _scope_container(evidence: SetupEvidence) -> Iterator[Fault]:
+    scope = evidence.config.topology_manager_scope
+    if scope is None:
+        raise CannotJudge("topologyManagerScope is not known")
+    if scope != CONTAINER_SCOPE or evidence.topology_policy == NONE:
+        return
+    pods = [
+        f"{one.namespace}/{one.name}"
+        for one in evidence.pods
+        if one.qos == "Guaranteed" and sum(part.kind in ("app", "sidecar") for part in one.containers) > 1
+    ]
+    if pods:
+        yield Fault(
+            f"topologyManagerScope is container, and {plural(len(pods), 'pod')} of several run: {some_of(pods)}"
+        )
+
+
+def _closest_needed(evidence: SetupEvidence) -> Iterator[Fault]:
+    if evidence.topology_policy not in ("best-effort", "restricted"):
+        return
+    options = evidence.config.topology_manager_options or {}
+    far = {value for node in evidence.machine.nodes for to, value in node.distances.items() if to != node.id}
+    if len(evidence.machine.with_memory) > 2 and len(far) > 1 and options.get(PREFER_CLOSEST) != "true":
+        yield Fault(f"distances between nodes are {min(far)} to {max(far)}, and {PREFER_CLOSEST} is not set")
+
+
+def _reserved_cpus_node(evidence: SetupEvidence) -> Iterator[Fault]:
+    cpus = evidence.reserved_cpus
+    nodes = evidence.machine.nodes_of_cpus(cpus)
+    if not cpus or not nodes:
+        return
+    with_memory = NodeSet.from_ids(id_ for id_, size in evidence.reserved.items() if size)
+    if with_memory and nodes.isdisjoint(with_memory):
+        yield Fault(
+            f"reservedSystemCPUs {cpus} are on {nodes.in_words}, and reservedMemory is on {with_memory.in_words}",
+            nodes | with_memory,
+        )
+
+
+def _eviction_blind(evidence: SetupEvidence) -> Iterator[Fault]:
+    if evidence.memory_policy == "Static":
+        yield Fault("memory.available counts all NUMA nodes together, so one full node evicts nobody")
+
+
+def _cgroup_v1(evidence: SetupEvidence) -> Iterator[Fault]:
+    mode = evidence.snapshot.cgroup_mode
+    if mode not in (None, "v2"):
+        refuses = evidence.version >= _CGROUP_V1_REFUSED_SINCE and evidence.document.get("failCgroupV1") is not False
+        yield Fault(f"this host has cgroup {mode}", severity="error" if refuses else None)
+
+
+def _reboot_drift(evidence: SetupEvidence) -> Iterator[Fault]:
+    options = evidence.document.get("memoryManagerPolicyOptions")
+    if evidence.memory_policy == "Static" and not (isinstance(options, Mapping) and options):
+        yield Fault("a node's MemTotal may be other after a reboot, and memory_manager_state keeps the old one")
+
+
+def _swap_limited(evidence: SetupEvidence) -> Iterator[Fault]:
+    swap = evidence.snapshot.swap
+    if evidence.memory_policy == "Static" and swap is not None and swap.total:
+        yield Fault(f"this host has {in_units(swap.total)} of swap")
+
+
+def _strict_off(evidence: SetupEvidence) -> Iterator[Fault]:
+    options = evidence.config.cpu_manager_options or {}
+    cpus = evidence.reserved_cpus
+    if evidence.cpu_policy != "static" or not cpus or evidence.version < _STRICT_SINCE:
+        return
+    if options.get("strict-cpu-reservation") != "true":
+        yield Fault(f"reservedSystemCPUs are {cpus}, and strict-cpu-reservation is not set")
+
+
+RULES = (
+    SetupRule(
+        "reserved-uncovered",
+        "kubelet",
+        "warning",
+        "The memory map offers memory that is in use, so a container with a promise runs out of memory on its nodes "
+        "while others have some.",
+        "Reserve on each node what it uses: split reservedMemory by these figures, with systemReserved or kubeReserved "
+        "of the same sum; or keep the system off these nodes: systemctl set-property system.slice "
+        "AllowedMemoryNodes=0.",
+        f"{_MANAGERS}/memory-manager/",
+        _reserved_uncovered,
+        _ALL,
+    ),
+    SetupRule(
+        "reserved-below-kernel",
+        "kubelet",
+        "warning",
+        "The kernel keeps some pages of each zone free, and the memory map promises them.",
+        "Raise reservedMemory of this node, and systemReserved or kubeReserved by as much.",
+        "https://docs.kernel.org/admin-guide/sysctl/vm.html#lowmem-reserve-ratio",
+        _reserved_below_kernel,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "topology-none",
+        "kubelet",
+        "warning",
+        "Without hints the Memory Manager and the CPU Manager choose nodes each by itself, so memory and CPUs of a pod "
+        "may be on different nodes.",
+        f"Set topologyManagerPolicy: restricted or single-numa-node. {_STATE_FILES}",
+        f"{_MANAGERS}/topology-manager/",
+        _topology_none,
+        _ALL,
+    ),
+    SetupRule(
+        "topology-best-effort",
+        "kubelet",
+        "warning",
+        "A pod that fits no node is still admitted: its memory may be on two nodes and its CPUs on one.",
+        f"Set topologyManagerPolicy: restricted or single-numa-node. {_STATE_FILES}",
+        f"{_MANAGERS}/topology-manager/#policy-best-effort",
+        _topology_best_effort,
+        _ALL,
+    ),
+    SetupRule(
+        "memory-none",
+        "kubelet",
+        "warning",
+        "These policies place CPUs and devices; memory gives no hint, and cpuset.mems stays open to all nodes.",
+        f"Set memoryManagerPolicy: Static, with reservedMemory. {_STATE_FILES}",
+        f"{_MANAGERS}/memory-manager/",
+        _memory_none,
+        _ALL,
+    ),
+    SetupRule(
+        "cpu-none",
+        "kubelet",
+        "warning",
+        "Memory is bound to nodes and threads run on all of them, so part of the accesses is remote by design.",
+        f"Set cpuManagerPolicy: static. {_STATE_FILES}",
+        f"{_MANAGERS}/cpu-management-policies/",
+        _cpu_none,
+        _ALL,
+    ),
+    SetupRule(
+        "reserved-exceeds-node",
+        "kubelet",
+        "error",
+        "The kubelet subtracts without a check: the node then offers about 2^64 bytes, and every pod seems to fit it.",
+        f"Reserve less on this node, or make fewer huge pages there. {_STATE_FILES}",
+        f"{_MANAGERS}/memory-manager/#reserved-memory-flag",
+        _reserved_exceeds_node,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "reserved-sum",
+        "kubelet",
+        "error",
+        "The kubelet does not start with these reservations.",
+        "Make the sum of reservedMemory, for each type, equal to kubeReserved + systemReserved + the memory.available "
+        "of evictionHard (100Mi by default).",
+        f"{_MANAGERS}/memory-manager/#reserved-memory-flag",
+        _reserved_sum,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "max-numa-nodes",
+        "kubelet",
+        "error",
+        "The kubelet does not start with this setting of the Topology Manager.",
+        "Mend the setting that the message names.",
+        f"{_MANAGERS}/topology-manager/#policy-option-max-allowable-numa-nodes",
+        _max_numa_nodes,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "kubelet-refuses",
+        "kubelet",
+        "error",
+        "The kubelet does not start with this configuration.",
+        "Mend the setting that the message names before the kubelet restarts.",
+        f"{_MANAGERS}/kubelet-config-file/",
+        _kubelet_refuses,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "numa-nodes-explode",
+        "kubelet",
+        "error",
+        "An admission takes minutes, or never ends.",
+        "Make fewer nodes: NPS or L3 as NUMA in the firmware; on NVIDIA Grace the CDMM mode of the driver.",
+        "https://github.com/kubernetes/kubernetes/issues/135541",
+        _numa_nodes_explode,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "reserved-cpus-node",
+        "kubelet",
+        "warning",
+        "Daemons get memory where they run, so the system's memory comes to be on the nodes that reserve none for it.",
+        "Give reservedSystemCPUs and reservedMemory the same nodes.",
+        f"{_MANAGERS}/reserve-compute-resources/",
+        _reserved_cpus_node,
+        _ALL,
+    ),
+    SetupRule(
+        "dra-conflict",
+        "kubelet",
+        "warning",
+        "Two owners write the cpuset of one container, and each may undo the other's promise.",
+        "Leave CPUs and memory to one of them: set cpuManagerPolicy: none and memoryManagerPolicy: None, or use no "
+        "such claims here.",
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/",
+        _dra_conflict,
+        _ALL,
+    ),
+    SetupRule(
+        "cgroup-v1",
+        "kubelet",
+        "warning",
+        "Kubelets since 1.35 do not start on cgroup v1, and BPF programs cannot count by container there.",
+        "Boot with systemd.unified_cgroup_hierarchy=1.",
+        "https://kubernetes.io/docs/concepts/architecture/cgroups/",
+        _cgroup_v1,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "scope-container",
+        "kubelet",
+        "info",
+        "Each container is aligned by itself, so memory that containers of one pod share may cross nodes.",
+        f"Set topologyManagerScope: pod, where pods are to be on one node. {_STATE_FILES}",
+        f"{_MANAGERS}/topology-manager/#topology-manager-scopes",
+        _scope_container,
+        _ALL,
+    ),
+    SetupRule(
+        "closest-needed",
+        "kubelet",
+        "info",
+        "A promise of two nodes may take two that are far from each other.",
+        f'Set topologyManagerPolicyOptions: {{{PREFER_CLOSEST}: "true"}}.',
+        f"{_MANAGERS}/topology-manager/#policy-option-prefer-closest-numa-nodes",
+        _closest_needed,
+        _ALL,
+    ),
+    SetupRule(
+        "eviction-blind",
+        "kubelet",
+        "info",
+        "When one node is full, the kernel's OOM killer acts, and not the kubelet's eviction.",
+        "There is no such setting of the kubelet: alert on the finding oom-risk.",
+        "https://github.com/kubernetes/kubernetes/issues/82793",
+        _eviction_blind,
+        _ALL,
+    ),
+    SetupRule(
+        "reboot-drift",
+        "kubelet",
+        "info",
+        "After a reboot the kubelet may refuse its own state file, because a node has a few MiB more or less.",
+        "On boot, before the kubelet starts, delete memory_manager_state of a drained node.",
+        "https://github.com/kubernetes/kubernetes/issues/131253",
+        _reboot_drift,
+        ("kubelet",),
+    ),
+    SetupRule(
+        "swap-limited",
+        "kubelet",
+        "info",
+        "Guaranteed pods never swap; to make room on a full node the kernel swaps daemons and Burstable pods.",
+        "Turn swap off on nodes with promised memory: swapoff -a, and no swap in /etc/fstab.",
+        "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
+        _swap_limited,
+        _ALL,
+    ),
+    SetupRule(
+        "strict-off",
+        "kubelet",
+        "info",
+        "Burstable pods run, and get memory, on the CPUs that are reserved for the system.",
+        'Set cpuManagerPolicyOptions: {strict-cpu-reservation: "true"}, and delete cpu_manager_state of the drained '
+        "node.",
+        f"{_MANAGERS}/cpu-management-policies/#strict-cpu-reservation",
+        _strict_off,
+        ("kubelet",),
+    ),
+)

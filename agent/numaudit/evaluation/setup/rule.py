@@ -1,0 +1,246 @@
+"""Rules about how a node is set up, what they look at, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
+
+from numaudit.containermanager.versions import KubernetesVersion, parse_version
+from numaudit.encoding.value import Value
+from numaudit.errors import InputError, ParseError
+from numaudit.intent.kubelet import KubeletConfig
+from numaudit.intent.node import Intent
+from numaudit.intent.pods import PodFacts
+from numaudit.memorymanager.kubelet import read_kubelet
+from numaudit.snapshot import Snapshot
+from numaudit.snapshot.host_settings import HostSettings
+from numaudit.topology.machine import Machine
+from numaudit.topology.nodeset import CpuSet, NodeSet
+
+_Value = TypeVar("_Value")
+Group = Literal["kubelet", "kernel", "firmware", "devices", "containers"]
+GROUPS: tuple[Group, ...] = ("kubelet", "kernel", "firmware", "devices", "containers")
+Severity = Literal["error", "warning", "info"]
+"""error: a promise breaks, or the kubelet does not start; warning: less is promised than people think; info: worth
+knowing."""
+SetupState = Literal["error", "warning", "info", "accepted", "not-judged", "pass"]
+STATES: tuple[SetupState, ...] = ("error", "warning", "info", "accepted", "not-judged", "pass")
+"""The worst first."""
+Need = Literal["kubelet", "promises", "nodes"]
+_UNMET: Mapping[Need, str] = {
+    "kubelet": "no kubelet was found here",
+    "promises": "nothing here promises memory on NUMA nodes",
+    "nodes": "one NUMA node has memory",
+}
+
+
+class CannotJudge(Exception):
+    """What a rule needs is not known; the message says what."""
+
+
+class Fault(NamedTuple):
+    """One place where a rule does not hold."""
+
+    message: str
+    numa_nodes: NodeSet | None = None
+    severity: Severity | None = None
+    """None = the rule's."""
+    remedy: str | None = None
+    """None = the rule's."""
+
+
+class SetupEvidence(Struct, frozen=True, dict=True):
+    """All that rules look at."""
+
+    snapshot: Snapshot
+    settings: HostSettings
+
+    @property
+    def machine(self) -> Machine:
+        return self.snapshot.machine
+
+    @cached_property
+    def intent(self) -> Intent:
+        """Empty where there is no kubelet."""
+        return self.snapshot.intent or Intent()
+
+    @property
+    def config(self) -> KubeletConfig:
+        return self.intent.config
+
+    @property
+    def document(self) -> Mapping[str, object]:
+        """The KubeletConfiguration in force; only fields that were set. Raises CannotJudge."""
+        if self.config.document is None:
+            raise CannotJudge("the kubelet's configuration is not known")
+        return self.config.document
+
+    @cached_property
+    def version(self) -> KubernetesVersion:
+        """Raises CannotJudge."""
+        try:
+            return parse_version(self.config.version or "")
+        except InputError:
+            raise CannotJudge("the kubelet's version is not known") from None
+
+    @cached_property
+    def memory_policy(self) -> str:
+        return self._policy("memory_manager_policy", "Memory Manager")
+
+    @cached_property
+    def cpu_policy(self) -> str:
+        return self._policy("cpu_manager_policy", "CPU Manager")
+
+    @cached_property
+    def topology_policy(self) -> str:
+        return self._policy("topology_manager_policy", "Topology Manager")
+
+    def _policy(self, field: str, manager: str) -> str:
+        found: str | None = getattr(self.config, field)
+        if found is None:
+            raise CannotJudge(f"the policy of the kubelet's {manager} is not known")
+        return found
+
+    @cached_property
+    def start_problem(self) -> InputError | None:
+        """Why a kubelet refuses its configuration on this machine, or counts on with a wrong number; None = it does
+        not. Raises CannotJudge.
+        """
+        version = self.version
+        try:
+            read_kubelet(self.document, self.machine, kubernetes_version=f"{version[0]}.{version[1]}")
+        except InputError as error:
+            return error
+        return None
+
+    @cached_property
+    def reserved(self) -> Mapping[int, int]:
+        """Bytes of memory that the kubelet keeps for the system, by node of its map. Raises CannotJudge."""
+        if not self.intent.machine:
+            raise CannotJudge("the Memory Manager's map of the nodes is not known")
+        tables = ((id_, node.memory_map.get("memory")) for id_, node in self.intent.machine.items())
+        return {id_: table.system_reserved for id_, table in tables if table is not None}
+
+    @cached_property
+    def pods(self) -> tuple[PodFacts, ...]:
+        """Those that live. Raises CannotJudge."""
+        if self.intent.pods is None:
+            raise CannotJudge("the kubelet's pods are not known")
+        return tuple(one for one in self.intent.pods.values() if not one.has_ended)
+
+    def known(self, value: _Value | None, field: str) -> _Value:
+        """A field of the settings. Raises CannotJudge with the reason why it is not known, or is not there."""
+        if value is None:
+            raise CannotJudge(self.settings.unread.get(field) or f"{_IN_WORDS.get(field, field)} is not shown here")
+        return value
+
+    @property
+    def reserved_cpus(self) -> CpuSet:
+        """reservedSystemCPUs; none where it is not set. Raises CannotJudge."""
+        try:
+            return CpuSet.parse(str(self.document.get("reservedSystemCPUs") or ""))
+        except ParseError:
+            raise CannotJudge("reservedSystemCPUs is not a list of CPUs") from None
+
+    def sysctl(self, name: str) -> int:
+        """Raises CannotJudge."""
+        return self.known(self.settings.sysctl(name), "sysctls")
+
+    def lacks(self, need: Need) -> bool:
+        """Is it not here?"""
+        if need == "nodes":
+            return len(self.machine.with_memory) < 2
+        if need == "kubelet":
+            return self.snapshot.intent is None or self.intent.promised_by != "kubelet"
+        return not self.intent.machine and not any(one.promise.memory_nodes for one in self.intent.containers)
+
+
+_IN_WORDS = {
+    "kernel": "the kernel's release",
+    "command_line": "the kernel's command line",
+    "sysctls": "the setting",
+    "zones": "/proc/zoneinfo",
+    "huge_pages": "the mode of transparent huge pages",
+    "acpi_tables": "the list of ACPI tables",
+    "is_guest": "whether this is a virtual machine",
+    "devices": "the list of PCI devices",
+    "isolated_cpus": "the list of isolated CPUs",
+    "workqueue_cpus": "the mask of the workqueues",
+}
+
+
+class SetupRule(Struct, frozen=True):
+    """All that holds for one rule. docs/setup.md is made of these."""
+
+    id: str
+    group: Group
+    severity: Severity
+    why: str
+    """What it does to promised memory, in one sentence."""
+    remedy: str
+    source: str
+    """Where it can be read."""
+    check: Callable[[SetupEvidence], Iterable[Fault]]
+    """May raise CannotJudge."""
+    needs: tuple[Need, ...] = ()
+
+    def judge(self, evidence: SetupEvidence) -> SetupResult:
+        """The result of one rule; the worst severity of its faults, and all of them in words."""
+        unmet = next((_UNMET[need] for need in self.needs if evidence.lacks(need)), None)
+        if unmet is not None:
+            return self._result("not-judged", (unmet,))
+        try:
+            faults = tuple(self.check(evidence))
+        except CannotJudge as error:
+            return self._result("not-judged", (str(error),))
+        if not faults:
+            return self._result("pass", ())
+        state = min((one.severity or self.severity for one in faults), key=STATES.index)
+        nodes = [one.numa_nodes for one in faults if one.numa_nodes]
+        remedies = dict.fromkeys(one.remedy or self.remedy for one in faults)
+        return self._result(
+            state,
+            tuple(one.message for one in faults),
+            " ".join(remedies),
+            NodeSet.from_ids(node for of in nodes for node in of) if nodes else None,
+        )
+
+    def _result(
+        self, state: SetupState, messages: tuple[str, ...], remedy: str | None = None, nodes: NodeSet | None = None
+    ) -> SetupResult:
+        return SetupResult(self.id, self.group, state, messages, self.why, remedy, self.source, nodes)
+
+
+class SetupResult(Value, frozen=True):
+    """The result of one rule about how this node is set up."""
+
+    id: str
+    """Name of the rule; docs/setup.md explains it."""
+    group: str
+    """kubelet, kernel, firmware, devices or containers."""
+    state: SetupState
+    """error: a promise breaks, or the kubelet does not start. warning: less is promised than it seems. info: worth
+    knowing. accepted: one of these, and somebody accepted it. not-judged: what the rule needs is not known, or not
+    here."""
+    messages: tuple[str, ...]
+    """Each place where the rule does not hold; the reason why it was not judged; empty = it holds."""
+    why: str
+    """What it does to promised memory."""
+    remedy: str | None
+    """What to do; null = nothing."""
+    source: str
+    """Where this can be read."""
+    numa_nodes: NodeSet | None
+    """The nodes that it is about; null = of none in particular."""
+    accepted: str | None = None
+    """Why somebody accepted it; null = nobody did."""
+
+
+class Setup(Value, frozen=True):
+    """How this node is set up."""
+
+    rules: tuple[SetupResult, ...]
+    """By group, and within one the worst first."""

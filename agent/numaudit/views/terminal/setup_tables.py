@@ -1,0 +1,91 @@
+"""The results of `numaudit setup` in a terminal: what does not hold, and then how many rules do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from numaudit.errors import printable
+from numaudit.evaluation.setup import GROUPS, STATES, SetupResult, SetupState
+from numaudit.evaluation.setup.rule import Setup
+from numaudit.topology.quantity import plural
+from numaudit.views.terminal.terminal import print_note
+
+_STYLE: dict[SetupState, str] = {
+    "error": "red",
+    "warning": "yellow",
+    "info": "cyan",
+    "accepted": "green",
+    "not-judged": "dim",
+    "pass": "green",
+}
+_ASIDE: tuple[SetupState, ...] = ("not-judged", "pass")
+_MOST_MESSAGES = 3
+"""Places of one rule that are listed; JSON has all."""
+_INDENT = "          "
+
+
+def print_setup(found: Setup, out: Console, *, everything: bool = False) -> None:
+    """A group for each part of the node, the worst rules first; at the end one line of counts."""
+    for group in GROUPS:
+        rules = [one for one in found.rules if one.group == group and (everything or one.state not in _ASIDE)]
+        if rules:
+            out.print(Text(group, "bold"))
+            for one in sorted(rules, key=lambda rule: STATES.index(rule.state)):
+                _print_rule(one, out)
+            out.print()
+    print_note(_counts(found.rules), out, "bold")
+    if not everything and any(one.state in _ASIDE for one in found.rules):
+        for text in _reasons(found.rules):
+            print_note(f"  {text}", out)
+
+
+def _print_rule(one: SetupResult, out: Console) -> None:
+    label = "not judged" if one.state == "not-judged" else one.state
+    first, *more = one.messages[:_MOST_MESSAGES] or ("",)
+    head = Text.assemble(
+        (f"{label:<10}", _STYLE[one.state]), (one.id, "bold"), f"  {printable(first)}" if first else ""
+    )
+    _print_indented(head, out)
+    left = len(one.messages) - _MOST_MESSAGES
+    for message in (*more, *((f"and {left} more; -o json lists them",) if left > 0 else ())):
+        _print_indented(Text(_INDENT + printable(message)), out)
+    if one.state in _ASIDE:
+        return
+    if one.accepted is not None:
+        _print_indented(Text(f"{_INDENT}accepted: {printable(one.accepted)}", "dim"), out)
+        return
+    _print_indented(Text(_INDENT + one.why), out)
+    if one.remedy is not None:
+        _print_indented(Text(f"{_INDENT}-> {printable(one.remedy)}", "dim"), out)
+
+
+def _print_indented(text: Text, out: Console) -> None:
+    """Later lines of a long text are indented as its details are."""
+    lines = text.wrap(out, max(out.width - len(_INDENT), len(_INDENT) * 3)) if len(text) > out.width else [text]
+    for number, line in enumerate(lines):
+        line.rstrip()
+        out.print(line if not number else Text.assemble(_INDENT, line), soft_wrap=True)
+
+
+def _counts(rules: Sequence[SetupResult]) -> str:
+    """2 errors, 3 warnings, 1 info; 20 rules hold, 12 were not judged."""
+    counts = Counter(one.state for one in rules)
+    wrong = [plural(counts[state], state) for state in STATES[:3] if counts[state]]
+    parts = [f"{counts['pass']} of {plural(len(rules), 'rule')} hold"]
+    parts += [f"{counts['accepted']} accepted"] if counts["accepted"] else []
+    parts += [f"{counts['not-judged']} not judged"] if counts["not-judged"] else []
+    return f"{', '.join(wrong) or 'Nothing is wrong'}: {', '.join(parts)}."
+
+
+def _reasons(rules: Sequence[SetupResult]) -> Iterator[str]:
+    """Why rules were not judged, the commonest reason first."""
+    reasons = Counter(one.messages[0] for one in rules if one.state == "not-judged")
+    for reason, count in reasons.most_common(_MOST_MESSAGES):
+        yield f"{count} not judged: {printable(reason)}"
+    if len(reasons) > _MOST_MESSAGES:
+        left = sum(count for _, count in reasons.most_common()[_MOST_MESSAGES:])
+        yield f"{left} not judged for other reasons: --all lists them"
