@@ -85,10 +85,10 @@ def limit_heap() -> bool:
 
 
 def collect_garbage_rarely() -> None:
-    """Let Python search for cycles of dead objects once in a tick or two of a thousand containers, not fifty times.
+    """Let Python search for cycles of dead objects rarely. What is there now is never searched again.
 
-    What is there now is never searched again. A tick makes some 100,000 values and no cycles, so that nearly all
-    of that search is for nothing; measured, it took a quarter of a tick.
+    A tick of a thousand containers makes some 100,000 values and hardly any cycles; a search for these took a quarter
+    of the tick, so that there is none while one goes on (`Ticker.tick`).
     """
     gc.collect()
     gc.freeze()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hosts.node_tree import MIB, NodeTree
 from numaudit.config.settings import Settings
 from numaudit.daemon.agent import Agent
 from numaudit.daemon.logs import RateLimit
-from numaudit.daemon.ticks.publisher import Publisher
+from numaudit.daemon.ticks.publisher import Published, Publisher
 from numaudit.daemon.web.pages import Request
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
@@ -106,6 +107,27 @@ def test_three_failed_ticks_in_a_row_make_it_unhealthy_and_end_the_series(
         for path in ("/-/healthy", "/report.json", "/"):
             assert daemon.site.answer(Request(path, {})).status == 200
         assert samples(daemon, "numaudit_container_info")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_cycles_of_dead_objects_are_searched_for_between_ticks(
+    tree: NodeTree, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    during: list[bool] = []
+
+    def look(publisher: Publisher, before: Published | None, fetches: Sequence[int]) -> Published:
+        during.append(gc.isenabled())
+        if fails:
+            raise OSError
+        return now(publisher, before, fetches)
+
+    now = Publisher.next_tick
+    monkeypatch.setattr(Publisher, "next_tick", look)
+    with daemon_on(tree) as daemon:
+        daemon.ticker.tick()
+        assert daemon.ticker.health.failed == fails
+    assert during == [False]
+    assert gc.isenabled()
 
 
 def test_an_old_snapshot_is_served_no_longer_and_health_says_so(tree: NodeTree) -> None:
