@@ -17,7 +17,7 @@ from typing import Any
 from numaudit.errors import ParseError
 from numaudit.kernel import files
 from numaudit.kernel.devices.pci import PciDevices
-from numaudit.kernel.host import Host, explain, numbered, read_text
+from numaudit.kernel.host import Host, explain, read_text
 from numaudit.kernel.origin import kernel_of
 from numaudit.pmu.identity import is_guest
 from numaudit.ranks.declaration import HeldDevice
@@ -44,7 +44,6 @@ PATTERNS = (
     *(f"sys/devices/system/cpu/{name}" for name in ("isolated", "nohz_full", "present")),
     "sys/devices/virtual/workqueue/cpumask",
     "sys/devices/system/memory/auto_online_blocks",
-    "sys/devices/system/memory/memory[0-9]*/state",
     "sys/module/memory_hotplug/parameters/online_policy",
 )
 """All other files, below a host's root."""
@@ -59,7 +58,6 @@ _ZONE = re.compile(r"Node (\d{1,4}), zone +(\w{1,32})", re.ASCII)
 _FIGURE = re.compile(r"(min|managed) +(\d{1,19})", re.ASCII)
 _PROTECTION = re.compile(r"protection: \((\d{1,19}(?:, \d{1,19})*)\)", re.ASCII)
 _TABLE = re.compile(r"([A-Z0-9]{4})\d{0,3}", re.ASCII)
-_BLOCK = re.compile(r"memory(\d{1,9})", re.ASCII)
 _LARGEST_ZONEINFO = 64 << 20
 _ALWAYS_CAPTURED = ("kernel", "is_guest", "devices")
 _NOT_CAPTURED = "it was not captured: the capture was made by something else, or before numaudit kept it"
@@ -154,24 +152,6 @@ def _workqueue_cpus(host: Host) -> CpuSet:
     return CpuSet(int(text, 16))
 
 
-def _offline_blocks(host: Host) -> Mapping[int, int]:
-    """Only nodes that have some."""
-    found: dict[int, int] = {}
-    for node, name in numbered(host.nodes, re.compile(r"node(\d{1,4})", re.ASCII)):
-        blocks = (one for _, one in numbered(host.nodes / name, _BLOCK))
-        offline = sum(_state(host, one) == "offline" for one in blocks)
-        if offline:
-            found[node] = offline
-    return found
-
-
-def _state(host: Host, block: str) -> str | None:
-    try:
-        return read_text(host.sys / "devices/system/memory" / block / "state").strip()
-    except FileNotFoundError:  # unplugged since
-        return None
-
-
 def _word(path: str) -> Callable[[Host], str]:
     return lambda host: read_text(host.sys / path).strip()
 
@@ -202,7 +182,6 @@ _READERS: Mapping[str, Callable[[Host], object]] = {
     "nohz_full_cpus": _cpus("devices/system/cpu/nohz_full"),
     "present_cpus": _cpus("devices/system/cpu/present"),
     "workqueue_cpus": _workqueue_cpus,
-    "offline_blocks": _offline_blocks,
     "online_policy": _word("module/memory_hotplug/parameters/online_policy"),
     "auto_online": _word("devices/system/memory/auto_online_blocks"),
     "acpi_tables": _acpi_tables,

@@ -50,8 +50,6 @@ class HostSettings(Struct, frozen=True):
     """Those that are online or could be."""
     workqueue_cpus: CpuSet | None = None
     """Where the kernel's unbound work runs."""
-    offline_blocks: Mapping[int, int] | None = None
-    """Node -> blocks of its memory that are offline; only nodes that have some."""
     online_policy: str | None = None
     """How memory that is plugged in goes online: contig-zones or auto-movable."""
     auto_online: str | None = None

@@ -61,10 +61,6 @@ FILES = {
     "sys/devices/system/cpu/nohz_full": "(null)\n",
     "sys/devices/system/cpu/present": "0-7\n",
     "sys/devices/virtual/workqueue/cpumask": "00000001,0000000f\n",
-    "sys/devices/system/memory/memory3/state": "offline\n",
-    "sys/devices/system/memory/memory4/state": "online\n",
-    "sys/devices/system/node/node1/memory3/state": "offline\n",
-    "sys/devices/system/node/node1/memory4/state": "online\n",
     "sys/devices/system/memory/auto_online_blocks": "online_movable\n",
     "sys/firmware/acpi/tables/SRAT": "",
     "sys/firmware/acpi/tables/SSDT12": "",
@@ -98,7 +94,6 @@ def test_every_setting_of_a_host_is_read(tree: Path) -> None:
     assert (found.isolated_cpus, found.nohz_full_cpus) == (CpuSet.of(2, 3), CpuSet())
     assert found.present_cpus == CpuSet.from_ids(range(8))
     assert found.workqueue_cpus == CpuSet.of(0, 1, 2, 3, 32)
-    assert found.offline_blocks == {1: 1}
     assert (found.auto_online, found.online_policy) == ("online_movable", None)
     assert found.acpi_tables == frozenset({"SRAT", "SSDT"})
     assert found.is_guest is True

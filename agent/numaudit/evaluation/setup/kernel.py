@@ -150,14 +150,6 @@ def _cpus_offline(evidence: SetupEvidence) -> Iterator[Fault]:
         yield Fault(f"{offline.in_words} {_are(offline)} offline")
 
 
-def _memory_offline(evidence: SetupEvidence) -> Iterator[Fault]:
-    for id_, blocks in evidence.known(evidence.settings.offline_blocks, "offline_blocks").items():
-        yield Fault(
-            f"{plural(blocks, 'block')} of memory of node {id_} {'is' if blocks == 1 else 'are'} offline",
-            NodeSet.of(id_),
-        )
-
-
 RULES = (
     SetupRule(
         "numa-off",
@@ -324,16 +316,6 @@ RULES = (
         "echo 1 > /sys/devices/system/cpu/cpuN/online, unless it is on purpose.",
         "https://github.com/kubernetes/kubernetes/issues/98121",
         _cpus_offline,
-        ("nodes",),
-    ),
-    SetupRule(
-        "memory-offline",
-        "kernel",
-        "info",
-        "The node has less memory than its modules.",
-        "echo online > /sys/devices/system/memory/memoryN/state, unless a hypervisor took it away.",
-        "https://docs.kernel.org/admin-guide/mm/memory-hotplug.html",
-        _memory_offline,
         ("nodes",),
     ),
 )
