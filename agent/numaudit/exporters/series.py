@@ -112,15 +112,15 @@ class SeriesTracker:
             last = self._entries.get(key_of(one))
             if last is not None and _instance(one) in last.instances:
                 self._count(last, last.instances[_instance(one)], one)
-        alive: dict[ContainerName, list[ContainerReport]] = {}
+        alive: dict[ContainerName, dict[Instance, ContainerReport]] = {}
         for one in containers:
-            alive.setdefault(key_of(one), []).append(one)
+            alive.setdefault(key_of(one), {})[_instance(one)] = one
         for key, reports in alive.items():
             entry = self._entries.get(key)
             if entry is None:
                 created = taken_at if self.began is None else self.began
-                entry = self._entries[key] = _Entry(created, reports[0])
-            self._take_in(entry, {_instance(one): one for one in reports})
+                entry = self._entries[key] = _Entry(created, next(iter(reports.values())))
+            self._take_in(entry, reports)
         self.began = taken_at
         self._end(alive, fetches)
         gone = [key for key in self._entries if key not in alive]
@@ -174,10 +174,10 @@ class SeriesTracker:
                 _carry_what_fell(entry.carried, name, before, counts)
                 last[name] = Columns.of({**dict(before), **dict(counts)}.items())
 
-    def _end(self, alive: Mapping[ContainerName, Sequence[ContainerReport]], fetches: Sequence[int]) -> None:
+    def _end(self, alive: Mapping[ContainerName, Mapping[Instance, ContainerReport]], fetches: Sequence[int]) -> None:
         """Mark what ended, and forget what was kept long enough."""
         over = [(key, entry) for key, entry in self._entries.items() if key not in alive]
-        living = {_instance(one) for reports in alive.values() for one in reports} if over else set()
+        living = {instance for reports in alive.values() for instance in reports} if over else set()
         ended: list[tuple[int, int, ContainerName]] = []
         for key, entry in over:
             if not living.isdisjoint(entry.instances):  # it lives on under a better name
