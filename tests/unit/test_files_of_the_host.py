@@ -48,6 +48,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "cli/manager/run_work.py": ({".exists"}, "the cgroup of this very run"),
     "cli/manager/fit_work.py": ({".exists", ".is_file"}, "files that the user names"),
     "cli/parameters.py": ({".is_dir"}, "the user's --root"),
+    "cli/observe/report_work.py": ({".is_file"}, "is this folder a checkout?"),
     "cli/observe/doctor.py": ({".mkdir"}, "numaudit's own folder"),
     "cli/options.py": ({"os.path.exists", "os.path.isfile"}, "files that the user names"),
     "config/loading.py": ({".stat"}, "numaudit's settings"),
@@ -60,7 +61,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
         "in a folder that `files` opened; no link is followed",
     ),
     "kernel/host.py": (
-        {".is_dir", ".resolve", "os.path.lexists", "os.path.realpath"},
+        {".exists", ".is_dir", ".resolve", "os.path.lexists", "os.path.realpath"},
         "the root itself; the user's pipe",
     ),
     "kernel/own_files.py": ({".unlink", "os.open", "os.rename", "os.stat"}, "numaudit's own settings, keys and state"),

@@ -16,12 +16,13 @@ import os
 import re
 import tarfile
 import time
-from typing import IO, Any, Dict, List, Set
+from typing import IO, Any, Dict, List, Set, Tuple
 
 if "REQUEST" not in globals():
     REQUEST = {}  # type: Dict[str, Any]
 """`files`: patterns below /. `cgroup`: patterns in each group. `kubelet`: usual configuration files. `header`: of the
-note. `words`: of the kernel's command line, those to keep. `note`, `unread`: names of files of the capture."""
+note. `words`: of the kernel's command line, those to keep. `note`, `unread`: names of files of the capture. `counters`:
+patterns of what is read twice, `seconds` apart (0 = once), the first time into the folder `earlier`."""
 LARGEST_FILE, LARGEST = 16 << 20, 512 << 20
 """Bytes of one file, and of all."""
 MOST_FILES = 500000
@@ -61,11 +62,11 @@ class Capture:
         self.unread = []  # type: List[str]
         self.done = set()  # type: Set[str]
 
-    def copy(self, path: str) -> None:
-        """One file as it is; one that is gone or was copied before is left out."""
-        if path in self.done or self.is_full():
+    def copy(self, path: str, below: str = "") -> None:
+        """One file as it is; one that is gone or was copied before is left out. `below`: folder of the capture."""
+        if below + path in self.done or self.is_full():
             return
-        self.done.add(path)
+        self.done.add(below + path)
         try:
             content = _read(path)
         except OSError as error:
@@ -76,7 +77,7 @@ class Capture:
         if len(content) > LARGEST_FILE:
             self.unread.append("%s: larger than %d bytes" % (path, LARGEST_FILE))
         else:
-            self.add(os.path.relpath(path, self.root), content)
+            self.add(os.path.join(below, os.path.relpath(path, self.root)), content)
 
     def is_full(self) -> bool:
         """No more is read; said once."""
@@ -121,7 +122,15 @@ def copy_groups(capture: Capture) -> None:
     capture.add("cgroup-inodes.txt", "".join(lines).encode("utf-8", "surrogateescape"))
 
 
-def copy_threads(capture: Capture) -> None:
+def copy_counters(capture: Capture, below: str = "") -> None:
+    """One reading of what grows."""
+    for pattern in REQUEST["counters"]:
+        for path in glob.glob(os.path.join(capture.root, pattern)):
+            capture.copy(path, below)
+    copy_threads(capture, ("stat",), below)
+
+
+def copy_threads(capture: Capture, names: Tuple[str, ...] = ("stat", "status"), below: str = "") -> None:
     """Of processes with several."""
     for folder in glob.glob(os.path.join(capture.root, "proc/[0-9]*/task")):
         try:
@@ -130,8 +139,8 @@ def copy_threads(capture: Capture) -> None:
             continue
         if len(threads) > 1:
             for thread in threads[:4096]:
-                for name in ("stat", "status"):
-                    capture.copy(os.path.join(folder, thread, name))
+                for name in names:
+                    capture.copy(os.path.join(folder, thread, name), below)
 
 
 def copy_kubelet(capture: Capture) -> None:
@@ -166,6 +175,10 @@ def copy_kubelet(capture: Capture) -> None:
 def main(output: IO[bytes], root: str = "/") -> None:
     """Write the capture."""
     capture = Capture(output, root)
+    if REQUEST["seconds"]:
+        copy_counters(capture, REQUEST["earlier"])
+        time.sleep(REQUEST["seconds"])
+        copy_counters(capture)  # at once, for the rest takes its time
     for pattern in REQUEST["files"]:
         for path in glob.glob(os.path.join(root, pattern)):
             if os.path.isfile(path):

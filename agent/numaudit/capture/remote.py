@@ -16,7 +16,7 @@ from numaudit.capture.new_folder import new_file, temporary_folder
 from numaudit.capture.tree import NOT_READ, CaptureSummary, Unread
 from numaudit.encoding.value import Origin
 from numaudit.errors import InputError, Unavailable, printable
-from numaudit.kernel import host_settings
+from numaudit.kernel import earlier, host_settings
 from numaudit.kernel.origin import NOTE
 from numaudit.kubelet.sources.process import USUAL_FILES
 from numaudit.memorymanager.configuration import KNOWN_FLAGS
@@ -31,8 +31,11 @@ _SSH_FAILED, _NO_COMMAND = 255, 127
 _LEFT_OUT = Unread("numaudit/", "the kubelet's answers and what processes have open are not asked for over ssh")
 
 
-def capture_from(host: str, target: Path) -> CaptureSummary:
-    """Write the archive of `host` (as ssh takes it, USER@HOST). Raises InputError and Unavailable."""
+def capture_from(host: str, target: Path, seconds: float = 0.0) -> CaptureSummary:
+    """Write the archive of `host` (as ssh takes it, USER@HOST). `seconds`: time between two readings; 0 = one.
+
+    Raises InputError and Unavailable.
+    """
     if host.startswith("-") or not host.strip():
         raise InputError(f"--from {host!r}: give a host as ssh takes it, such as root@server")
     if not target.name.endswith(SUFFIX):
@@ -41,7 +44,7 @@ def capture_from(host: str, target: Path) -> CaptureSummary:
     with temporary_folder() as folder:
         archive = folder / f"capture{SUFFIX}"
         with archive.open("wb") as file:
-            _run(host, file)
+            _run(host, program(seconds), file)
         summary = _checked(host, archive)
         try:
             with new_file(target) as whole, archive.open("rb") as file:
@@ -51,7 +54,7 @@ def capture_from(host: str, target: Path) -> CaptureSummary:
     return summary
 
 
-def program() -> bytes:
+def program(seconds: float = 0.0) -> bytes:
     """The collector with what it is to read."""
     header = json.loads(document.encode("Capture", document.Capture(), Origin(None, None)))
     request = {
@@ -60,6 +63,9 @@ def program() -> bytes:
         "kubelet": USUAL_FILES,
         "flags": sorted(KNOWN_FLAGS),
         "words": host_settings.PARAMETERS.pattern,
+        "counters": earlier.COUNTERS,
+        "earlier": earlier.FOLDER,
+        "seconds": seconds,
         "header": header,
         "note": NOTE,
         "unread": NOT_READ,
@@ -72,7 +78,7 @@ def _of_the_kubelet() -> list[str]:
     return [f"var/lib/kubelet/{name}" for name in tree.KUBELET]
 
 
-def _run(host: str, into: IO[bytes]) -> None:
+def _run(host: str, collector: bytes, into: IO[bytes]) -> None:
     try:
         ssh = subprocess.Popen(["ssh", "--", host, "exec python3 -"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     except OSError as error:
@@ -80,7 +86,7 @@ def _run(host: str, into: IO[bytes]) -> None:
     with ssh:
         assert ssh.stdin is not None and ssh.stdout is not None
         try:
-            ssh.stdin.write(program())
+            ssh.stdin.write(collector)
             ssh.stdin.close()
         except BrokenPipeError:
             pass  # it says why by its end

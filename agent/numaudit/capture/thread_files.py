@@ -33,6 +33,8 @@ class ThreadFiles(Struct):
     most: int = MOST
     """Threads of all processes together."""
     clock: Callable[[], float] = monotonic
+    counters_only: bool = False
+    """Is only `stat` asked for?"""
 
     def copy(self) -> None:
         for process in files.glob(self.host.proc, "[0-9]*"):
@@ -51,7 +53,7 @@ class ThreadFiles(Struct):
     def _copy_of_process(self, pid: int, ids: list[int]) -> None:
         folder = self.host.proc / f"{pid}/task"
         for thread in ids:
-            for name in _FILES:
+            for name in _FILES[: 1 if self.counters_only else None]:
                 path = folder / f"{thread}/{name}"
                 try:
                     content = read_bytes(path)
@@ -61,6 +63,8 @@ class ThreadFiles(Struct):
                     self.miss(path, error.strerror or str(error))
                 else:
                     self.keep(path, content)
+        if self.counters_only:
+            return
         until = self.clock() + _POLICY_SECONDS
         for position, thread in enumerate(ids):
             path = folder / f"{thread}/{_POLICY}"

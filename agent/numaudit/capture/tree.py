@@ -19,7 +19,7 @@ from numaudit.capture.new_folder import NewFolder, filled, new_file, temporary_f
 from numaudit.capture.thread_files import ThreadFiles
 from numaudit.containers import container_names
 from numaudit.errors import InputError, Unavailable, printable
-from numaudit.kernel import files, host_settings
+from numaudit.kernel import earlier, files, host_settings
 from numaudit.kernel.cgroup import Hierarchies, escape, find_hierarchies
 from numaudit.kernel.cgroup_tree import CgroupTree, read_inodes
 from numaudit.kernel.host import Host, read_bytes
@@ -29,6 +29,7 @@ from numaudit.kubelet.sources import process as kubelet_process
 from numaudit.kubelet.sources.process import LocatedKubelet, StartSettings
 from numaudit.topology.quantity import plural
 
+Pause = Callable[[], None]
 NOT_READ = "not-read.txt"
 """In the tree: what could not be read, and why; a line each."""
 
@@ -40,7 +41,7 @@ _LARGEST_FILE = 64 << 20
 _NODES = "sys/devices/system/node/"
 PATTERNS = (
     *(f"proc/{name}" for name in (
-        "mounts", "version", "stat", "vmstat", "meminfo", "self/mountinfo")),
+        "mounts", "uptime", "version", "stat", "vmstat", "meminfo", "self/mountinfo")),
     *(f"proc/[0-9]*/{name}" for name in (
         "cgroup", "comm", "maps", "mountinfo", "numa_maps", "stat", "status", "uid_map")),
     *(_NODES + name for name in ("online", "possible", "has_cpu", "has_memory")),
@@ -91,6 +92,10 @@ class _Copy(Struct):
     host: Host
     tree: NewFolder
     summary: CaptureSummary
+    below: PurePath = PurePath()
+    """Folder of the tree that stands for the host's root."""
+    counted: set[PurePath] = field(default_factory=set)
+    """Files of the tree that stay as they are."""
 
     def copy(self, file: Path, filtered: Callable[[bytes], bytes] = _as_it_is) -> None:
         """One file as it is, or what a filter leaves of it."""
@@ -103,6 +108,8 @@ class _Copy(Struct):
 
     def keep(self, file: Path, content: bytes, filtered: Callable[[bytes], bytes] = _as_it_is) -> None:
         """What was read of one file."""
+        if self.inside(file) in self.counted:
+            return
         try:
             kept = filtered(content)
         except ValueError as error:
@@ -126,12 +133,13 @@ class _Copy(Struct):
 
     def inside(self, path: Path) -> PurePath:
         """Path of the host -> in the tree."""
-        return path.relative_to(self.host.root)
+        return self.below / path.relative_to(self.host.root)
 
 
-def capture(host: Host, target: Path) -> CaptureSummary:
+def capture(host: Host, target: Path, pause: Pause | None = None) -> CaptureSummary:
     """Copy to a new or empty folder, or into a new .tar.xz file, for the owner's eyes only.
 
+    `pause`: waits between two readings of counters, of which the first is in a folder of its own; None = one reading.
     What was begun is removed when it fails or is interrupted. Raises InputError, Unavailable.
     """
     try:
@@ -140,20 +148,20 @@ def capture(host: Host, target: Path) -> CaptureSummary:
         raise Unavailable(f"cannot write {target}: {error.strerror}") from error
     with _private():
         if not target.name.endswith(SUFFIX):
-            return _into(host, target)
+            return _into(host, target, pause)
         with _writing(target), new_file(target) as file:
-            return _pack(host, file, target.name.removesuffix(SUFFIX), target)
+            return _pack(host, file, target.name.removesuffix(SUFFIX), target, pause)
 
 
-def capture_to(host: Host, stream: IO[bytes]) -> CaptureSummary:
-    """Write a .tar.xz archive to a stream. Raises Unavailable."""
+def capture_to(host: Host, stream: IO[bytes], pause: Pause | None = None) -> CaptureSummary:
+    """Write a .tar.xz archive to a stream. `pause` as for `capture`. Raises Unavailable."""
     with _private():
-        return _pack(host, stream, "capture", "standard output")
+        return _pack(host, stream, "capture", "standard output", pause)
 
 
-def _pack(host: Host, stream: IO[bytes], name: str, where: Path | str) -> CaptureSummary:
+def _pack(host: Host, stream: IO[bytes], name: str, where: Path | str, pause: Pause | None) -> CaptureSummary:
     with temporary_folder() as folder:
-        summary = _into(host, folder / "tree")
+        summary = _into(host, folder / "tree", pause)
         with _writing(where):
             archive.pack(folder / "tree", stream, name)
             stream.flush()
@@ -189,19 +197,23 @@ def refuse(target: Path) -> None:
         raise InputError(f"{target}: numaudit writes folders and {SUFFIX} files; give a name that ends in {SUFFIX}")
 
 
-def _into(host: Host, target: Path) -> CaptureSummary:
+def _into(host: Host, target: Path, pause: Pause | None) -> CaptureSummary:
     summary = CaptureSummary()
     kubelet = _located(host, summary)
     try:
         with filled(target) as tree:
-            _fill(kubelet, tree, summary)
+            _fill(kubelet, tree, summary, pause)
     except OSError as error:
         raise Unavailable(f"cannot write {error.filename or target}: {error.strerror}") from error
     return summary
 
 
-def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> None:
+def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary, pause: Pause | None) -> None:
     host, into = kubelet.host, _Copy(kubelet.host, tree, summary)
+    if pause is not None:
+        _copy_counters(_Copy(host, tree, summary, PurePath(earlier.FOLDER)))
+        pause()
+        _copy_counters(into)  # at once, for what follows takes its time
     for file in _files(host):
         into.copy(file)
     into.copy(host.proc / devices.CPUINFO, devices.without_serial)
@@ -223,6 +235,20 @@ def _fill(kubelet: LocatedKubelet, tree: NewFolder, summary: CaptureSummary) -> 
     tree.write(PurePath(NOTE), note)
     lines = [f"{printable(one.what)}: {printable(one.reason)}\n" for one in summary.unread]
     tree.write(PurePath(NOT_READ), "".join(lines).encode())
+
+
+def _copy_counters(into: _Copy) -> None:
+    """One reading, which what is copied later leaves as it is."""
+
+    def keep(file: Path, content: bytes) -> None:
+        into.keep(file, content)
+        into.counted.add(into.inside(file))
+
+    for pattern in earlier.COUNTERS:
+        for file in files.glob(into.host.root, pattern):
+            into.copy(file)
+            into.counted.add(into.inside(file))
+    ThreadFiles(into.host, keep, into.miss, counters_only=True).copy()
 
 
 def _located(host: Host, summary: CaptureSummary) -> LocatedKubelet:

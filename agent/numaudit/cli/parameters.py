@@ -143,9 +143,9 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
 
     name = "duration"
 
-    def __init__(self, least: float = 0.0, most: float = 86400.0) -> None:
-        """Limits in seconds; a least of 0 is itself too little."""
-        self._least, self._most = least, most
+    def __init__(self, least: float = 0.0, most: float = 86400.0, *, or_none: bool = False) -> None:
+        """Limits in seconds; a least of 0 is itself too little, unless `or_none`."""
+        self._least, self._most, self._or_none = least, most, or_none
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         text = str(value).strip()
@@ -155,12 +155,16 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
             seconds = float(digits) * _UNITS[unit]
         except (ValueError, KeyError):
             self.fail(f"{brief(text)!r} is not a time such as 500ms, 10s or 1m", param, ctx)
+        if self._or_none and seconds == 0:
+            return 0.0
         if not seconds > 0 or not self._least <= seconds <= self._most:
             self.fail(f"{brief(text)!r} is not {self._range()}", param, ctx)
         return seconds
 
     def _range(self) -> str:
         most = _time(self._most)
+        if self._or_none:
+            return f"0 or at most {most}"
         return f"between {_time(self._least)} and {most}" if self._least else f"more than 0 and at most {most}"
 
 

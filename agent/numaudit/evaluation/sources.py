@@ -225,9 +225,8 @@ def _expected(evidence: AccessEvidence) -> Access | None:
     if found is not None and found.unknown is None:
         ratio = found.remote_ratio
     else:
-        resident = snapshot.residency.get(container)
-        if resident is None or snapshot.cpu_time is None:
+        resident, ran = snapshot.residency.get(container), snapshot.ran(container)
+        if resident is None or ran is None:
             return None
-        ran = snapshot.cpu_time.get(container, {})
         ratio = expected_remote_ratio(used_bytes(snapshot, container, resident), ran)
     return Access("expected", "expectation", ratio, reason=_NOTHING if ratio is None else None)

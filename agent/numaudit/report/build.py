@@ -143,6 +143,7 @@ def build(
         unknown=_unknown(snapshot),
         sources=(*snapshot.outcomes, *_intent_sources(intent)),
         rank_round=snapshot.rank_round,
+        rates=snapshot.rates,
     )
 
 

@@ -12,7 +12,7 @@ from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.ranks.policy import understood
 from numaudit.report.processes import is_weighted
 from numaudit.report.values import ContainerReport
-from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, share, size
+from numaudit.report.words import ESTIMATE, UNKNOWN, counted_share, node_list, percent, share, size
 from numaudit.topology.nodeset import NodeSet
 
 _LONGEST_WHY = 30
@@ -162,9 +162,28 @@ def cpu_seconds(one: ContainerReport) -> float | None:
     return None if one.cpu_seconds is None else sum(on.seconds for on in one.cpu_seconds)
 
 
+def estimate(one: ContainerReport) -> str:
+    """A mark before what is made of its CPU time, where that is an estimate."""
+    return ESTIMATE if one.cpu_time_source == "last-cpu" else ""
+
+
 def cpu_time(one: ContainerReport) -> str:
     seconds = cpu_seconds(one)
-    return UNKNOWN if seconds is None else f"{seconds:.1f} s"
+    return UNKNOWN if seconds is None else f"{estimate(one)}{seconds:.1f} s"
+
+
+def cpu_time_by_node(one: ContainerReport) -> str:
+    """N1 9.8s, N0 0.1s: the most first."""
+    if one.cpu_seconds is None:
+        return UNKNOWN
+    largest = sorted(one.cpu_seconds, key=lambda on: (-on.seconds, on.numa_node))
+    return ", ".join(f"N{on.numa_node} {estimate(one)}{on.seconds:.1f}s" for on in largest if on.seconds) or "-"
+
+
+def expected(one: ContainerReport) -> str:
+    """The share of accesses that would be remote."""
+    ratio = one.expected_remote_ratio
+    return f"{estimate(one) if ratio is not None else ''}{percent(ratio)}"
 
 
 def cpu_off(one: ContainerReport) -> str:
@@ -175,7 +194,7 @@ def cpu_off(one: ContainerReport) -> str:
         return UNKNOWN
     total = sum(on.seconds for on in one.cpu_seconds)
     off = sum(on.seconds for on in one.cpu_seconds if on.numa_node not in one.intended.memory_nodes)
-    return "-" if total == 0 else percent(off / total)
+    return "-" if total == 0 else f"{estimate(one)}{percent(off / total)}"
 
 
 def counted_remote(one: ContainerReport) -> str:

@@ -18,7 +18,7 @@ from numaudit.evaluation.verdicts import severity
 from numaudit.report import cells
 from numaudit.report.cells import Tone
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import display_name, node_list, percent, promised_nodes, share, size
+from numaudit.report.words import display_name, node_list, promised_nodes, share, size
 
 Row = TypeVar("Row")
 ViewName = Literal["table", "top", "page"]
@@ -200,13 +200,13 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         table=ColumnPlaces(100, 8), top=ColumnPlaces(150, 10),
     ),
     Column(
-        "EXPECTED", lambda one: percent(one.expected_remote_ratio), _EXPECTED,
+        "EXPECTED", cells.expected, _EXPECTED,
         value=lambda one: one.expected_remote_ratio, is_number=True,
         needs=_any(lambda one: one.cpu_seconds is not None or one.expected_basis is not None),
         table=ColumnPlaces(130, 3),
     ),
     Column(
-        "EXPECTED", lambda one: percent(one.expected_remote_ratio), _EXPECTED,
+        "EXPECTED", cells.expected, _EXPECTED,
         value=lambda one: one.expected_remote_ratio, is_number=True, needs=_has_cpu_time,
         top=ColumnPlaces(110, 5),
     ),
@@ -223,8 +223,15 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
         top=ColumnPlaces(120, 4),
     ),
     Column(
+        "CPU TIME", cells.cpu_time_by_node,
+        "by node, since the measurement began or between a capture's two readings; ~ = an estimate by the last CPU of "
+        "each thread",
+        value=cells.cpu_seconds, needs=_has_cpu_time,
+        table=ColumnPlaces(150, 6),
+    ),
+    Column(
         "CPU TIME", cells.cpu_time, value=cells.cpu_seconds, sort="cpu", is_number=True, needs=_has_cpu_time,
-        table=ColumnPlaces(150, wide_only=True), top=ColumnPlaces(130, 8),
+        top=ColumnPlaces(130, 8),
     ),
     Column(
         "COUNTED REMOTE", cells.counted_remote,

@@ -35,7 +35,8 @@ from numaudit.report.values import (
     PromiseOfSource,
     Unknown,
 )
-from numaudit.snapshot import Allowed, Container, Mappings, ProcessMapping, Resident, Snapshot
+from numaudit.snapshot import Allowed, Container, ContainerId, Mappings, ProcessMapping, Resident, Snapshot
+from numaudit.snapshot.processes import TimeSource
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import NodeSet
 
@@ -78,8 +79,7 @@ class ContainerReports:
         if resident is not None and judged is not None:
             remote = None if cpu_nodes is None else remote_bytes(resident, cpu_nodes)
             aligned = None if not intended else judged - bytes_outside(resident.judged, intended)
-            if snapshot.cpu_time is not None:
-                ran = snapshot.cpu_time.get(id_, {})
+            if (ran := snapshot.ran(id_)) is not None:
                 distance = distance_ratio(used_bytes(snapshot, id_, resident), ran, snapshot.machine.distances)
         basis: ExpectedBasis | None = None if expected is None else "container"
         processes = snapshot.processes.get(id_)
@@ -138,8 +138,14 @@ class ContainerReports:
             by_page_size(resident, None if intent is None else intent.promise),
             snapshot.devices.get(id_),
             None if watched is None else ranks_report(watched, self.judgements.ranks.get(id_, ())),
+            self._time_source(id_),
             **self._counters.of(id_),
         )
+
+    def _time_source(self, container: ContainerId) -> TimeSource | None:
+        snapshot = self.snapshot
+        sampled = None if snapshot.cpu_time is not None else (snapshot.sampled_time or {}).get(container)
+        return None if sampled is None else sampled.source
 
     def _elsewhere(
         self, mappings: Mappings, intended: NodeSet | None, allowed: Allowed

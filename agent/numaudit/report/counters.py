@@ -106,7 +106,7 @@ class Counters(Value, frozen=True, kw_only=True):
     """The counters of a container's report, each since the measurement began if nothing else is said."""
 
     cpu_seconds: tuple[NodeSeconds, ...] | None
-    """Since the measurement began; null = not measured."""
+    """Since the measurement began, or between a capture's two readings (`cpuTimeSource`); null = not measured."""
     allocated: tuple[AllocatedBytes, ...] | None
     """Since the measurement began; null = not measured."""
     hint_faults: tuple[HintFaultsReport, ...] | None
@@ -134,6 +134,14 @@ class CountedField(Struct, Generic[Counts], frozen=True):
     """The field's value; None = nothing can be said of this container."""
     if_absent: object = ()
     """The value for a container without counts: a probe that saw nothing of it has counted nothing."""
+
+
+def _cpu_times(snapshot: Snapshot) -> Mapping[ContainerId, Mapping[int, float]] | None:
+    """Those that were counted, else those of a capture's two readings."""
+    sampled = snapshot.sampled_time
+    if snapshot.cpu_time is not None or sampled is None:
+        return snapshot.cpu_time
+    return {id_: one.by_node for id_, one in sampled.items()}
 
 
 def _cpu_seconds(seconds: Mapping[int, float], _: Machine) -> tuple[NodeSeconds, ...]:
@@ -189,7 +197,7 @@ def _task_moves(migrated: Migrated, _: Machine) -> tuple[TaskMoveReport, ...]:
 
 
 COUNTERS: tuple[CountedField[Any], ...] = (
-    CountedField("cpu_seconds", attrgetter("cpu_time"), _cpu_seconds),
+    CountedField("cpu_seconds", _cpu_times, _cpu_seconds),
     CountedField("allocated", attrgetter("page_alloc"), _allocated),
     CountedField("hint_faults", attrgetter("hint_faults"), _hint_faults),
     CountedField("memory_accesses", attrgetter("pmu"), _memory_accesses),

@@ -16,7 +16,7 @@ from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
 from numaudit.ranks.declaration import Declaration
 from numaudit.report.columns import Column, ColumnPlaces
 from numaudit.report.processes import ProcessesReport, ProcessReport
-from numaudit.report.words import UNKNOWN, counted_share, node_list, percent, size
+from numaudit.report.words import ESTIMATE, UNKNOWN, counted_share, node_list, percent, size
 from numaudit.snapshot.processes import MappedMemory, ThreadGroup
 from numaudit.topology.quantity import plural
 
@@ -26,7 +26,6 @@ _LEAST_BYTES = 1 << 20
 """Mappings with less than this do not show the policy that they have of their own."""
 _MOST_REASONS = 3
 _NONE = "-"
-_ESTIMATE = "~"
 Amount = TypeVar("Amount", int, float)
 
 
@@ -136,7 +135,7 @@ def _memory(process: ProcessReport) -> str:
 
 def _ran(row: ProcessRow) -> str:
     """Seconds by node; with a mark where they are an estimate."""
-    mark = _ESTIMATE if row.process.cpu_time_source == "last-cpu" else ""
+    mark = ESTIMATE if row.process.cpu_time_source == "last-cpu" else ""
     return _amounts(row.cpu_seconds, lambda time: f"{mark}{time:.1f}s")
 
 
@@ -196,7 +195,7 @@ def notes(report: ProcessesReport, expected: float | None, basis: str | None) ->
     since = "of the measurement" if report.cpu_time_since == "measurement" else "since each thread began"
     estimates = any(one.cpu_time_source == "last-cpu" for one in report.items)
     how = (
-        f"; {_ESTIMATE} = an estimate: all time of a thread that may run on several nodes counts for the node of its "
+        f"; {ESTIMATE} = an estimate: all time of a thread that may run on several nodes counts for the node of its "
         "last CPU"
     )
     yield f"CPU TIME is that {since}{how if estimates else ''}."

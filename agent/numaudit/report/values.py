@@ -21,8 +21,8 @@ from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartRepo
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.processes import MappingsReport, ProcessesReport, RanksReport
 from numaudit.snapshot import CollectorOutcome, Kind, ProcessMapping, Qos
-from numaudit.snapshot.counted import Overhead, ProbeAccount
-from numaudit.snapshot.processes import ContainerDevices, RankRound
+from numaudit.snapshot.counted import Overhead, ProbeAccount, Rates
+from numaudit.snapshot.processes import ContainerDevices, RankRound, TimeSource
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed, TieringReport
 
@@ -177,6 +177,9 @@ class ContainerReport(Counters, frozen=True):
     ranks: RanksReport | None = None
     """Its ranks, where the agent watches them (`ranks.enabled`); null = it declares no placement, was not read yet, or
     nobody watches. A one-off report has them in `processes`."""
+    cpu_time_source: TimeSource | None = None
+    """The source of `cpuSeconds` that a capture's two readings say, as that of processes: `last-cpu` is an estimate. No
+    verdict is made of it. null = a BPF program counted them, or there are none."""
 
     @property
     def ranks_summary(self) -> str | None:
@@ -346,3 +349,5 @@ class Report(Value, frozen=True):
     """Outcome of each source of the report."""
     rank_round: RankRound | None = None
     """The agent's rounds over the processes of containers; null = it does not watch ranks, or there is no agent."""
+    rates: Rates | None = None
+    """Growth of counters between the two readings of a capture; null = it has one, or this is a running host."""

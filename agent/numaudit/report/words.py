@@ -28,7 +28,7 @@ def display_name(container: ContainerReport) -> str:
     return printable(f"{pod} ({container.kind})")
 
 
-UNKNOWN = "?"
+UNKNOWN, ESTIMATE = "?", "~"
 
 
 def size(value: int | None) -> str:

@@ -14,12 +14,13 @@ from numaudit.encoding.value import Timestamp, Value
 from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.ranks.declaration import ProcessTold
-from numaudit.snapshot.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Sampled
+from numaudit.snapshot.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Rates, Sampled
 from numaudit.snapshot.processes import (
     ContainerDevices,
     ContainerProcesses,
     ProcessMappings,
     RankRound,
+    SampledTime,
     WatchedProcesses,
 )
 from numaudit.topology.machine import HugePagePool, HugePages, Machine
@@ -276,6 +277,10 @@ class Snapshot(Struct, frozen=True):
     """The kubelet's promises; None = there is no kubelet to ask."""
     cpu_time: Mapping[ContainerId, Mapping[int, float]] | None = None
     """CPU time by node since the probe was loaded; None = not measured."""
+    sampled_time: Mapping[ContainerId, SampledTime] | None = None
+    """CPU time between a capture's two readings, which proves nothing; None = there are none."""
+    rates: Rates | None = None
+    """Between a capture's two readings; None = there are none."""
     page_alloc: Mapping[ContainerId, Mapping[tuple[int, int | None], int]] | None = None
     """(CPU's node, page's node) -> bytes given since the probe was loaded; None = not measured."""
     pmu: Mapping[ContainerId, CountedAccesses] | None = None
@@ -295,6 +300,13 @@ class Snapshot(Struct, frozen=True):
     probes: Mapping[str, ProbeAccount] = field(default_factory=dict)
     """Of those that were read in this tick."""
     outcomes: tuple[CollectorOutcome, ...] = ()
+
+    def ran(self, container: ContainerId) -> Mapping[int, float] | None:
+        """CPU time by node, counted or else sampled; None = neither."""
+        if self.cpu_time is not None:
+            return self.cpu_time.get(container, {})
+        found = None if self.sampled_time is None else self.sampled_time.get(container)
+        return None if found is None else found.by_node
 
 
 class Check(Value, frozen=True):

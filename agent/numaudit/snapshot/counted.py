@@ -225,3 +225,14 @@ class Overhead(Value, frozen=True):
     """Share of the containers that are on the watch list; None = all are watched."""
     probes: tuple[OverheadOfProbe, ...]
     """Cost of each probe."""
+
+
+class Rates(Value, frozen=True):
+    """Growth of a capture's counters between its two readings."""
+
+    seconds: float
+    """Time between them."""
+    numa_balancing: Mapping[str, float] | None
+    """The counters of `numaBalancing`, per second; null = not read twice."""
+    numastat_bytes: Mapping[int, Mapping[str, float]]
+    """Node -> counter of its `numastatBytes` -> bytes per second."""

@@ -76,6 +76,15 @@ _FILE = "file"
 """The kind of mapping that judges nothing."""
 
 
+class SampledTime(msgspec.Struct, frozen=True):
+    """CPU time of one container between a capture's two readings."""
+
+    by_node: Mapping[int, float]
+    """Seconds."""
+    source: TimeSource | None
+    """None = it did not run."""
+
+
 class ThreadGroup(Value, frozen=True):
     """Threads of one process that may run on the same nodes, under the same memory policy."""
 

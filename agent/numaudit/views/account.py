@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from numaudit.evaluation.access import Access, UsedRemotely
 from numaudit.evaluation.huge_pages import HugePagesOfContainer
+from numaudit.report import cells
 from numaudit.report.values import ContainerReport, NodeReport, PromiseOfSource
 from numaudit.report.words import UNKNOWN, amounts, in_utc, share, size
 from numaudit.snapshot.processes import ContainerDevices, HeldBy, Interrupts
@@ -173,6 +174,8 @@ def _huge_pages(pages: HugePagesOfContainer) -> str:
 def _accesses(one: ContainerReport) -> Iterator[str]:
     for access in one.accesses:
         yield f"{access.source}: {_said_by(access)}{_basis(one) if access.of == 'expectation' else ''}"
+    if one.cpu_seconds:
+        yield f"CPU time by node: {cells.cpu_time_by_node(one)}"
     if all(access.of == "expectation" for access in one.accesses):
         yield "Not measured."
 
@@ -180,7 +183,8 @@ def _accesses(one: ContainerReport) -> Iterator[str]:
 def _basis(one: ContainerReport) -> str:
     """The basis of what is expected."""
     bases = {"processes": " (the sum over its processes)", "container": " (of the container as a whole)"}
-    return bases.get(one.expected_basis or "", "")
+    by = ", by an estimate of its CPU time" if cells.estimate(one) else ""
+    return bases.get(one.expected_basis or "", "") + by
 
 
 def _said_by(access: Access) -> str:

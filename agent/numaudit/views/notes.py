@@ -12,7 +12,8 @@ from numaudit.containermanager.pod.spec import full_name
 from numaudit.evaluation.findings import Finding, Severity
 from numaudit.evaluation.verdicts import MISALIGNED, Verdict, harm
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import display_name, size
+from numaudit.report.words import ESTIMATE, display_name, share, size
+from numaudit.snapshot.counted import Rates
 
 _SEVERITIES = get_args(Severity)
 
@@ -119,3 +120,32 @@ def sources_in_trouble(report: Report) -> Iterator[tuple[str, str]]:
             found.setdefault(f"{source.state}: {source.reason or ''}", []).append(source.source)
     for why, sources in found.items():
         yield ", ".join(sources), why
+
+
+def rates_in_words(report: Report) -> Iterator[str]:
+    """What grew between the two readings of a capture, and what its CPU times are; nothing of one with a single one."""
+    rates = report.rates
+    if rates is None:
+        return
+    yield f"In the {rates.seconds:.1f} s between the two readings of this capture: {'; '.join(_growth(rates))}."
+    sources = {one.cpu_time_source for one in report.containers}
+    if "last-cpu" in sources:
+        yield (
+            f"CPU TIME is of these {rates.seconds:.1f} s; {ESTIMATE} = an estimate: all time of a thread that may run "
+            "on several nodes counts for the node of its last CPU. No verdict is made of it."
+        )
+    elif "affinity" in sources:
+        yield f"CPU TIME is of these {rates.seconds:.1f} s, by the CPUs that each thread may use."
+
+
+def _growth(rates: Rates) -> Iterator[str]:
+    counters = rates.numa_balancing or {}
+    faults, moved = counters.get("numa_hint_faults"), counters.get("numa_pages_migrated")
+    if faults is not None and moved is not None:
+        local = share(round(counters.get("numa_hint_faults_local", 0.0)), round(faults))
+        seen = f"{faults:.0f} NUMA hint faults/s ({local} local)" if round(faults) else "no NUMA hint faults"
+        yield f"{seen}, {moved:.0f} pages/s moved by NUMA balancing" if round(moved) else seen
+    missed = {node: grown["numa_miss"] for node, grown in rates.numastat_bytes.items() if "numa_miss" in grown}
+    shown = [f"node {node} {size(round(grown))}/s" for node, grown in sorted(missed.items()) if round(grown)]
+    if missed:
+        yield f"memory given in place of another node's (numa_miss): {', '.join(shown) or 'none'}"

@@ -53,7 +53,7 @@ def test_the_collector_is_python_3_6_with_its_standard_library() -> None:
 
 def test_a_host_is_captured_with_its_own_python(ssh: Path, tmp_path: Path, capsys: Capture) -> None:
     target = tmp_path / "server.tar.xz"
-    assert call(["capture", "--from", "root@server", str(target)]) == 0
+    assert call(["capture", "--duration", "0", "--from", "root@server", str(target)]) == 0
     assert "in " + str(target) in capsys.readouterr().err
     assert target.stat().st_mode & 0o777 == 0o600
     found = report(capsys, target)
@@ -159,7 +159,7 @@ def test_a_host_that_sends_none_is_an_error_that_says_why(
     reply: str, says: str, ssh: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     ssh.write_text(reply)
-    assert call(["capture", "--from", "root@server", str(tmp_path / "server.tar.xz")]) == 3
+    assert call(["capture", "--duration", "0", "--from", "root@server", str(tmp_path / "server.tar.xz")]) == 3
     assert says in capsys.readouterr().err
     assert not list(tmp_path.glob("*.tar.xz"))
 
@@ -188,7 +188,7 @@ def test_options_of_ssh_and_folders_are_refused(
 def test_what_is_there_already_stays(ssh: Path, tmp_path: Path) -> None:
     target = tmp_path / "server.tar.xz"
     target.write_text("mine")
-    assert call(["capture", "--from", "root@server", str(target)]) == 2
+    assert call(["capture", "--duration", "0", "--from", "root@server", str(target)]) == 2
     assert target.read_text() == "mine"
 
 

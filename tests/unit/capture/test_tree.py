@@ -40,7 +40,8 @@ def _program(tree: Path, target: str) -> str:
         "import sys; from pathlib import Path; from numaudit.cli import main; "
         "from numaudit.cli.observe import capture; "
         "from numaudit.kernel.host import Host; "
-        f"capture.host = lambda _: Host.under(Path({str(tree)!r})); sys.exit(main.call(['capture', {target!r}]))"
+        f"capture.host = lambda _: Host.under(Path({str(tree)!r})); "
+        f"sys.exit(main.call(['capture', '--duration', '0', {target!r}]))"
     )
 
 
@@ -219,7 +220,7 @@ def test_the_command_says_what_it_copied_on_standard_error(
 ) -> None:
     tree = captured("memory-only-node")
     monkeypatch.setattr("numaudit.cli.observe.capture.host", lambda _: tree)
-    assert call(["capture", str(tmp_path / "copy")]) == 0
+    assert call(["capture", "--duration", "0", str(tmp_path / "copy")]) == 0
     out, err = capsys.readouterr()
     assert out == ""
     assert " files, " in err
@@ -233,7 +234,7 @@ def test_a_dash_writes_the_archive_to_standard_output(
     tree = captured("systemd-crio")
     monkeypatch.setattr("numaudit.cli.observe.capture.host", lambda _: tree)
     monkeypatch.chdir(tmp_path)
-    assert call(["capture", "-"]) == 0
+    assert call(["capture", "--duration", "0", "-"]) == 0
     out, err = capfdbinary.readouterr()
     assert b" in standard output\n" in err
     assert list(tmp_path.iterdir()) == []

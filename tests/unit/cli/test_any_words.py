@@ -185,7 +185,7 @@ def _no_more(limit: str, most: int) -> str:
 def test_a_limit_of_open_files_that_ends_a_verb_is_named_as_the_users(verb: str) -> None:
     words = {"explain": ("explain", "a"), "state": ("state", "show"), "simulate": ("simulate", "/dev/null"),
         "config": ("config", "show"),
-        "assert": ("assert", "--max-spilled", "5Mi", "--", "true"), "capture": ("capture", "-"),
+        "assert": ("assert", "--max-spilled", "5Mi", "--", "true"), "capture": ("capture", "--duration", "0", "-"),
         "run": ("run", "--memory", "1Mi", "--", "true")}  # fmt: skip
     done = _limited(_no_more("RLIMIT_NOFILE", 3), words.get(verb, (verb,)))
     assert done.returncode == 2, done.stderr
@@ -193,7 +193,7 @@ def test_a_limit_of_open_files_that_ends_a_verb_is_named_as_the_users(verb: str)
 
 
 def test_a_limit_behind_a_verbs_own_error_is_named_as_the_users(tmp_path: Path) -> None:
-    done = _limited(_no_more("RLIMIT_NOFILE", 4), ("capture", str(tmp_path / "host.tar.xz")))
+    done = _limited(_no_more("RLIMIT_NOFILE", 4), ("capture", "--duration", "0", str(tmp_path / "host.tar.xz")))
     assert done.returncode == 2, done.stderr
     assert done.stderr == (
         f"numaudit: cannot write {tmp_path}/host.tar.xz: Too many open files; raise the limit (ulimit -n)\n"

@@ -153,7 +153,7 @@ def _doctor(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
 
 
 def _capture(root: Path, capsys: Capture, _: pytest.MonkeyPatch) -> None:
-    _runs(capsys, "capture", str(root.parent / "copy"))
+    _runs(capsys, "capture", "--duration", "0", str(root.parent / "copy"))
     answers = root.parent / "copy/numaudit"
     assert REFUSED in (answers / "pods.json").read_text()
     assert (answers / "kubelet.log").stat().st_size > 0

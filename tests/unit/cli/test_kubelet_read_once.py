@@ -208,7 +208,7 @@ RUNS: dict[str, Callable[[CountedKubelet], None]] = {
     "forecast": _verb("forecast"),
     "headroom": _verb("headroom"),
     "nrt": _verb("nrt"),
-    "capture": _verb("capture", "{new}"),
+    "capture": _verb("capture", "--duration", "0", "{new}"),
 }
 
 

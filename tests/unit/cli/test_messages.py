@@ -50,7 +50,7 @@ def test_the_name_of_a_checkpoint_reaches_stderr_escaped(
         ["report", "--fail-below", RED],
         ["config", "show", "--set", f"{RED}=1"],
         ["config", "show", "--config", f"/none/{RED}"],
-        ["capture", f"/none/{RED}.tar.xz"],
+        ["capture", "--duration", "0", f"/none/{RED}.tar.xz"],
         ["state", "diff", f"/none/{RED}", "/none/b"],
     ],
 )

@@ -159,7 +159,7 @@ def test_a_live_node_that_lets_nobody_in_is_no_internal_error(folder: Path, verb
     (kubelet / "memory_manager_state").write_text("{}")
     kubelet.parent.chmod(0o750)
     arguments = {
-        "capture": ("capture", "copy"),
+        "capture": ("capture", "--duration", "0", "copy"),
         "selftest": ("doctor", "--selftest"),
         "agent": ("agent", "--listen", "no-such-address.invalid:1"),
         "state": ("state", "verify"),

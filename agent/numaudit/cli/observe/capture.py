@@ -6,12 +6,15 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from numaudit.cli import messages
 from numaudit.cli.options import FilePath, host
+from numaudit.cli.parameters import Duration
 from numaudit.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -38,7 +41,15 @@ Exit codes: 0 fine, 2 usage, 3 this host cannot be read or there is no space, 13
     metavar="USER@HOST",
     help="Capture another host by ssh. It needs Python 3.6 or newer there, and nothing of numaudit.",
 )
-def command(target: Path, from_host: str | None) -> None:
+@click.option(
+    "--duration",
+    type=Duration(most=3600.0, or_none=True),
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="Time between two readings of counters, for rates and CPU time by node; 0 = one reading.",
+)
+def command(target: Path, from_host: str | None, duration: float) -> None:
     """Save this host's /proc, /sys, cgroup and kubelet state for offline analysis.
 
     It writes a folder, an archive, or an archive to standard output (-). The other verbs read the capture with --root.
@@ -51,7 +62,7 @@ def command(target: Path, from_host: str | None) -> None:
     from numaudit.topology.quantity import plural
 
     with as_interrupts():
-        summary, where = _capture(target, from_host)
+        summary, where = _capture(target, from_host, duration)
     click.echo(f"{plural(summary.files, 'file')}, {summary.bytes >> 10} KiB in {printable(where)}", err=True)
     lines = _by_name(summary.unread)
     if lines:
@@ -64,19 +75,20 @@ def command(target: Path, from_host: str | None) -> None:
             click.echo("run as root to capture the files whose permission is denied", err=True)
 
 
-def _capture(target: Path, from_host: str | None) -> tuple[CaptureSummary, str]:
+def _capture(target: Path, from_host: str | None, seconds: float) -> tuple[CaptureSummary, str]:
     from numaudit.capture.tree import capture, capture_to
 
     if from_host is not None:
         from numaudit.capture.remote import capture_from
 
-        return capture_from(from_host, target), str(target)
+        return capture_from(from_host, target, seconds), str(target)
+    pause = partial(messages.wait, seconds, "between two readings") if seconds else None
     if str(target) != "-":
-        return capture(host(None), target), str(target)
+        return capture(host(None), target, pause), str(target)
     output = sys.stdout.buffer
     if output.isatty():
         raise InputError("standard output is a terminal, and an archive is not text; add > host.tar.xz")
-    return capture_to(host(None), output), "standard output"
+    return capture_to(host(None), output, pause), "standard output"
 
 
 def _by_name(unread: Sequence[Unread]) -> list[str]:

@@ -13,6 +13,7 @@ from numaudit.engine.collectors.containers.mappings import NumaMapsCollector, Ro
 from numaudit.engine.collectors.containers.processes import ProcessesCollector
 from numaudit.engine.collectors.containers.rank_watch import RankWatchCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
+from numaudit.engine.collectors.containers.two_readings import TwoReadingsCollector
 from numaudit.engine.collectors.of_host import NodeCollector, NumaBalancingCollector, SwapCollector, TiersCollector
 from numaudit.kernel.host import Host
 
@@ -34,6 +35,7 @@ class Collectors:
         self.ranks = RankWatchCollector()
         self._probes: tuple[Collector, ...] = ()
         self._last = (
+            TwoReadingsCollector(),
             NumaMapsCollector(),
             RootNumaMapsCollector(),
             ProcessesCollector(),

@@ -173,6 +173,9 @@ def misplaced_huge_pages(container: ContainerReport) -> Values:
 
 
 def cpu_seconds(container: Counters) -> Values:
+    """Those that were counted: what a capture's two readings say is no counter."""
+    if isinstance(container, ContainerReport) and container.cpu_time_source is not None:
+        return ()
     rows = container.cpu_seconds
     return Columns(_nodes(*[one.numa_node for one in rows]), tuple([one.seconds for one in rows])) if rows else ()
 

@@ -53,10 +53,15 @@ def read_vmstat(host: Host) -> dict[str, int]:
     Raises Unavailable when it is not shown, OSError.
     """
     try:
-        return parse(read_text(host.proc / "vmstat"), _HOSTS_LINE)
+        return parse_vmstat(read_text(host.proc / "vmstat"))
     except FileNotFoundError:
         why = "/proc is mounted with subset=pid" if host.is_live else "the captured tree was made without it"
         raise Unavailable(f"/proc/vmstat does not exist: {why}") from None
+
+
+def parse_vmstat(text: str) -> dict[str, int]:
+    """The counters of a host. Raises ParseError."""
+    return parse(text, _HOSTS_LINE)
 
 
 def parse(text: str, line: re.Pattern[str] = _LINE) -> dict[str, int]:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from numaudit.evaluation.verdicts import MISALIGNED
+from numaudit.report import cells
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import size
 from numaudit.topology.nodeset import NodeSet
@@ -38,6 +39,8 @@ class Flow(Struct, frozen=True):
     """Node -> share of its CPU time, or an equal share of each node that it may run on."""
     measured: bool
     """Was its CPU time measured?"""
+    mark: str
+    """Of an estimate."""
     rows: Mapping[int, int]
     """Node -> its row in the drawing."""
     wrong: bool = False
@@ -54,7 +57,8 @@ class Flow(Struct, frozen=True):
         known = frozenset(node for node in held if right is not None and node in right)
         promised = promised_nodes(one)
         rows = {node: row for row, node in enumerate(sorted({*promised, *held, *used}))}
-        return cls(promised, held, None if right is None else known, used, bool(whole), rows, is_misaligned(one))
+        of_right = None if right is None else known
+        return cls(promised, held, of_right, used, bool(whole), cells.estimate(one), rows, is_misaligned(one))
 
     def is_stray(self, node: int) -> bool:
         return self.right is not None and node not in self.right
@@ -120,7 +124,7 @@ def _boxes(of: Flow) -> Iterator[Markup]:
             of, 1, node, f"node {node}: {size(amount)}", "promised stray-box" if of.is_stray(node) else "promised"
         )
     for node, share in of.used.items():
-        words = f"node {node}: {share:.0%}" if of.measured else f"node {node}"
+        words = f"node {node}: {of.mark}{share:.0%}" if of.measured else f"node {node}"
         yield _box(of, 2, node, words, "promised")
 
 
@@ -137,7 +141,7 @@ def _in_words(of: Flow) -> str:
         for node, amount in of.resident.items()
     ]
     if of.measured:
-        shares = (f"node {node} ({share:.0%} of its CPU time)" for node, share in of.used.items())
+        shares = (f"node {node} ({of.mark}{share:.0%} of its CPU time)" for node, share in of.used.items())
         used = f"Used from: {', '.join(shares)}"
     elif of.used:
         used = f"May be used from: {NodeSet.from_ids(of.used).in_words}; its CPU time was not measured"

@@ -14,6 +14,7 @@ from numaudit.report.nodes import Occupants, occupants
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, display_name, size
 from numaudit.topology.nodeset import CpuSet
+from numaudit.views.notes import rates_in_words
 from numaudit.views.page.lanes import is_misaligned, promised_nodes
 from numaudit.views.page.markup import TONES, Markup, PageSection, box, columns_table, element, legend_item, short
 from numaudit.views.page.node_map import Anchors, CpuOwners, MappedNode, far, node_map, places
@@ -200,6 +201,7 @@ def nodes_part(report: Report, addresses: Addresses) -> PageSection:
         _map(report, addresses),
         element("div", _memory(report), heat_map(report.nodes) if len(report.nodes) > 1 else "", class_="beside"),
         element("p", _RESIDUAL, class_="facts"),
+        *(element("p", line, class_="facts") for line in rates_in_words(report)),
         _holders(report),
     )
     return PageSection("nodes", "Nodes", content)

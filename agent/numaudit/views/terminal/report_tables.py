@@ -21,7 +21,15 @@ from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import amounts, display_name, is_small_remainder, kinds_in_words, size, small_remainders
 from numaudit.topology.quantity import at_most, plural, some_of
 from numaudit.views.headroom import HUGE_PAGES, largest, largest_with_huge_pages, map_columns, map_rows, warnings
-from numaudit.views.notes import Note, NoteItem, finding_notes, not_known, sources_in_trouble, verdict_notes
+from numaudit.views.notes import (
+    Note,
+    NoteItem,
+    finding_notes,
+    not_known,
+    rates_in_words,
+    sources_in_trouble,
+    verdict_notes,
+)
 from numaudit.views.terminal.fit import container_table, print_columns, print_explained
 from numaudit.views.terminal.one_container import print_one_container
 from numaudit.views.terminal.terminal import print_command, print_note, print_rows, print_table
@@ -261,6 +269,8 @@ def _print_notes(report: Report, shown: Sequence[ContainerReport], out: Console,
     ended = _ended(report)
     if ended:
         print_note(ended, out, "dim")
+    for line in rates_in_words(report):
+        print_note(line, out)
     for item in not_known(report, shown):
         print_note(f"not known: {text_of(item)}", out, "yellow")
     for sources, why in sources_in_trouble(report):

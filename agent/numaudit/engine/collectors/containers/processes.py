@@ -20,7 +20,7 @@ from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.engine.collectors.containers.mappings import HIDDEN, processes_of
 from numaudit.engine.collectors.containers.thread_groups import ThreadGroups
 from numaudit.errors import ParseError, printable
-from numaudit.kernel import tasks
+from numaudit.kernel import earlier, tasks
 from numaudit.kernel.host import Host, explain
 from numaudit.kernel.memory import numa_maps
 from numaudit.kernel.tasks import Thread
@@ -28,6 +28,7 @@ from numaudit.snapshot import Mappings, Snapshot
 from numaudit.snapshot.counted import ProcessAccesses
 from numaudit.snapshot.processes import ContainerProcesses, ProcessMappings, ProcessPlacement, UnreadPart
 from numaudit.topology.machine import Machine
+from numaudit.topology.quantity import plural
 
 if TYPE_CHECKING:
     from numaudit.engine.collectors.probes.process_counters import ProcessCounters
@@ -59,7 +60,8 @@ class ProcessesCollector(Collector):
     def collect(self, tick: TickInputs, snapshot: Snapshot, skipped: SkippedItems) -> Snapshot:
         """Every process of the containers asked for. Without a budget only CPU times are read, for the next tick.
 
-        With probes CPU times are those since the last tick that asked, as the probes' are; else since threads began.
+        With probes CPU times are those since the last tick that asked, as the probes' are; of a capture with two
+        readings since the first; else since threads began.
         """
         wanted = [id_ for id_ in tick.census.groups if tick.mappings_of is None or id_ in tick.mappings_of]
         processes = {id_: processes_of(tick.reader, tick.census.groups[id_], skipped) for id_ in wanted}
@@ -68,8 +70,11 @@ class ProcessesCollector(Collector):
             self._times = _times(tick.host, alive)
             self._counters = _counters(tick, alive, self._counters)
             return snapshot
-        before = None if tick.readings is None else self._times
-        walk = ProcessReader(tick.host, tick.machine, monotonic() + tick.mappings_budget, before)
+        before, begun = (None if tick.readings is None else self._times), 0.0
+        if earlier.is_there(tick.host):
+            first = earlier.read(tick.host)
+            before, begun = first.times(pid for pids in processes.values() for pid in pids), first.ticks
+        walk = ProcessReader(tick.host, tick.machine, monotonic() + tick.mappings_budget, before, begun=begun)
         found = {
             id_: walk.container(pids, snapshot.numa_maps.get(id_), tick.mappings_budget)
             for id_, pids in processes.items()
@@ -129,6 +134,8 @@ class ProcessReader:
     """CPU times at the beginning; None = each thread's start."""
     clock: Callable[[], float] = monotonic
     """The clock of the deadline."""
+    begun: float = 0.0
+    """The beginning in clock ticks since boot. The CPU time of an older thread that is not in `before` is unknown."""
     times: dict[ThreadKey, int] = field(default_factory=dict)
     """CPU times now."""
     _booted_at: float | None = field(init=False)
@@ -202,19 +209,22 @@ class ProcessReader:
             ids = []
         reader = _Policies(self.host, pid, policy, self.clock, min(self.clock() + _POLICY_SECONDS, self.deadline))
         if not ids:  # a capture without threads
-            groups.add(main, reader.of(pid), main.task.ticks)
+            groups.add(main, reader.of(pid), self.since(main) or 0)
             more = (main.placing.threads or 1) - 1
             return [UnreadPart("threads", f"the capture has none but the main thread, and {more} others lived")] * (
                 more > 0
             )
-        read = 0
+        read = unknown = 0
         others = tasks.read_threads(self.host, pid, [one for one in ids[:_MOST_THREADS] if one != pid])
         for thread in chain((main,), others):
-            groups.add(thread, reader.of(thread.id), self._since(thread))
+            ticks = self.since(thread)
+            groups.add(thread, reader.of(thread.id), ticks or 0)
+            unknown += ticks is None
             read += 1
             if self.clock() > self.deadline:
                 break
-        return [*self._not_all(ids, read), *reader.unread()]
+        overlooked = UnreadPart("threads", f"{plural(unknown, 'thread')} had no CPU time in the first reading")
+        return [*self._not_all(ids, read), *[overlooked] * (unknown > 0), *reader.unread()]
 
     def _not_all(self, ids: Sequence[int], read: int) -> Iterator[UnreadPart]:
         if len(ids) > _MOST_THREADS:
@@ -222,11 +232,14 @@ class ProcessReader:
         elif self.clock() > self.deadline and read < len(ids):
             yield UnreadPart("threads", f"time ran out after {read} of {len(ids)} threads")
 
-    def _since(self, thread: Thread) -> int:
-        """Clock ticks since the beginning; a thread that is newer began meanwhile."""
+    def since(self, thread: Thread) -> int | None:
+        """Clock ticks since the beginning; a thread that is newer began meanwhile. None = not known."""
         key = (thread.id, thread.task.started)
         self.times[key] = thread.task.ticks
-        return thread.task.ticks - (0 if self.before is None else self.before.get(key, 0))
+        if self.before is None:
+            return thread.task.ticks
+        before = self.before.get(key, 0 if thread.task.started >= int(self.begun) else None)
+        return None if before is None else thread.task.ticks - before
 
 
 def _only_mapped(pid: int, memory: ProcessMappings) -> ProcessPlacement:

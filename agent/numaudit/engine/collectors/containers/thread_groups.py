@@ -66,6 +66,15 @@ class ThreadGroups(Struct):
             return None
         return "last-cpu" if self._estimates else "affinity"
 
+    @property
+    def seconds(self) -> dict[int, float]:
+        """CPU time by node, of all groups."""
+        sums: dict[int, int] = {}
+        for group in self._groups.values():
+            for node, ticks in group.ticks.items():
+                sums[node] = sums.get(node, 0) + ticks
+        return _in_seconds(sums)
+
     def values(self) -> tuple[ThreadGroup, ...]:
         """The main thread's, then the largest."""
         groups = list(self._groups.items())
@@ -84,9 +93,13 @@ def _value(key: _Key, group: _Group) -> ThreadGroup:
         memory_nodes=memory_nodes,
         policy=policy,
         last_on=_sorted(group.last_on),
-        cpu_seconds={node: ticks / os.sysconf("SC_CLK_TCK") for node, ticks in _sorted(group.ticks).items()},
+        cpu_seconds=_in_seconds(group.ticks),
     )
 
 
 def _sorted(by_node: Mapping[int, int]) -> dict[int, int]:
     return dict(sorted(by_node.items()))
+
+
+def _in_seconds(ticks: Mapping[int, int]) -> dict[int, float]:
+    return {node: count / os.sysconf("SC_CLK_TCK") for node, count in _sorted(ticks).items()}
