@@ -49,6 +49,11 @@ def _tree(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+def _without_pods(node: Path, copy: Path) -> Path:
+    """Half of its files, for tests of what its kubelet names."""
+    return shutil.copytree(node, copy, symlinks=True, ignore=shutil.ignore_patterns("kubepods"))
+
+
 def _report(capsys: pytest.CaptureFixture[str], root: Path) -> dict[str, Any]:
     assert call(["report", "--root", str(root), "-o", "json"]) == 0
     return without_times(capsys.readouterr().out.replace(str(root), "ROOT"))
@@ -272,7 +277,7 @@ def test_a_reader_that_goes_away_is_an_error_for_an_archive(fixtures: Path) -> N
 
 
 def test_the_checkpoints_of_a_kubelet_with_another_root_folder_are_copied(fixtures: Path, tmp_path: Path) -> None:
-    host = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host", symlinks=True)
+    host = _without_pods(fixtures / "kubernetes-four-nodes", tmp_path / "host")
     (host / "data").mkdir()
     (host / "var/lib/kubelet").rename(host / "data/kubelet")
     (host / "proc/347/cmdline").write_bytes(b"kubelet\0--root-dir=/data/kubelet\0")
@@ -293,7 +298,7 @@ def test_the_checkpoints_of_a_kubelet_with_another_root_folder_are_copied(fixtur
 def test_a_capture_has_no_secret_of_the_file_that_configures_the_kubelet(
     text: str, kept: str | None, fixtures: Path, tmp_path: Path
 ) -> None:
-    host = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "host", symlinks=True)
+    host = _without_pods(fixtures / "kubernetes-four-nodes", tmp_path / "host")
     (host / "proc/347/cmdline").write_bytes(b"kubelet\0--config=/etc/some.yaml\0")
     (host / "etc/some.yaml").write_text(text)
     capture(Host.under(host), tmp_path / "copy")
@@ -307,7 +312,7 @@ def test_a_capture_has_no_secret_of_the_file_that_configures_the_kubelet(
 @pytest.mark.parametrize("flag", ["--config", "--config-dir", "--root-dir"])
 def test_no_path_that_a_process_names_leads_out_of_the_copy(fixtures: Path, tmp_path: Path, flag: str) -> None:
     """Through a link `..` is short on the host, and long in a copy that has a folder instead of the link."""
-    host = shutil.copytree(fixtures / "kubernetes-four-nodes", tmp_path / "1/2/3/host", symlinks=True)
+    host = _without_pods(fixtures / "kubernetes-four-nodes", tmp_path / "1/2/3/host")
     deep, theirs = host / "atk/1/2/3/4/5/6/7", host / "atk/1/stolen"
     deep.mkdir(parents=True)
     (host / "atk/short").symlink_to(deep.relative_to(host / "atk"))
