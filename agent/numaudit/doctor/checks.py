@@ -12,7 +12,7 @@ from numaudit.containermanager.topologymanager.hints import LARGEST_ID, MOST_NOD
 from numaudit.containermanager.topologymanager.policy import DEFAULT_MAX_NODES, MAX_ALLOWABLE
 from numaudit.doctor.kubelet_answers import NAMES as ANSWERS
 from numaudit.doctor.kubelet_answers import answer_checks, checkpoint_checks
-from numaudit.doctor.outcome import NO_KUBERNETES, failed
+from numaudit.doctor.outcome import failed
 from numaudit.doctor.sources import SOURCE_CHECKS, Trial, check_sources
 from numaudit.engine.collectors.probes.calibration import read_calibration
 from numaudit.errors import Absent, NumauditError, Unavailable
@@ -63,7 +63,19 @@ def examine(
 
 def _examine(host: Host, session: Session, of_kubelet: Sequence[Check], under_load: bool) -> tuple[Check, ...]:
     basic = [_guarded(name, host, check) for name, check in _CHECKS.items()]
-    return (*basic, *of_kubelet, *probe_checks(session), *check_sources(Trial(host, session, under_load)))
+    measured = (*probe_checks(session), *check_sources(Trial(host, session, under_load)))
+    if host.is_live and _has_one_node(host):
+        local = "with one node all memory is local, so there is nothing to measure"
+        measured = tuple([one if one.works else Check(one.name, "n/a", local, reason="one-node") for one in measured])
+    return (*basic, *of_kubelet, *measured)
+
+
+def _has_one_node(host: Host) -> bool:
+    """Is all memory local, so that nothing is missed that tells where it is used?"""
+    try:
+        return len(read_machine(host).nodes) == 1
+    except (NumauditError, OSError):
+        return False
 
 
 def _of_kubelet(host: Host) -> tuple[Check, ...]:
@@ -219,9 +231,8 @@ def _numa_maps(name: str, host: Host) -> Check:
     except FileNotFoundError:
         return Check(name, "missing", "the kernel has no /proc/PID/numa_maps, or process 1 is not shown")
     except PermissionError as error:
-        return Check(
-            name, "reduced", explain(error), "CAP_PERFMON or CAP_SYS_PTRACE is needed for other users' processes"
-        )
+        hint = "CAP_PERFMON or CAP_SYS_PTRACE is needed for other users' processes" if os.geteuid() else None
+        return Check(name, "reduced", explain(error), hint)
     if host.is_live and _is_own_pid_namespace(host):
         hint = "run in the host's PID namespace (docker run --pid=host; hostPID: true in Kubernetes)"
         return Check(
@@ -242,7 +253,8 @@ def _is_own_pid_namespace(host: Host) -> bool:
 def _tiers(name: str, host: Host) -> Check:
     found = tiers.read(host)
     if found is None:
-        return Check(name, "ok", "this kernel shows none, so what it demotes is not known")
+        detail = "no memory tiers are shown here, so whether the kernel demotes memory is not known"
+        return Check(name, "n/a", detail, reason="not-shown")
     nodes = "; ".join(f"tier {tier.id}: nodes {tier.nodes}" for tier in found.tiers)
     detail = f"{in_words(len(found.tiers), tiers.read_settings(host))} ({nodes})"
     return Check(name, "ok", detail)
@@ -266,7 +278,7 @@ def _kubelet(name: str, host: Host) -> Check:
             files.status(host.kubelet / file)
             found.append(file)
     if not found:
-        return Check(name, "missing", f"no checkpoint in {host.kubelet_root}", NO_KUBERNETES)
+        return Check(name, "n/a", f"no checkpoint in {host.kubelet_root}: no kubelet has run here", reason="no-kubelet")
     return Check(name, "ok", ", ".join(found))
 
 
@@ -275,7 +287,7 @@ def _calibration(name: str, host: Host) -> Check:
     try:
         found = read_calibration(host, read_machine(host))
     except Absent as error:
-        return Check(name, "ok", f"none: {error}")
+        return Check(name, "n/a", str(error), reason="not-calibrated")
     except Unavailable as error:
         return Check(name, "reduced", str(error))
     return Check(name, "ok", f"latency between {plural(len(found.latencies()), 'pair')} of nodes is known")

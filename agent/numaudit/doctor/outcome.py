@@ -14,7 +14,7 @@ from numaudit.checkpoints.formats.file import CLAIMS, CPU, DEVICES, MEMORY
 from numaudit.errors import InputError, Unavailable, nearest
 from numaudit.kernel.host import explain
 from numaudit.pmu.choose import CannotCount
-from numaudit.probes.reasons import ProbeRefusal
+from numaudit.probes.reasons import ProbeRefusal, Reason
 from numaudit.snapshot import Check
 
 HOST = "host"
@@ -52,7 +52,7 @@ def doctor(checks: Sequence[Check]) -> Doctor:
 
 def questions(checks: Sequence[Check]) -> tuple[DoctorQuestion, ...]:
     """The questions, and which checks are about each."""
-    working = {one.name for one in checks if one.state != "missing"}
+    working = {one.name for one in checks if one.works}
     has_source = any(name.startswith("access ") for name in working - {_NOT_MEASURED})
     return tuple(
         DoctorQuestion(
@@ -65,11 +65,8 @@ def questions(checks: Sequence[Check]) -> tuple[DoctorQuestion, ...]:
     )
 
 
-NO_KUBERNETES = "normal on a host without Kubernetes"
-"""The hint of a check that misses nothing."""
-
-NOT_HERE = ("one-node", "no-pmu", "cpu-unknown", "mixed-cpus", "no-events")
-"""Reasons of a source that the machine's hardware does not have: nothing is to be mended on this host."""
+NOT_HERE = ("one-node", "no-pmu", "cpu-unknown", "mixed-cpus", "no-events", Reason.NOT_LIVE)
+"""Reasons of a source that such a machine, or a capture, does not have: nothing is to be mended."""
 
 Outcome = Literal["all", "some", "none"]
 
@@ -80,16 +77,16 @@ _MEASURING = ("residency", "numa_maps", "bpf ", "access ")
 
 
 def outcome(checks: Sequence[Check]) -> Outcome:
-    """Sum up which sources work here. A reduced source works.
+    """Sum up which sources work here. A reduced source works, and none that this host cannot have is missed.
 
     Of accesses one source is enough, so no other is missed beside it.
     """
     if any(one.name in _WITHOUT_WHICH_NOTHING and one.state == "missing" for one in checks):
         return "none"
-    if all(one.state == "missing" for one in checks if one.name.startswith(_MEASURING)):
+    if all(not one.works for one in checks if one.name.startswith(_MEASURING)):
         return "none"
     spare = {name for one in questions(checks) if one.link == "accessed" and one.answered for name in one.checks}
-    return "some" if any(_is_failing(one) for one in checks if one.name not in spare) else "all"
+    return "some" if any(one.state == "missing" for one in checks if one.name not in spare) else "all"
 
 
 def required(text: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -103,21 +100,21 @@ def required(text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 def lacking(checks: Sequence[Check], names: Sequence[str]) -> tuple[str, ...]:
     """Those of the required sources that do not work; a checkpoint that is not there has no check."""
-    working = {one.name for one in checks if one.state != "missing"}
+    working = {one.name for one in checks if one.works}
     return tuple(name for name in names if name not in working)
-
-
-def _is_failing(check: Check) -> bool:
-    return check.state == "missing" and check.hint != NO_KUBERNETES and check.reason not in NOT_HERE
 
 
 def failed(name: str, error: Exception) -> Check:
     """The check of a measurement that raised this error."""
     if isinstance(error, ProbeRefusal):
-        return Check(name, "missing", error.text, error.hint, error.reason.value)
+        return _without(name, error.text, error.hint, error.reason.value)
     if isinstance(error, CannotCount):
-        return Check(name, "missing", error.text, error.hint, error.word)
+        return _without(name, error.text, error.hint, error.word)
     return Check(name, "missing", explain(error), reason=_word(error))
+
+
+def _without(name: str, text: str, hint: str | None, reason: str) -> Check:
+    return Check(name, "n/a" if reason in NOT_HERE else "missing", text, hint, reason)
 
 
 def _word(error: Exception) -> str:

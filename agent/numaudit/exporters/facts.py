@@ -26,7 +26,7 @@ class Feature(Struct, frozen=True):
     def of(cls, check: Check) -> Feature:
         """As the doctor found it."""
         reason = None if check.state == "ok" else check.reason or check.state
-        return cls(check.name.replace(" ", "_"), check.state != "missing", reason)
+        return cls(check.name.replace(" ", "_"), check.works, reason)
 
 
 class ExportedTick(Struct, frozen=True):

@@ -314,11 +314,15 @@ class Check(Value, frozen=True):
 
     name: str
     """Name of the check."""
-    state: Literal["ok", "reduced", "missing"]
-    """ok, reduced (with limits) or missing."""
+    state: Literal["ok", "reduced", "missing", "n/a"]
+    """ok, reduced (with limits), missing, or n/a: not on a machine, or in a capture, of this kind."""
     detail: str
     """Result of the check."""
     hint: str | None = None
     """Advice. None when nothing is to be done."""
     reason: str | None = None
     """Reason why it is not ok, as one word of a fixed vocabulary; None = `detail` alone says it."""
+
+    @property
+    def works(self) -> bool:
+        return self.state in ("ok", "reduced")

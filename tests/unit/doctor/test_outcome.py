@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from numaudit.cli.main import call
-from numaudit.doctor.checks import names
-from numaudit.doctor.outcome import NO_KUBERNETES, NOT_HERE, outcome
+from numaudit.doctor.checks import examine, names
+from numaudit.doctor.outcome import failed, outcome
+from numaudit.kernel.host import Host
+from numaudit.pmu.choose import CannotCount, Word
+from numaudit.probes.session import Session
 from numaudit.snapshot import Check
 
 WORKS = tuple(Check(name, "ok", "") for name in names())
@@ -26,24 +29,35 @@ def _with(*missing: str) -> tuple[Check, ...]:
     return tuple(Check(one.name, "missing", "") if one.name in missing else one for one in WORKS)
 
 
-def _with_reason(name: str, reason: str, *gone: str) -> tuple[Check, ...]:
-    """That source lacks something, and those of `gone` their hardware."""
-    reasons = {**dict.fromkeys(gone, NOT_HERE[0]), name: reason}
-    return tuple(
-        Check(one.name, "missing", "", reason=reasons[one.name]) if one.name in reasons else one for one in WORKS
-    )
-
-
 def test_sources_that_all_work_are_fine_also_reduced_and_without_kubernetes() -> None:
     assert outcome(WORKS) == "all"
     assert outcome((*WORKS, Check("rights", "reduced", ""))) == "all"
-    assert outcome((*WORKS, Check("kubelet", "missing", "no checkpoint", NO_KUBERNETES))) == "all"
+    assert outcome((*WORKS, Check("kubelet", "n/a", "no checkpoint"))) == "all"
 
 
 def test_hardware_that_the_machine_does_not_have_is_nothing_to_mend() -> None:
-    for reason in NOT_HERE:
-        assert outcome(_with_reason("access pmu", reason)) == "all"
-    assert outcome(_with_reason("access pmu", "no-permission", *ACCESSES)) == "some"
+    def accesses(word: Word) -> list[Check]:
+        return [failed(name, CannotCount("why", "what to do", word)) for name in ("access expected", *ACCESSES)]
+
+    others = [one for one in WORKS if one.name not in OF_ACCESSES]
+    for reason in ("one-node", "no-pmu", "cpu-unknown", "mixed-cpus", "no-events"):
+        assert {one.state for one in accesses(reason)} == {"n/a"}
+        assert outcome((*others, *accesses(reason))) == "all"
+    assert outcome((*others, *accesses("no-permission"))) == "some"
+
+
+def test_a_host_with_one_node_misses_no_source_that_tells_where_memory_is_used(
+    fixtures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> tuple[Check, ...]:
+        return (Check("bpf hint_faults", "missing", "no kprobes"), Check("bpf cpu_time", "ok", "runs"))
+
+    monkeypatch.setattr("numaudit.doctor.checks.probe_checks", denied)
+    monkeypatch.setattr(Host, "is_live", True)
+    states = {one.name: one.state for one in examine(Host.under(fixtures / "single-node-hybrid"), Session({}))}
+    assert (states["bpf hint_faults"], states["bpf cpu_time"]) == ("n/a", "ok")
+    states = {one.name: one.state for one in examine(Host.under(fixtures / "misaligned-node"), Session({}))}
+    assert states["bpf hint_faults"] == "missing"
 
 
 @pytest.mark.parametrize("name", OF_ACCESSES)
@@ -69,7 +83,7 @@ def test_where_no_source_measures_the_rest_is_of_no_use() -> None:
     assert outcome(_with(*measuring[1:])) == "some"
 
 
-def test_a_captured_tree_has_some_sources_and_a_host_without_nodes_none(
+def test_a_captured_tree_without_numa_maps_lacks_a_source_and_a_host_without_nodes_all(
     capsys: Capture, fixtures: Path, tmp_path: Path
 ) -> None:
     assert call(["doctor", "--root", str(fixtures / "eight-nodes")]) == 1

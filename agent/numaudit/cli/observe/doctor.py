@@ -29,8 +29,9 @@ Examples:
   numaudit doctor --calibrate
   numaudit doctor --calibrate --store ./this-kind-of-machine.json
 
-Exit codes: 0 all sources work (of accesses one is enough), 1 some (or a required one) do not, or a check of the
-self-test fails, 2 usage, 3 nothing can be measured, 5 the self-test is inconclusive: the machine is too busy.
+Exit codes: 0 all sources that such a host can have work (of accesses one is enough), 1 some (or a required one) do
+not, or a check of the self-test fails, 2 usage, 3 nothing can be measured, 5 the self-test is inconclusive: the
+machine is too busy.
 """
 )
 @options.output("table", "json")

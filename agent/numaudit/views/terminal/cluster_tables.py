@@ -181,7 +181,7 @@ def _cells(verb: str, one: NodeAnswer) -> Cells:
 
 def _doctor(document: Mapping[str, Any]) -> Cells:
     checks = _list(document, "checks")
-    lacking = [str(one.get("name")) for one in checks if one.get("state") not in ("ok", "absent")]
+    lacking = [str(one.get("name")) for one in checks if one.get("state") not in ("ok", "n/a")]
     questions = _list(document, "questions")
     open_ = [str(one.get("link")) for one in questions if not one.get("answered")]
     style = "red" if open_ else "yellow" if lacking else "green"

@@ -17,7 +17,7 @@ from numaudit.snapshot import Check
 from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
 from numaudit.views.terminal.terminal import new_table, print_note, print_rows, print_table
 
-_STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red"}
+_STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red", "n/a": "dim"}
 _CHECK_STYLE: dict[CheckState, str] = {
     "passed": "green",
     "failed": "red",
