@@ -98,6 +98,7 @@ class Verb(NamedTuple):
 
 VERBS = {
     "report": Verb("cli.observe", "Show where each container's memory is, and whether it was promised there."),
+    "ranks": Verb("cli.observe", "Show the processes that a launcher binds to nodes, and whether they are there."),
     "top": Verb("cli.observe", "Show the report live: sort, filter, or open one container."),
     "topology": Verb("cli.observe", "Show NUMA nodes, CPUs, distances, memory, huge pages and memory tiers."),
     "explain": Verb("cli.manager", "Explain what a pod was promised, why, and what it got."),

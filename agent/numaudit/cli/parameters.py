@@ -104,29 +104,28 @@ class VerdictList(click.ParamType):  # type: ignore[type-arg]  # generic only in
 
     name = "verdicts"
 
-    def __init__(self, of_ranks: bool = False) -> None:
-        self.of_ranks = of_ranks
-        """Are those of ranks among them?"""
+    def __init__(self, *, of_containers: bool = True, of_ranks: bool = False) -> None:
+        self.of_containers, self.of_ranks = of_containers, of_ranks
+        """The verdicts that are among them."""
 
-    def _more(self) -> tuple[str, ...]:
+    def _known(self) -> tuple[str, ...]:
         from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND  # (takes long)
+        from numaudit.evaluation.verdicts import REMEDIES
 
-        return NOT_WHERE_BOUND if self.of_ranks else ()
+        return (*(REMEDIES if self.of_containers else ()), *(NOT_WHERE_BOUND if self.of_ranks else ()))
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
         from numaudit.report.gates import read_verdicts  # (takes long)
 
-        return read_verdicts(str(value), "" if param is None else param.opts[0], self._more())
+        return read_verdicts(str(value), "" if param is None else param.opts[0], self._known())
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The name after the last comma, with those before it."""
-        from numaudit.evaluation.verdicts import REMEDIES  # (takes long)
-
         before, comma, begun = incomplete.rpartition(",")
         given = before.split(",")
         return [
             CompletionItem(f"{before}{comma}{name}")
-            for name in ("misaligned", *REMEDIES, *self._more())
+            for name in ("misaligned", *self._known())
             if name.startswith(begun) and name not in given
         ]
 

@@ -26,6 +26,10 @@ _KINDS: dict[str, PolicyKind] = {
 }
 
 
+BINDING: tuple[PolicyKind, ...] = ("bind", "preferred", "preferred-many")
+"""Those that bring memory to some nodes, which no process has unless it was bound to them."""
+
+
 class PolicyInForce(NamedTuple):
     """One policy. Kind None = default: no policy."""
 

@@ -59,6 +59,8 @@ class Column(Struct, Generic[Row], frozen=True):
     """The part of one node, where a view can show one column for each."""
     folds: bool = False
     """May its text go on in a second line?"""
+    least: int | None = None
+    """Width at which such a text can still be read; None = all of it has to have room, or other columns leave."""
     table: ColumnPlaces | None = None
     top: ColumnPlaces | None = None
     page: ColumnPlaces | None = None

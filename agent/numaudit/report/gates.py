@@ -222,14 +222,15 @@ _GROUP = "misaligned"
 """Stands for MISALIGNED on the command line."""
 
 
-def read_verdicts(text: str, option: str, more: Sequence[str] = ()) -> frozenset[str]:
-    """Read an option's `drifted,cpu-remote`; `misaligned` stands for the verdicts that are. `more`: of ranks.
+def read_verdicts(text: str, option: str, known: Sequence[str] = tuple(REMEDIES)) -> frozenset[str]:
+    """Read an option's `drifted,cpu-remote`; `misaligned` stands for the known verdicts that are, of ranks if there are
+    no others.
 
     Raises InputError for another name, with the one that is nearest.
     """
-    known = (*REMEDIES, *more)
+    group = [name for name in MISALIGNED if name in known] or NOT_WHERE_BOUND
     given = [name.strip() for name in text.split(",")]
-    names = [one for name in given for one in (MISALIGNED if name == _GROUP else (name,))]
+    names = [one for name in given for one in (group if name == _GROUP else (name,))]
     for name in names:
         if not name:
             raise InputError(f"{option} {brief(text)!r}: a name is missing; choose from {','.join((_GROUP, *known))}")

@@ -1,5 +1,4 @@
-"""The rows and columns of a container's processes, for the terminal's table, the live screen and the page; and of its
-ranks: what each was told, its devices, and if it is so.
+"""The rows and columns of a container's processes, for the terminal's table, the live screen and the page.
 
 A process has a row, and each of its thread groups that differs from its main thread's has one below it.
 """
@@ -12,8 +11,6 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank
-from numaudit.ranks.declaration import Declaration
 from numaudit.report.columns import Column, ColumnPlaces
 from numaudit.report.processes import ProcessesReport, ProcessReport
 from numaudit.report.words import ESTIMATE, UNKNOWN, counted_share, node_list, percent, size
@@ -123,20 +120,20 @@ def _of_process(text: Callable[[ProcessReport], str]) -> Callable[[ProcessRow], 
     return lambda row: text(row.process) if row.group is None else ""
 
 
-def _amounts(by_node: Mapping[int, Amount], text: Callable[[Amount], str]) -> str:
+def amounts_by_node(by_node: Mapping[int, Amount], text: Callable[[Amount], str]) -> str:
     """By node, the most first."""
     largest = sorted((pair for pair in by_node.items() if pair[1]), key=lambda pair: (-pair[1], pair[0]))
     return ", ".join(f"N{node} {text(amount)}" for node, amount in largest) or _NONE
 
 
 def _memory(process: ProcessReport) -> str:
-    return UNKNOWN if process.judged_bytes is None else _amounts(process.judged_bytes, size)
+    return UNKNOWN if process.judged_bytes is None else amounts_by_node(process.judged_bytes, size)
 
 
 def _ran(row: ProcessRow) -> str:
     """Seconds by node; with a mark where they are an estimate."""
     mark = ESTIMATE if row.process.cpu_time_source == "last-cpu" else ""
-    return _amounts(row.cpu_seconds, lambda time: f"{mark}{time:.1f}s")
+    return amounts_by_node(row.cpu_seconds, lambda time: f"{mark}{time:.1f}s")
 
 
 def _elsewhere(row: ProcessRow) -> str:
@@ -212,67 +209,3 @@ def notes(report: ProcessesReport, expected: float | None, basis: str | None) ->
         uncounted = Counter(one.reason for one in found if one.counted is None)
         for text, count in uncounted.most_common(_MOST_REASONS):
             yield f"accesses of {_processes(count)} not counted: {text}"
-
-
-MOST_RANKS = 40
-"""Ranks that are shown."""
-
-
-def rank_rows(ranks: Sequence[Rank]) -> list[Rank]:
-    """The worst first, and helpers last."""
-    ordered = sorted(ranks, key=lambda rank: (not rank.counts, RANK_VERDICTS.index(rank.verdict), rank.pid))
-    return ordered[:MOST_RANKS]
-
-
-def rank_columns(ranks: Sequence[Rank]) -> list[Column[Rank]]:
-    """Those that have something to show."""
-    has_devices = any(one.devices for one in ranks)
-    return [one for one in _RANK_COLUMNS if one.text is not _devices or has_devices]
-
-
-def _number(rank: Rank) -> str:
-    number = UNKNOWN if rank.rank is None else str(rank.rank)
-    return number if rank.counts else f"({number})"
-
-
-def _told_by(rank: Rank) -> str:
-    return ", ".join(dict.fromkeys(one.launcher for one in rank.declarations)) or UNKNOWN
-
-
-def _declared(rank: Rank) -> str:
-    if rank.verdict == "unbound":
-        return "nothing"
-    return "; ".join(text for one in rank.declarations for text in _parts(one)) or UNKNOWN
-
-
-def _parts(one: Declaration) -> Iterator[str]:
-    if one.has_memory:
-        nodes = "" if one.memory_nodes is None else f" {one.memory_nodes}"
-        yield f"{one.policy or 'memory'}{nodes}"
-    if one.cpus is not None:
-        yield one.cpus.in_words
-    elif one.one_node:
-        yield "CPUs of one node"
-
-
-def _devices(rank: Rank) -> str:
-    found = (
-        f"{one.kind} {one.address} (N{UNKNOWN if one.numa_node is None else one.numa_node})" for one in rank.devices
-    )
-    return ", ".join(found)
-
-
-def _why(rank: Rank) -> str:
-    parts = (None if rank.verdict == "in-force" else rank.detail, rank.devices_note)
-    return "; ".join(filter(None, parts))
-
-
-_RANK_COLUMNS: tuple[Column[Rank], ...] = (
-    Column("RANK", _number, is_number=True),
-    Column("PID", lambda rank: str(rank.pid), is_number=True),
-    Column("TOLD BY", _told_by),
-    Column("DECLARED", _declared, folds=True),
-    Column("DEVICES", _devices, folds=True),
-    Column("VERDICT", lambda rank: rank.verdict),
-    Column("WHY", _why, folds=True),
-)

@@ -19,6 +19,7 @@ from numaudit.api import explanation_document, simulation_document, state_docume
 from numaudit.api.cluster_document import ClusterReport, NodeAnswerList
 from numaudit.api.document import API_VERSION, Capture, Config, ConfigCheck, Doctor, Header, SelfTest, Topology
 from numaudit.api.placement_document import PlacementList
+from numaudit.api.ranks_document import HostRanks
 from numaudit.encoding.value import Timestamp
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.pmu.calibration import Calibration
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 KINDS: dict[str, type] = {
     "Report": Report,
+    "Ranks": HostRanks,
     "Topology": Topology,
     "Doctor": Doctor,
     "SelfTest": SelfTest,

@@ -40,7 +40,7 @@ def test_the_glossary_is_short() -> None:
 
 
 @pytest.mark.parametrize(("words", "says"), [
-    (("raport",), "no help for 'raport': numaudit has report, top,"),
+    (("raport",), "no help for 'raport': numaudit has report, ranks, top,"),
     (("report", "x"), "no help for 'x': numaudit report has no verbs"),
 ])  # fmt: skip
 def test_a_topic_that_is_not_there_is_refused_with_those_that_are(

@@ -191,13 +191,9 @@ def _version(tried: str, one: Launcher) -> str:
     return version if one.software.startswith(name) else tried
 
 
-def test_the_page_lists_every_launcher_and_shows_real_output(matches_golden: MatchesGolden) -> None:
-    shown = (TOP / "tests/golden/ranks.vllm-0.txt").read_text(encoding="utf-8")
-    output = re.search(r"^\d of \d ranks.*?(?=^ELSEWHERE)", shown, re.DOTALL | re.MULTILINE)
-    assert output is not None
+def test_the_page_lists_every_launcher(matches_golden: MatchesGolden) -> None:
     head = "| launcher | software | reads | tried with |\n| --- | --- | --- | --- |\n"
-    page = fill(RANKS, "launchers", head + "".join(map(_row, LAUNCHERS)))
-    matches_golden("docs/ranks.md", fill(page, "output", output[0]))
+    matches_golden("docs/ranks.md", fill(RANKS, "launchers", head + "".join(map(_row, LAUNCHERS))))
 
 
 def test_every_verdict_and_cause_is_explained() -> None:

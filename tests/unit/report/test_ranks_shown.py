@@ -9,16 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from made_up.reports import container, report
+from numaudit.api.ranks_document import RankRow, in_order
 from numaudit.cli.main import call
 from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, Rank, RankProblem, RankVerdict
 from numaudit.ranks.declaration import Declaration, HeldDevice
 from numaudit.report.gates import GateLimits, judge_gate
-from numaudit.report.process_columns import MOST_RANKS, rank_columns, rank_rows
 from numaudit.report.processes import ProcessesReport, ranks_report
 from numaudit.snapshot.processes import ContainerProcesses, WatchedProcesses
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.rank_columns import rank_columns
 
 GPU = HeldDevice("gpu", "0000:3b:00.0", 1)
 TOLD = Declaration("vllm", "_VLLM_INTERNAL_NUMACTL_ARGS", "environment", "bind", NodeSet.of(1), CpuSet.parse("4-7"))
@@ -44,6 +45,14 @@ def rank(
         shared_elsewhere_bytes=0,
         memory_only_bytes=0,
     )
+
+
+def cells(one: Rank, **places: object) -> dict[str, str]:
+    """Title -> text of a row, of a rank in one container."""
+    known = {"allowed_cpu_nodes": NodeSet.of(1), "threads_by_node": {0: 0, 1: 3}, "bytes_by_node": {0: 1 << 20, 1: 0}}
+    fields = {name: getattr(one, name) for name in Rank.__struct_fields__}
+    row = RankRow(**fields, container="ml/job", commands=(), **{**known, **places})  # type: ignore[arg-type]
+    return {column.title: column.text(row) for column, _ in rank_columns((row,))}
 
 
 def gate(*ranks: Rank, unread: str | None = None, asked: bool = True) -> tuple[str, str]:
@@ -82,8 +91,8 @@ UNBOUND = replace(
 def test_an_unbound_process_decides_nothing_and_is_said() -> None:
     assert gate(UNBOUND) == ("inconclusive", "1 process is bound to no node.")
     assert gate(rank(0), UNBOUND) == ("passed", "Its rank is where it was bound; 1 process is bound to no node.")
-    cells = [column.text(UNBOUND) for column in rank_columns((UNBOUND,))]
-    assert cells == ["(?)", "100", "ray", "nothing", "unbound", "on all CPUs"]
+    shown = ["python3", "100", "(?)", "ray", "nothing", "1", "N0 1Mi", "unbound", "on all CPUs"]
+    assert list(cells(UNBOUND).values()) == shown
     assert ranks_report(
         WatchedProcesses(ContainerProcesses((), 2, None, "start"), {}, Timestamp(0)), (rank(0), UNBOUND)
     ).verdicts == {
@@ -96,23 +105,26 @@ def test_an_unbound_process_decides_nothing_and_is_said() -> None:
 def test_the_worst_rank_comes_first_and_helpers_last() -> None:
     helper = rank(None, "declared-not-in-force", NOT_SET, counts=False)
     wrong = rank(2, "thread-astray", NOT_SET)
-    assert rank_rows((helper, rank(0), wrong)) == [wrong, rank(0), helper]
-    assert len(rank_rows([rank(number) for number in range(99)])) == MOST_RANKS
+    assert in_order([helper, rank(0), wrong]) == [wrong, rank(0), helper]
 
 
-def test_a_row_says_what_was_told_and_of_devices_where_there_are_some() -> None:
-    cells = {column.title: column.text(rank()) for column in rank_columns((rank(),))}
-    assert (cells["TOLD BY"], cells["DECLARED"]) == ("vllm", "bind 1; CPUs 4-7")
-    assert "DEVICES" not in cells
+def test_a_row_says_what_was_declared_and_of_devices_where_there_are_some() -> None:
+    row = cells(rank())
+    assert (row["BY"], row["DECLARED"]) == ("vllm", "bind 1; CPUs 4-7")
+    assert "DEVICES" not in row
     with_gpu = replace(rank(), devices=(GPU, replace(GPU, numa_node=None)))
-    (devices,) = [column.text(with_gpu) for column in rank_columns((with_gpu,)) if column.title == "DEVICES"]
-    assert devices == "gpu 0000:3b:00.0 (N1), gpu 0000:3b:00.0 (N?)"
+    assert cells(with_gpu)["DEVICES"] == "gpu 0000:3b:00.0 (N1), gpu 0000:3b:00.0 (N?)"
+
+
+def test_what_is_not_known_of_a_row_is_no_zero() -> None:
+    row = cells(rank(), threads_by_node=None, bytes_by_node=None)
+    assert (row["RUNS ON"], row["MEMORY"]) == ("?", "?")
 
 
 def test_a_device_on_another_node_is_noted_beside_the_verdict_and_fails_no_gate() -> None:
     apart = replace(rank(0), devices=(GPU,), devices_elsewhere=(GPU,))
     note = "it has GPU 0000:3b:00.0 (node 1) open, but is bound to another node"
-    assert {column.title: column.text(apart) for column in rank_columns((apart,))}["WHY"] == note
+    assert cells(apart)["WHY"] == note
     assert gate(apart, rank(1)) == ("passed", f"2 of 2 ranks are where they were bound; rank 0: {note}.")
 
 

@@ -18,6 +18,7 @@ from numaudit.encoding.value import Origin
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.engine import Engine, Ticked
 from numaudit.engine.observer import Observer
+from numaudit.engine.rank_search import container_of, process_id
 from numaudit.errors import InputError, Unavailable
 from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.kernel.host import Host
@@ -147,14 +148,18 @@ def run(asked: ReportOptions) -> int:
     host = options.host(asked.root)
     view = asked.selection(None if key is None else _hiding(host, asked.root, key))
     interrupted = Event()
-    whole = observe_whole(
-        Observer.of(host),
-        MAPPINGS_BUDGET,
-        asked.duration,
-        interrupted,
-        selected=view.containers if asked.which or asked.namespace else None,
-        with_processes=asked.processes,
-    ).report
+    observer = Observer.of(host)
+    try:
+        whole = observe_whole(
+            observer,
+            MAPPINGS_BUDGET,
+            asked.duration,
+            interrupted,
+            selected=view.containers if asked.which or asked.namespace else None,
+            with_processes=asked.processes,
+        ).report
+    except InputError as error:
+        raise InputError(f"{error}{_if_a_process(asked.which, observer)}") from None
     report = view.subject(whole)
     shown = view.rows(report)
     origin = _origin(host, shown, key)
@@ -178,6 +183,14 @@ def _elsewhere() -> str:
         capture = f"{program} capture --from root@server host.tar.xz"
         steps = f"`{capture}` (by ssh), then `{program} report --root host.tar.xz`"
     return f"To see a host with several nodes: {steps}. `{program} doctor` shows what this host can measure."
+
+
+def _if_a_process(which: str | None, observer: Observer) -> str:
+    """The verb that answers for it, where the name that nothing has is the id of a process."""
+    pid = process_id(which)
+    if pid is None or container_of(observer, pid) is None:
+        return ""
+    return f"; {pid} is a process: `numaudit ranks {pid}` shows where it is bound"
 
 
 def _write(output: str, shown: Report, origin: Origin) -> None:

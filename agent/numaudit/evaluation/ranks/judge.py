@@ -33,6 +33,7 @@ from numaudit.evaluation.ranks.rank import (
     context_of,
 )
 from numaudit.ranks.declaration import Declaration
+from numaudit.ranks.policy import BINDING
 from numaudit.snapshot import ContainerId, Snapshot
 from numaudit.snapshot.processes import ProcessPlacement
 from numaudit.topology.nodeset import NodeSet
@@ -65,9 +66,12 @@ def _counts(rank: Rank, largest: int) -> bool:
     return rank.rank is not None or rank.judged_bytes is None or rank.judged_bytes >= _HELPER_SHARE * largest
 
 
-def summary(ranks: Sequence[Rank]) -> str | None:
-    """One sentence: `7 of 8 ranks are where they were bound; rank 3: ...`. None = there is no rank."""
-    parts = (_of_counted([one for one in ranks if one.counts]), _of_unbound(ranks))
+def summary(ranks: Sequence[Rank], whose: str = "its") -> str | None:
+    """One sentence: `7 of 8 ranks are where they were bound; rank 3: ...`. None = there is no rank.
+
+    `whose`: the word before a rank that is the only one.
+    """
+    parts = (_of_counted([one for one in ranks if one.counts], whose), _of_unbound(ranks))
     return "; ".join(filter(None, parts)) + "." if any(parts) else None
 
 
@@ -76,16 +80,21 @@ def _of_unbound(ranks: Sequence[Rank]) -> str | None:
     return f"{count} {'process is' if count == 1 else 'processes are'} bound to no node" if count else None
 
 
-def _of_counted(counted: Sequence[Rank]) -> str | None:
+def _of_counted(counted: Sequence[Rank], whose: str) -> str | None:
     if not counted:
         return None
     wrong = [one for one in counted if one.verdict in NOT_WHERE_BOUND]
     unknown = [one for one in counted if one.verdict == "unknown"]
     right = len(counted) - len(wrong) - len(unknown)
-    of = f"{right} of {len(counted)} ranks {'is' if right == 1 else 'are'}" if len(counted) > 1 else "Its rank is"
+    of = (
+        f"{right} of {len(counted)} ranks {'is' if right == 1 else 'are'}"
+        if len(counted) > 1
+        else f"{whose.capitalize()} rank is"
+    )
     text = f"{of} where {'they were' if len(counted) > 1 else 'it was'} bound"
     if len(counted) == 1 and not right:
-        text = "Its rank is not where it was bound" if wrong else "It is not known if its rank is where it was bound"
+        text = f"{whose.capitalize()} rank is not where it was bound"
+        text = text if wrong else f"It is not known if {whose} rank is where it was bound"
     elif unknown:
         text += f", {len(unknown)} {'is' if len(unknown) == 1 else 'are'} not known"
     ordered = sorted(wrong or unknown, key=lambda one: RANK_VERDICTS.index(one.verdict))
@@ -140,7 +149,7 @@ def _by_itself(process: ProcessPlacement, context: RankContext) -> tuple[Declara
         cpus = cpus_of(process)
     except NotRead:
         return ()
-    if found.kind in (None, "local", "interleave", "weighted-interleave"):
+    if found.kind not in BINDING:
         return ()
     allowed = None if context.allowed is None else context.allowed.cpus
     of_nodes = context.cpus_on(found.nodes) if allowed is None else context.cpus_on(found.nodes) & allowed

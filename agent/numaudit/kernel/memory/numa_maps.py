@@ -105,6 +105,19 @@ def read_policy(host: Host, pid: int, thread: int) -> str | None:
     return policy_of_thread(mapping for _, mapping in _telling(host, pid, thread))
 
 
+def policy_of(host: Host, pid: int) -> str | None:
+    """The memory policy of a process's main thread; of a capture without its threads, by its own numa_maps.
+
+    Raises as `read_policy` does.
+    """
+    try:
+        return read_policy(host, pid, pid)
+    except FileNotFoundError:
+        if host.is_live:
+            raise
+        return policy_of_thread(read(host, pid))
+
+
 def read_telling_lines(host: Host, pid: int, thread: int) -> bytes:
     """The first lines of a thread's numa_maps, as far as `read_policy` needs them. Raises as it does."""
     lines = [line for line, _ in _telling(host, pid, thread)]

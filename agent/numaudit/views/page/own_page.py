@@ -7,23 +7,18 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from numaudit.api.ranks_document import in_order, rank_row
 from numaudit.errors import printable
 from numaudit.report.cells import verdict_tone
 from numaudit.report.columns import everywhere
-from numaudit.report.process_columns import (
-    COLUMNS,
-    MOST_RANKS,
-    notes,
-    process_columns,
-    process_rows,
-    rank_columns,
-    rank_rows,
-)
+from numaudit.report.process_columns import COLUMNS, notes, process_columns, process_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import display_name, size
 from numaudit.views.account import parts
 from numaudit.views.page.lanes import flow, sparkline
 from numaudit.views.page.markup import TONES, Markup, PageSection, columns_table, element, explanations, prose, short
+from numaudit.views.rank_columns import MOST as MOST_RANKS
+from numaudit.views.rank_columns import rank_columns
 from numaudit.views.trends import KEPT, Trends
 
 
@@ -94,9 +89,11 @@ def _tables(one: ContainerReport) -> Iterator[Markup]:
     yield from _facts(notes(found, one.expected_remote_ratio, one.expected_basis))
     if found.ranks:
         yield element("p", printable(found.ranks_summary or ""))
-        yield columns_table("Ranks", everywhere(rank_columns(found.ranks)), rank_rows(found.ranks))
-        if len(found.ranks) > MOST_RANKS:
-            yield from _facts([f"and {len(found.ranks) - MOST_RANKS} more; -o json has all"])
+        placed = {process.pid: process for process in found.items}
+        rows = in_order([rank_row(rank, placed[rank.pid], display_name(one)) for rank in found.ranks])
+        yield columns_table("Ranks", rank_columns(rows), rows[:MOST_RANKS])
+        if len(rows) > MOST_RANKS:
+            yield from _facts([f"and {len(rows) - MOST_RANKS} more; -o json has all"])
 
 
 def _facts(lines: Iterable[str]) -> Iterator[Markup]:

@@ -55,7 +55,7 @@ def fill(column: Column[Row], place: ColumnPlaces, rows: Sequence[Row], rank: in
     leaves = place.leaves if rank is None else rank
     cells = [column.text(row) for row in rows]
     if column.tone is None:
-        return Filled(name, leaves, cells)
+        return Filled(name, leaves, cells, column.least)
     tones = map(column.tone, rows)
     return Filled(name, leaves, [Text(cell, STYLES[tone]) for cell, tone in zip(cells, tones, strict=True)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -10,15 +11,7 @@ from rich.text import Text
 from numaudit.errors import printable
 from numaudit.report import cells
 from numaudit.report.columns import columns_of, everywhere
-from numaudit.report.process_columns import (
-    COLUMNS,
-    MOST_RANKS,
-    notes,
-    process_columns,
-    process_rows,
-    rank_columns,
-    rank_rows,
-)
+from numaudit.report.process_columns import COLUMNS, notes, process_columns, process_rows
 from numaudit.report.values import ContainerReport, NodeReport, Report
 from numaudit.report.words import UNKNOWN, display_name, in_utc, size
 from numaudit.snapshot import ProcessMapping
@@ -140,7 +133,7 @@ def print_process_tables(report: Report, out: Console) -> None:
         out.print()
         out.print(Text(f"{display_name(one)}: its processes", "bold"))
         print_process_table(one, out)
-        print_ranks(one, out)
+        _print_ranks(one, out)
     if shown:
         print_explained(everywhere(COLUMNS), out)
     elif any(one.processes is not None for one in report.containers):
@@ -158,16 +151,11 @@ def print_process_table(one: ContainerReport, out: Console, *, indented: bool = 
         print_note(f"{indent}{note}", out, "dim")
 
 
-def print_ranks(one: ContainerReport, out: Console) -> None:
-    """A row for each rank; nothing where no process was told anything."""
-    found = one.processes
-    if found is None or not found.ranks:
-        return
-    out.print()
-    out.print(Text(found.ranks_summary or "", "bold"))
-    print_columns(everywhere(rank_columns(found.ranks)), rank_rows(found.ranks), out)
-    if len(found.ranks) > MOST_RANKS:
-        print_note(f"and {len(found.ranks) - MOST_RANKS} more; -o json has all", out, "dim")
+def _print_ranks(one: ContainerReport, out: Console) -> None:
+    """In a sentence; nothing where no process declares a placement."""
+    if one.processes is not None and one.processes.ranks_summary is not None:
+        command = f"numaudit ranks {shlex.quote(display_name(one))}"
+        print_note(printable(f"{one.processes.ranks_summary} `{command}` lists them."), out, "bold")
 
 
 def _wanted(one: ContainerReport) -> NodeSet:

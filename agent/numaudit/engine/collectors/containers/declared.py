@@ -167,5 +167,14 @@ class DeclarationReader(Struct):
 
     def _given_to(self, pid: int) -> CommandLine:
         if pid not in self._given:
-            self._given[pid] = given_in(started_with.command_line(self.host, pid), started_with.program(self.host, pid))
+            self._given[pid] = given_in(self._command_line(pid), started_with.program(self.host, pid))
         return self._given[pid]
+
+    def _command_line(self, pid: int) -> bytes:
+        try:
+            return started_with.command_line(self.host, pid)
+        except FileNotFoundError:
+            if self.host.is_live:
+                raise
+            tasks.read_main_task(self.host, pid)  # (raises where nothing of it was captured, as of one that ended)
+            return b""

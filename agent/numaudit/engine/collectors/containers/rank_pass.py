@@ -1,7 +1,8 @@
 """One pass over the processes of one container, in as many ticks as the budget makes of it.
 
-First the command line, the environment and the parent of each process are read. If one of them declares a placement or
-is a numbered rank, the memory, the threads and the devices of all of them are read after that.
+First the command line, the environment and the parent of each process are read, and its memory policy if that is asked
+for. If one of them declares a placement, is a numbered rank or is bound by its policy, the memory, the threads and the
+devices of all of them are read after that.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from math import isinf
 
 from msgspec import Struct, field
 
@@ -24,6 +26,7 @@ from numaudit.kernel.devices.descriptors import HeldDevices
 from numaudit.kernel.host import explain
 from numaudit.kernel.memory import numa_maps
 from numaudit.ranks.declaration import Placeable, ProcessTold, Told
+from numaudit.ranks.policy import BINDING, understood
 from numaudit.ranks.table import declarations
 from numaudit.snapshot import Container, Mappings
 from numaudit.snapshot.processes import ContainerProcesses, ProcessPlacement, WatchedProcesses
@@ -46,7 +49,7 @@ class WatchBudget(Struct):
     end: float
     """By that clock."""
     whole: float
-    """Seconds of the tick's budget."""
+    """Seconds of the tick's budget; infinite = no process is too large for it."""
     processes: int
     is_whole: bool = True
     """Was nothing of it used yet?"""
@@ -95,6 +98,10 @@ class RankPass(Struct):
     _hidden: int
     """Processes in another PID namespace."""
     _left_out: int
+    with_policies: bool = False
+    """Is a process that nothing declares, but that its memory policy binds, looked for, too?"""
+    _is_bound: bool = False
+    """Is there one?"""
     _to_read: deque[int] | None = None
     """Processes that have still to be read; None = it is not known yet if one of them declares anything."""
     _parents: dict[int, int | None] = field(default_factory=dict)
@@ -108,7 +115,14 @@ class RankPass(Struct):
 
     @classmethod
     def of(
-        cls, container: Container, here: Placeable, tick: TickInputs, budget: WatchBudget, walk_time: WalkTime
+        cls,
+        container: Container,
+        here: Placeable,
+        tick: TickInputs,
+        budget: WatchBudget,
+        walk_time: WalkTime,
+        *,
+        with_policies: bool = False,
     ) -> RankPass:
         """Read the ids of its processes, which costs a process for each of its cgroups."""
         groups = tick.census.groups[container.id]
@@ -125,7 +139,14 @@ class RankPass(Struct):
             deque(seen[:_MOST_PROCESSES]),
             len(pids) - len(seen),
             max(0, len(seen) - _MOST_PROCESSES),
+            with_policies,
         )
+
+    @property
+    def processes(self) -> int:
+        """Those that live, as far as that is known now."""
+        asked = len(self._parents) + len(self._unread.keys() - self._parents)
+        return asked + len(self._to_ask) + self._hidden + self._left_out
 
     def goes_on(self, tick: TickInputs, budget: WatchBudget) -> bool:
         """Work as long as the budget lasts; is there more to do?"""
@@ -134,7 +155,7 @@ class RankPass(Struct):
         if self._to_ask:
             return True
         if self._to_read is None:
-            self._to_read = deque(self._parents) if self._declares() else deque()
+            self._to_read = deque(self._parents) if self._is_bound or self._declares() else deque()
         if not self._to_read:
             return False
         reader = ProcessReader(tick.host, tick.machine, budget.end, None, budget.clock)
@@ -158,6 +179,20 @@ class RankPass(Struct):
         if why is not None:
             self._refused[pid] = why
         self._parents[pid], self._started[pid] = task.parent or None, task.started
+        if self.with_policies and not self._is_bound:
+            self._is_bound = self._has_binding_policy(tick, pid)
+
+    def _has_binding_policy(self, tick: TickInputs, pid: int) -> bool:
+        """Of its main thread."""
+        try:
+            text = numa_maps.policy_of(tick.host, pid)
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        except (OSError, ParseError) as error:
+            self._refused.setdefault(pid, printable(explain(error)))
+            return False
+        found = None if text is None else understood(text)
+        return found is not None and found.kind in BINDING
 
     def _declares(self) -> bool:
         """Does any of its processes declare a placement, or is one of them a numbered rank?"""
@@ -197,7 +232,7 @@ class RankPass(Struct):
         """Its memory, or why it is not read. None = later. Raises OSError when it has ended."""
         one = Mapped(walk)
         try:
-            size = sum(tasks.read_memory(walk.host, pid))
+            size = 0 if isinf(budget.whole) else sum(tasks.read_memory(walk.host, pid))
             expected = self.walk_time.of(size)
             if expected > budget.whole:
                 one.unread[pid] = (
