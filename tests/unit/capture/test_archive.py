@@ -61,6 +61,14 @@ def space(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     assert list(folder.iterdir()) == []
 
 
+@pytest.fixture(scope="module")
+def packed(captured: CapturedHost, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A captured host, to be read only."""
+    file = tmp_path_factory.mktemp("packed") / "a.tar.xz"
+    capture(captured("huge-pages"), file)
+    return file
+
+
 def _pack(file: Path, *entries: Entry) -> Path:
     """By the file's suffix."""
     if file.suffix == ".zip":
@@ -144,10 +152,9 @@ def test_a_file_of_the_kernel_is_no_archive_and_is_not_waited_for(name: str) -> 
     assert (done.returncode, done.stdout) == (2, "") and "the file is empty" in done.stderr
 
 
-def test_an_archive_through_a_pipe_needs_no_file(captured: CapturedHost, tmp_path: Path) -> None:
-    capture(captured("huge-pages"), tmp_path / "a.tar.xz")
+def test_an_archive_through_a_pipe_needs_no_file(packed: Path) -> None:
     program = "import sys; from numaudit.cli.main import call; sys.exit(call(['topology', '--root', '/dev/stdin']))"
-    with subprocess.Popen(["cat", tmp_path / "a.tar.xz"], stdout=subprocess.PIPE) as cat:
+    with subprocess.Popen(["cat", packed], stdout=subprocess.PIPE) as cat:
         done = subprocess.run([sys.executable, "-c", program], stdin=cat.stdout, capture_output=True, text=True)  # noqa: PLW1510
     assert (done.returncode, done.stderr) == (0, "")
     assert "HUGE PAGES" in done.stdout
@@ -260,12 +267,10 @@ def _flip(data: bytes) -> bytes:
     ],
 )
 def test_a_damaged_or_foreign_file_is_named(
-    capsys: pytest.CaptureFixture[str], captured: CapturedHost, tmp_path: Path, damage: Callable[[bytes], bytes],
-    message: str,
-) -> None:  # fmt: skip
+    capsys: pytest.CaptureFixture[str], packed: Path, tmp_path: Path, damage: Callable[[bytes], bytes], message: str
+) -> None:
     file = tmp_path / "a.tar.xz"
-    capture(captured("huge-pages"), file)
-    file.write_bytes(damage(file.read_bytes()))
+    file.write_bytes(damage(packed.read_bytes()))
     with pytest.raises(InputError, match=message), unpacked(file):
         pass
     assert call(["report", "--root", str(file)]) == 2
@@ -404,15 +409,12 @@ def test_no_space_to_unpack_says_where(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_is_ended_removes_what_it_unpacked(
-    captured: CapturedHost, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_command_that_is_ended_removes_what_it_unpacked(packed: Path, tmp_path: Path, number: signal.Signals) -> None:
     """The space is empty afterwards, or the fixture says so."""
-    capture(captured("huge-pages"), tmp_path / "a.tar.xz")
     program = (
         "import os, sys; from numaudit.cli import main; from numaudit.kernel import node; "
         f"node.read_machine = lambda host: (host.root / 'proc').stat() and os.kill(os.getpid(), {int(number)}); "
-        "sys.exit(main.call(['topology', '--root', 'a.tar.xz']))"
+        f"sys.exit(main.call(['topology', '--root', {str(packed)!r}]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, "TMPDIR": str(tmp_path / "space")},
