@@ -82,7 +82,9 @@ def test_what_a_capture_does_not_show_is_not_ok(fixtures: Path, capsys: pytest.C
 def test_a_capture_is_not_asked_for_what_only_a_running_kernel_could_answer(
     fixtures: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(["doctor", "--root", str(fixtures / "misaligned-node")]) == 0
+    assert call(["doctor", "--root", str(fixtures / "misaligned-node")]) == 1  # it lacks the kubelet's /configz
+    assert "n/a" in capsys.readouterr().out
+    assert call(["doctor", "--root", str(fixtures / "kubernetes-cluster")]) == 0
     text = capsys.readouterr().out
     assert "captured tree is" not in text
     assert not any(line.split()[:1] in (["bpf"], ["access"], ["rights"]) for line in text.splitlines())
