@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from numaudit.containermanager.memory.state import Block
+from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import ContainerIntent, Intent, Promise
@@ -81,10 +82,25 @@ def test_what_to_do_comes_before_the_table_and_names_a_few_of_many() -> None:
     lines = printed(node({f"{number:02}": "1" for number in range(20)}))
     table = next(number for number, line in enumerate(lines) if line.startswith("CONTAINER"))
     drifted = [number for number, line in enumerate(lines) if ": drifted: " in line and line.startswith("prod/")]
-    assert len(drifted) == 8
-    (more,) = (number for number, line in enumerate(lines) if line.startswith("and 12 more that are drifted"))
+    assert len(drifted) == 3
+    more = lines.index(
+        "drifted: 17 more (prod/03/app, prod/04/app, prod/05/app and 14 more); -o wide says why",
+    )
     (remedy,) = (number for number, line in enumerate(lines) if "Write the promised nodes back" in line)
     assert max(drifted) < more < remedy < table
+
+
+@pytest.mark.parametrize(
+    ("number", "folded"), [(3, []), (4, ["warning: stale: 1 more (prod/3/app); -o wide says why"])]
+)
+def test_of_findings_of_one_kind_three_are_explained(number: int, folded: list[str]) -> None:
+    stale = Finding("stale", "warning", "", "Wait.", None, None, "app", None, "prod", None)
+    found = tuple(replace(stale, pod=str(one), message=f"reason {one}") for one in range(number))
+    out, of = io.StringIO(), replace(build(node({"aa": "0"})), findings=found)
+    print_report(of, Console(file=out, width=500, highlight=False, markup=False))
+    lines = [line for line in out.getvalue().splitlines() if line.startswith(("warning", "    -> Wait."))]
+    explained = [f"warning: stale: prod/{one}/app: reason {one}" for one in range(3)]
+    assert lines == [*explained, *folded, "    -> Wait."]
 
 
 def test_a_remedy_comes_once_after_all_that_it_is_for() -> None:

@@ -73,18 +73,17 @@ def _holder(one: HolderReport) -> str:
 
 _STYLES = {"unknown": "yellow", "critical": "red", "error": "red", "warning": "yellow", "info": "dim"}
 """By the first word of a note's title."""
-_MOST = 8
-"""Containers of one remedy that are named above the table, which has them all."""
+_MOST = 3
+"""Findings, or containers, of one remedy that are explained above the table, which has all containers."""
 
 
 def print_what_to_do(report: Report, shown: Sequence[ContainerReport], out: Console, *, whole: bool) -> bool:
     """Findings, misaligned containers and refused pods, the worst first, each remedy once after those that it is for.
 
-    `whole`: name every container. False = there is nothing to do.
+    `whole`: explain every one. False = there is nothing to do.
     """
     misaligned = [note for note in verdict_notes(shown) if note.title in MISALIGNED]
-    print_notes(finding_notes(report.findings), out)
-    print_notes(misaligned, out, None if whole else _MOST)
+    print_notes([*finding_notes(report.findings), *misaligned], out, None if whole else _MOST)
     _print_refused(report, out)
     return bool(report.findings or misaligned or report.rejections)
 
@@ -109,8 +108,10 @@ def print_notes(notes: Iterable[Note], out: Console, most: int | None = None, in
             print_note(indent + ": ".join(filter(None, (*map(printable, first), text_of(item)))), out, style)
             for cause in item.causes:
                 print_note(f"{indent}    {printable(cause)}", out, "dim")
-        if most is not None and len(note.items) > most:
-            print_note(f"and {len(note.items) - most} more that are {note.title}; -o wide says of each why", out)
+        if most is not None and (others := note.items[most:]):
+            names = some_of([printable(item.subject) for item in others if item.subject])
+            whose = f" ({names})" if names else ""
+            print_note(f"{indent}{note.title}: {len(others)} more{whose}; -o wide says why", out, style)
         if note.remedy is not None:
             print_note(f"    -> {note.remedy}", out, "dim")
         with_commands = [item for item in note.items[:most] if item.commands]
