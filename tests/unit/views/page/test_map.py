@@ -16,9 +16,10 @@ from numaudit.report.counters import NodeSeconds
 from numaudit.report.kubelet import KubeletReport
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, NodeReport, Report
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.views.page.arcs import MOST, Arc, arcs_drawing, arcs_of
 from numaudit.views.page.markup import join
 from numaudit.views.page.node_map import CpuOwners, CpuRun, MappedNode, node_map, places
-from numaudit.views.page.nodes import MOST, Arc, arcs_drawing, arcs_of, heat_map, nodes_part
+from numaudit.views.page.nodes import heat_map, nodes_part
 from numaudit.views.page.own_page import Addresses
 from screens.page_reports import hostile, many
 from screens.page_text import parse, text_of
