@@ -7,9 +7,11 @@ from itertools import combinations
 import pytest
 
 from numaudit.api import document
-from numaudit.topology.machine import HugePages, Machine, Node
+from numaudit.encoding.value import Origin, Timestamp
+from numaudit.ranks.declaration import HeldDevice
+from numaudit.topology.machine import Cache, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet
-from numaudit.views.page.topology_file import topology_file
+from numaudit.views.page.topology_file import Hardware, topology_file
 from screens.browser_pages import Opened, OpenPage
 from screens.pages import TOP
 
@@ -22,7 +24,10 @@ def drawing(nodes: int, cpus: str = "0-127", distances: bool = True) -> str:
     pages = (HugePages(2 << 20, 51200, 50000), HugePages(1 << 30, 4, None))
     rows = {one: {to: 10 if to == one else 32 for to in range(nodes)} if distances else {} for one in range(nodes)}
     machine = Machine(tuple(Node(one, CpuSet.parse(cpus), 6 << 40, pages, rows[one]) for one in range(nodes)))
-    return topology_file(document.topology(machine))
+    caches = tuple(Cache(3, CpuSet.parse(f"{at}-{at + 15}"), 32 << 20) for at in range(0, 128, 16))
+    devices = tuple(HeldDevice("network", f"0000:{one:02x}:00.0", one % nodes or None) for one in range(20))
+    origin = Origin("worker-2", Timestamp(1_700_000_000.0))
+    return topology_file(document.topology(machine), None, origin, Hardware(caches, devices))
 
 
 def boxes(opened: Opened, selector: str) -> list[Box]:
@@ -73,7 +78,9 @@ def test_the_words_of_a_node_stay_in_its_box(open_page: OpenPage) -> None:
     opened = open_page(drawing(3, ALTERNATE))
     frames = boxes(opened, ".box")
     words = boxes(opened, "g text")
-    assert sum(any(inside(one, frame) for frame in frames) for one in words) == 3 * 5
+    assert (
+        sum(any(inside(one, frame) for frame in frames) for one in words) == 3 * (5 + 8) + 13
+    )  # 8 caches each; devices
     assert not any(overlap(one, frame) and not inside(one, frame) for one in words for frame in frames)
 
 

@@ -55,7 +55,7 @@ PATTERNS = (
     "sys/kernel/mm/mempolicy/weighted_interleave/node[0-9]*",
     "sys/devices/system/cpu/online",
     *(f"sys/devices/system/cpu/cpu[0-9]*/{name}" for name in (
-        "topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/shared_cpu_list")),
+        "topology/*", "cache/index*/level", "cache/index*/id", "cache/index*/size", "cache/index*/shared_cpu_list")),
 )  # fmt: skip
 """Files of any host, below its root."""
 _INITIATORS = "node[0-9]*/access*/initiators/node[0-9]*"

@@ -17,7 +17,7 @@ from numaudit.kernel import files
 from numaudit.kernel.host import Host, number_at, numbered, text_at
 from numaudit.kernel.memory import physical, tiers
 from numaudit.kernel.memory.node_cpus import online_cpus, online_nodes, read_cpus, read_list
-from numaudit.topology.machine import Cpu, HugePagePool, HugePages, Machine, Node, only_node_of
+from numaudit.topology.machine import Cache, Cpu, HugePagePool, HugePages, Machine, Node, only_node_of
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemoryTiers
 
@@ -25,6 +25,8 @@ _KIB = 1024
 _HUGE_DIR = re.compile(r"hugepages-([1-9]\d{0,11})kB", re.ASCII)
 _MEMINFO = re.compile(r"Node\s+\d+\s+([^:]{1,64}):\s+(\d{1,19})( kB)?", re.ASCII)
 _CACHE_SIZE = re.compile(r"(\d{1,12})K", re.ASCII)
+_LOWEST_SHARED = 2
+"""Level of a cache that cores may share; those of the first are a core's own."""
 _CACHE = re.compile(r"index(\d{1,3})", re.ASCII)
 _CPU_LIST_FILES = ("thread_siblings_list", "core_cpus_list")
 
@@ -89,6 +91,18 @@ def largest_cache(host: Host) -> int | None:
         if (match := _CACHE_SIZE.fullmatch(text_at(folder / "size") or "")) is not None
     ]
     return max(sizes, default=None)
+
+
+def read_caches(host: Host) -> tuple[Cache, ...]:
+    """Caches of the second level and above, the outermost first. Empty = the kernel shows none."""
+    found = {}
+    for cpu in online_cpus(host) or ():
+        for folder in files.glob(host.cpus, f"cpu{cpu}/cache/index*"):
+            level, cpus = number_at(folder / "level"), read_list(folder / "shared_cpu_list", CpuSet)
+            if level is not None and level >= _LOWEST_SHARED and cpus and (level, cpus) not in found:
+                kib = _CACHE_SIZE.fullmatch(text_at(folder / "size") or "")
+                found[level, cpus] = Cache(level, cpus, None if kib is None else int(kib[1]) * _KIB)
+    return tuple(sorted(found.values(), key=lambda one: (-one.level, min(one.cpus))))
 
 
 def read_counters(host: Host, nodes: NodeSet) -> tuple[NodeCounters, ...]:

@@ -156,7 +156,7 @@ class Occupant(Struct, frozen=True):
     mark: str | None = None
     """A word for what is wrong with it."""
     outside: bool | None = None
-    """Is the node outside the promised ones? None = nothing was promised."""
+    """Is the node outside the promised ones, or without a promise, away from its CPUs? None = there is no promise."""
 
 
 class Occupants(Struct, frozen=True):
@@ -171,7 +171,7 @@ class Occupants(Struct, frozen=True):
     promised: int = 0
     """Of those that were promised this node."""
     outside: int = 0
-    """Of those that were promised others."""
+    """Of those that were promised others, or that are away from their CPUs."""
 
     @classmethod
     def of(cls, all_of: Iterable[Occupant]) -> Self:
@@ -205,7 +205,10 @@ def occupants(report: Report, node: int) -> Occupants:
 
 def _outside(one: ContainerReport, node: int) -> bool | None:
     promised = None if one.intended is None else one.intended.memory_nodes
-    return node not in promised if promised else None
+    if promised:
+        return node not in promised
+    cpus = one.allowed_cpu_nodes
+    return True if one.remote_bytes and cpus is not None and node not in cpus else None
 
 
 def _mark(verdict: str) -> str | None:

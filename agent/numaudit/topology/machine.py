@@ -77,6 +77,16 @@ class Cpu(Struct, frozen=True):
     """Id of the last-level (L3) cache instance."""
 
 
+class Cache(Struct, frozen=True):
+    """A cache of instructions and data."""
+
+    level: int
+    cpus: CpuSet
+    """Those that share it."""
+    bytes: int | None = None
+    """None = the kernel does not say."""
+
+
 class Machine(Struct, frozen=True, dict=True):
     """The whole machine. Only online nodes are in `nodes`, ascending by id."""
 

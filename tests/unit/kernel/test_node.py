@@ -21,11 +21,12 @@ from numaudit.kernel.node import (
     parse_distances,
     parse_key_values,
     parse_meminfo,
+    read_caches,
     read_counters,
     read_huge_page_pools,
     read_machine,
 )
-from numaudit.topology.machine import HugePagePool, HugePages
+from numaudit.topology.machine import Cache, HugePagePool, HugePages
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 CapturedHost = Callable[[str], Host]
@@ -50,6 +51,29 @@ def test_eight_nodes_have_their_distances_sockets_and_caches(captured: CapturedH
     assert [{cpu.socket for cpu in machine.cpus if cpu.node == node} for node in range(8)] == [{0}] * 4 + [{1}] * 4
     cpu = machine.cpus[21]
     assert (cpu.id, cpu.node, cpu.core, cpu.siblings, cpu.l3_cache) == (21, 5, 10, CpuSet.of(20, 21), 5)
+
+
+def test_shared_caches_are_read_once_with_their_size_where_there_is_one(tmp_path: Path) -> None:
+    cpus = tmp_path / "sys/devices/system/cpu"
+    cpus.mkdir(parents=True)
+    (cpus / "online").write_text("0-1\n")
+    for cpu in (0, 1):
+        for index, files in enumerate(
+            (
+                {"level": "1", "shared_cpu_list": str(cpu), "size": "32K"},
+                {"level": "2", "shared_cpu_list": str(cpu)},
+                {"level": "3", "shared_cpu_list": "0-1", "size": "32768K"},
+                {"level": "3", "shared_cpu_list": "none"},
+            )
+        ):
+            folder = cpus / f"cpu{cpu}/cache/index{index}"
+            folder.mkdir(parents=True)
+            for name, text in files.items():
+                (folder / name).write_text(f"{text}\n")
+    assert read_caches(Host(tmp_path)) == (
+        Cache(3, CpuSet.of(0, 1), 32 * MIB), Cache(2, CpuSet.of(0)), Cache(2, CpuSet.of(1)),
+    )  # fmt: skip
+    assert read_caches(Host(tmp_path / "nothing")) == ()
 
 
 def test_four_real_nodes_are_read_as_they_were_set_up(captured: CapturedHost) -> None:

@@ -38,10 +38,16 @@ def command(output: str, root: Path | None) -> int:
     if output == "svg":
         from numaudit.engine.engine import Engine
         from numaudit.engine.observer import Observer
-        from numaudit.views.page.topology_file import topology_file
+        from numaudit.kernel.devices.pci import PciDevices
+        from numaudit.kernel.node import read_caches
+        from numaudit.kernel.origin import origin_of
+        from numaudit.views.page.topology_file import Hardware, topology_file
 
         report = Engine(Observer.of(host), thresholds=options.thresholds()).tick().report
-        sys.stdout.buffer.write(topology_file(topology, report if report.containers else None).encode())
+        shown = report if report.containers else None
+        parts = Hardware(read_caches(host), PciDevices(host).of_use)
+        drawing = topology_file(topology, shown, origin_of(host, report.taken_at), parts)
+        sys.stdout.buffer.write(drawing.encode())
         return code
     from numaudit.views.terminal import machine_tables
 

@@ -105,6 +105,12 @@ class PciDevices:
         return self.at(found[-1], path) if found else None
 
     @cached_property
+    def of_use(self) -> tuple[HeldDevice, ...]:
+        """Network adapters, accelerators and storage, by address."""
+        found = (self.at(address, "") for address in _names(self._folder) if ADDRESS.fullmatch(address))
+        return tuple(sorted((one for one in found if one and one.kind != "other"), key=lambda one: one.address))
+
+    @cached_property
     def files(self) -> tuple[FileNumbers, ...]:
         """Of all files that lead to PCI devices."""
         numbers = [FileNumbers("char", _NVIDIA_MAJOR, gpu.minor) for gpu in self._gpus if gpu.minor is not None]

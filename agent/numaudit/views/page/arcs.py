@@ -9,9 +9,11 @@ from msgspec import Struct
 from numaudit.report.cells import verdict, verdict_tone
 from numaudit.report.values import ContainerReport
 from numaudit.report.words import display_name, size
+from numaudit.views.page.card import WIDE
 from numaudit.views.page.lanes import is_misaligned, promised_nodes
-from numaudit.views.page.markup import TONES, Markup, element, short
+from numaudit.views.page.markup import TONES, Markup, element, join, short
 from numaudit.views.page.node_map import Anchors
+from numaudit.views.page.shapes import WRONG, words
 
 MOST = 6
 _LANE, _FIRST = 21, 26
@@ -120,7 +122,7 @@ def _drawn(number: int, arc: Arc, lane: int, anchors: Mapping[int, Anchors]) -> 
 
 
 def _arrow_head() -> Markup:
-    head = element("path", d="M8 0L0 4L8 8z", class_="far")
+    head = element("path", d="M8 0L0 4L8 8z", fill=WRONG, class_="far wrong")
     return element(
         "defs",
         element(
@@ -146,3 +148,40 @@ def _item(arc: Arc, link: str) -> Iterator[Markup | str]:
     tone = verdict_tone(one)
     yield element("span", verdict(one), class_=None if tone is None else TONES[tone])
     yield element("span", arc.words, class_="words")
+
+
+Place = tuple[int, int]
+"""Left and upper end of a node's card, in pixels."""
+_MEMORY_AT, _CPUS_AT = 43, 90
+"""Pixels below the upper end of a card: of the bar of its memory, and of its CPUs."""
+_FIRST_LINE, _APART, _BELOW = 3.5, 2, 18
+"""Pixels of the first line beside a card, between lines side by side, and between numbers."""
+
+
+def between(arcs: Sequence[Arc], places: Mapping[int, Place]) -> Markup:
+    """From the CPUs on one card, where its number is, through the gaps between cards to the memory on another."""
+    ways = list(dict.fromkeys((arc.cpu_node, arc.memory_node) for arc in arcs))
+    lines, badges = [], []
+    for number, arc in enumerate(arcs, 1):
+        (x, y), (to_x, to_y) = places[arc.cpu_node], places[arc.memory_node]
+        lane = ways.index((arc.cpu_node, arc.memory_node))
+        gap = _FIRST_LINE + _APART * lane
+        begin = y + _CPUS_AT + _BELOW * sum(one.cpu_node == arc.cpu_node for one in arcs[: number - 1])
+        end = to_y + _MEMORY_AT + _APART * lane
+        way = f"M{x + WIDE} {begin}h{gap}V{to_y - gap}H{to_x + WIDE + gap}V{end}H{to_x + WIDE + 2}"
+        title = element("title", f"{number}: {arc.words}")
+        lines.append(element("path", title, d=way, fill="none", stroke=WRONG, marker_end="url(#arrow)", class_="arc"))
+        badges.append(_badge(number, x + WIDE, begin))
+    return element("g", _arrow_head(), lines, badges)
+
+
+def _badge(number: int, x: int, y: int) -> Markup:
+    text = words(x, y + 4, str(number), "on", size=11, bold=True, anchor="middle")
+    return join((element("circle", cx=x, cy=y, r=8, fill=WRONG, class_="wrong"), text))
+
+
+def listed(arcs: Sequence[Arc]) -> Markup:
+    """The same in words, beside the drawing."""
+    lines = [f"{short(display_name(arc.container), 60)}: {arc.words}" for arc in arcs]
+    rows = (join((_badge(n, 8, 16 + 20 * n), words(24, 20 + 20 * n, line))) for n, line in enumerate(lines, 1))
+    return element("g", words(0, 12, "From CPUs to memory", bold=True), rows)

@@ -1,8 +1,4 @@
-"""One node of the machine as a card: its memory, its CPUs, its huge pages and who is on it.
-
-Colours are attributes, which every viewer of SVG understands; the style sheet overrides them by class in dark mode and
-in print. A sign or a pattern says the same as each colour.
-"""
+"""One node of the machine as a card: its memory, CPUs, caches, huge pages and devices, and who is on it."""
 
 from __future__ import annotations
 
@@ -11,120 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from numaudit.api.document import TopologyNode
+from numaudit.ranks.declaration import HeldDevice
 from numaudit.report.nodes import Occupant, Occupants
 from numaudit.report.words import UNKNOWN, size
-from numaudit.topology.machine import HugePages
+from numaudit.topology.machine import Cache, HugePages
 from numaudit.topology.nodeset import CpuSet
 from numaudit.topology.quantity import in_units, plural, some_of
 from numaudit.topology.tiers import MemorySpeed
+from numaudit.views.page.cpu_grid import LAST, Block, cache_title, framed_cpus, shared_below
 from numaudit.views.page.markup import Markup, element, join, placed_at, short
-
-INK, PALE, PAPER, CARD, EDGE = "#1c1c1e", "#55555c", "#ffffff", "#f4f5f7", "#9a9aa2"
-HELD, WRONG, LOOSE = "#2a6db0", "#b3261e", "#7d7d9c"
-FONT = "system-ui,DejaVu Sans,Verdana,sans-serif"
-STYLE = """\
-@media (prefers-color-scheme:dark){
-.paper{fill:#17181c}.box{stroke:#5f6068;fill:#212329}.ink{fill:#e8e8ea}.pale{fill:#b4b4ba}.frame{stroke:#77787f}
-.held{fill:#6fb1f0}.wrong{fill:#ff8a80}.loose{fill:#a3a3c2}.hatch{stroke:#8f9098}.bar,.cpu{stroke:#8f9098;fill:#17181c}
-.own{stroke:#8f9098;fill:#6fb1f0}.on{fill:#10141a}.core{fill:#33353d}}
-@media print{.paper,.box,.bar,.cpu{fill:#fff}.ink{fill:#000}.pale{fill:#333}.held,.own{fill:#2a6db0}.wrong{fill:#b3261e}
-.loose{fill:#7d7d9c}.box{stroke:#9a9aa2}.hatch{stroke:#9a9aa2}.on{fill:#fff}.core{fill:#cdd1d9}}
-"""
-LINE = 18
-"""Pixels from one line of text to the next."""
-
-
-def words(
-    x: float,
-    y: float,
-    text: str,
-    name: str = "ink",
-    *,
-    size: int | None = None,
-    bold: bool = False,
-    anchor: str | None = None,
-) -> Markup:
-    """One line of text; `name`: its class, which is also its colour."""
-    fill = {"ink": INK, "pale": PALE, "wrong": WRONG, "on": PAPER}[name]
-    weight = 600 if bold else None
-    return element(
-        "text", text, x=x, y=y, fill=fill, class_=name, font_size=size, font_weight=weight, text_anchor=anchor
-    )
-
-
-def bar(x: float, y: float, wide: float, high: float, name: str) -> Markup:
-    """A filled part of a bar, or a swatch."""
-    fill = {"held": HELD, "wrong": WRONG, "loose": LOOSE, "used": "url(#used)"}[name]
-    return element("rect", x=x, y=y, width=wide, height=high, fill=fill, class_=None if name == "used" else name)
-
-
-def empty(x: float, y: float, wide: float, high: float) -> Markup:
-    """The whole of a bar, behind its parts."""
-    return element("rect", x=x, y=y, width=wide, height=high, fill=PAPER, stroke=EDGE, class_="bar")
-
-
-_NAMED = 32
-"""More CPUs are too many to have their numbers in them."""
-_MOST = 512
-"""More CPUs are not drawn."""
-_GAP = 4
-Size = tuple[int, int]
-
-
-def cpu_grid(cpus: CpuSet, cores: Sequence[CpuSet], owners: Mapping[int, str], wide: int) -> tuple[int, Markup]:
-    """Height and drawing. `owners`: of exclusive CPUs the name of the container."""
-    groups = _groups(cpus, cores)
-    named = len(cpus) <= _NAMED
-    size = (26, 20) if named else (9, 10)
-    x, y, drawn, done = 0, 0, [], 0
-    for group in groups:
-        core = len(group) * (size[0] + 1) + 3
-        if x and x + core > wide:
-            x, y = 0, y + size[1] + 4 + _GAP
-        drawn.append(_core(group, x, y, size, owners, named))
-        x += core + _GAP
-        done += len(group)
-        if done >= _MOST:
-            break
-    high = y + size[1] + 4 if groups else 0
-    if done < len(cpus):
-        drawn.append(words(0, high + 16, f"and {len(cpus) - done} more CPUs", "pale"))
-        high += 20
-    return high, join(drawn)
-
-
-def _groups(cpus: CpuSet, cores: Sequence[CpuSet]) -> list[list[int]]:
-    """The threads of each core of the node, in the order of their first; a CPU whose core is not known is alone."""
-    of_core = {cpu: core for core in cores for cpu in core}
-    seen: set[int] = set()
-    groups: list[list[int]] = []
-    for cpu in cpus:
-        if cpu not in seen:
-            group = [one for one in of_core.get(cpu, ()) if one in cpus] or [cpu]
-            seen.update(group)
-            groups.append(group)
-    return groups
-
-
-def _core(group: Sequence[int], x: int, y: int, size: Size, owners: Mapping[int, str], named: bool) -> Markup:
-    wide, high = size
-    box = element(
-        "rect", x=x, y=y, width=len(group) * (wide + 1) + 3, height=high + 4, rx=3, fill="#cdd1d9", class_="core"
-    )
-    return join(
-        (box, *(_cpu(cpu, x + 2 + at * (wide + 1), y + 2, size, owners, named) for at, cpu in enumerate(group)))
-    )
-
-
-def _cpu(cpu: int, x: int, y: int, size: Size, owners: Mapping[int, str], named: bool) -> Iterator[Markup]:
-    owner = owners.get(cpu)
-    title = element("title", f"CPU {cpu}" if owner is None else f"CPU {cpu}: {short(owner)}")
-    name, fill = ("cpu", PAPER) if owner is None else ("own", HELD)
-    square = element("rect", title, x=x, y=y, width=size[0], height=size[1], fill=fill, stroke=EDGE, class_=name)
-    yield square
-    if named:
-        yield words(x + size[0] / 2, y + 14, str(cpu), "ink" if owner is None else "on", size=11, anchor="middle")
-
+from numaudit.views.page.shapes import CARD, EDGE, LINE, bar, empty, words
 
 WIDE = 316
 _PAD = 14
@@ -132,10 +24,9 @@ _ROOM = WIDE - 2 * _PAD
 _NAME, _TEXT = 28, 38
 """Characters of a name beside its amount, and of a line: what is longer loses its middle."""
 _BAR = 14
+_MOST_DEVICES = 8
 _DISTANCES = 32
 """Of one node, in words."""
-Block = tuple[int, Markup]
-"""Height and drawing."""
 
 
 class Card(Struct, frozen=True):
@@ -150,6 +41,9 @@ class Card(Struct, frozen=True):
     """Exclusive CPU -> name of the container."""
     demotes: bool | None = None
     """Does the kernel move cold pages to slower tiers?"""
+    caches: Sequence[Cache] = ()
+    """Of its CPUs."""
+    devices: Sequence[HeldDevice] = ()
 
 
 def card_high(card: Card) -> int:
@@ -171,12 +65,11 @@ def in_words(card: Card) -> str:
     parts = [f"memory {size(node.memory_bytes)}", _cpus(node)]
     parts += [] if card.free_bytes is None else [f"{in_units(card.free_bytes)} free"]
     parts += [] if node.memory_tier is None else [f"memory tier {node.memory_tier}"]
+    parts += [cache_title(one) for one in card.caches if one.level == LAST]
     parts += [_pages(one) for one in node.huge_pages if one.total]
+    parts += [one.in_words for one in card.devices]
     if card.occupants is not None:
-        held = [
-            f"{'outside its promise ' if one.outside else ''}{one.name} {in_units(one.bytes)}"
-            for one in card.occupants.largest
-        ]
+        held = [f"{'remote ' if one.outside else ''}{one.name} {in_units(one.bytes)}" for one in card.occupants.largest]
         parts += [f"holds {', '.join(held)}"] if held else []
     away = [f"{distance} to node {to}" for to, distance in node.distances.items() if to != node.numa_node]
     parts += [f"distances {some_of(away, _DISTANCES)}"] if away else []
@@ -190,11 +83,13 @@ def _blocks(card: Card) -> Iterator[Block]:
     yield 6, Markup("")
     yield from _lines(_cpus(node))
     if node.cpus:
-        high, grid = cpu_grid(node.cpus, card.cores, card.owners or {}, _ROOM)
-        yield high + 10, grid
+        yield from framed_cpus(node.cpus, card.cores, card.caches, card.owners or {}, _ROOM)
+        if shared := shared_below(card.caches, card.cores):
+            yield from _lines(shared, "pale")
     for pages in node.huge_pages:
         if pages.total:
             yield from _huge_pages(pages)
+    yield from _devices(card.devices)
     if node.demotion_targets and card.demotes:
         yield from _lines(f"cold pages move to node {node.demotion_targets}", "pale")
     if node.memory_speed is not None:
@@ -202,6 +97,13 @@ def _blocks(card: Card) -> Iterator[Block]:
     if card.occupants is not None:
         yield 8, Markup("")
         yield from _occupants(card.occupants)
+
+
+def _devices(devices: Sequence[HeldDevice]) -> Iterator[Block]:
+    for one in devices[:_MOST_DEVICES]:
+        yield LINE, join((empty(0.5, 2.5, 9, 9), words(16, 12, one.in_words)))
+    if devices[_MOST_DEVICES:]:
+        yield from _lines(f"and {len(devices) - _MOST_DEVICES} more PCI devices", "pale")
 
 
 def _heading(node: TopologyNode) -> Markup:

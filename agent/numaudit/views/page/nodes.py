@@ -142,6 +142,6 @@ def _holders(report: Report) -> Markup:
 
 
 def _names(held: Occupants) -> str:
-    named = [f"{'! ' if one.mark else ''}{short(one.name)} {size(one.bytes)}" for one in held.largest]
+    named = [f"{'! ' if one.mark or one.outside else ''}{short(one.name)} {size(one.bytes)}" for one in held.largest]
     more = [f"and {held.others} more {size(held.bytes_of_others)}"] if held.others else []
     return ", ".join([*named, *more]) or "no container of this report"

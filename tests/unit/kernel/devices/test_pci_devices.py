@@ -49,6 +49,14 @@ def test_the_deepest_address_of_a_path_is_the_device(sysfs: SysfsTree) -> None:
     assert PciDevices(Host(sysfs.root)).of_file(char(246, 0)) == (HeldDevice("storage", DISK, None),)
 
 
+def test_devices_of_use_are_adapters_accelerators_and_storage_by_address(sysfs: SysfsTree) -> None:
+    sysfs.pci("0000:00:1f.0", "ff0000", 0)
+    assert PciDevices(Host(sysfs.root)).of_use == (
+        HeldDevice("gpu", GPU, 1), HeldDevice("network", VF, 0), HeldDevice("storage", DISK, None),
+    )  # fmt: skip
+    assert PciDevices(Host(sysfs.root / "nothing")).of_use == ()
+
+
 def test_every_device_of_a_vfio_group_is_held_but_no_bridge(sysfs: SysfsTree) -> None:
     sysfs.iommu_group(7, (511, 3), ROOT_PORT, GPU, VF)
     found = PciDevices(Host(sysfs.root)).of_file(char(511, 3))

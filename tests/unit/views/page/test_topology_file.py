@@ -12,13 +12,16 @@ from hosts.hostile_names import HOSTILE
 from made_up.reports import MACHINE, container, report
 from numaudit.api import document
 from numaudit.api.document import Topology, TopologyNode
+from numaudit.encoding.value import Origin, Timestamp
 from numaudit.evaluation.verdicts import Verdict
+from numaudit.ranks.declaration import HeldDevice
 from numaudit.report.values import ContainerReport, Intended, NodeBytes, Report
-from numaudit.topology.machine import Cpu, HugePages, Machine, Node
+from numaudit.topology.machine import Cache, Cpu, HugePages, Machine, Node
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.topology.tiers import MemorySpeed
-from numaudit.views.page.card import WIDE, Card, card_high, cpu_grid, drawn_card
-from numaudit.views.page.topology_file import topology_file
+from numaudit.views.page.card import WIDE, Card, card_high, drawn_card
+from numaudit.views.page.cpu_grid import cpu_grid
+from numaudit.views.page.topology_file import Hardware, topology_file
 
 ROOM = WIDE - 28
 """Pixels of a bar."""
@@ -184,12 +187,81 @@ def test_distances_that_are_not_known_are_said_to_be() -> None:
     assert _words(topology_file(_topology(Machine(nodes))))[-6:] == ["N0", "10", "?", "N1", "?", "10"]
 
 
+def _of_two_nodes(*caches: Cache, devices: tuple[HeldDevice, ...] = ()) -> str:
+    nodes = (Node(0, CpuSet.parse("0-3"), MIB), Node(1, CpuSet.parse("4-7"), MIB))
+    cpus = tuple(Cpu(cpu, cpu // 4, 0, cpu // 2, CpuSet.of(cpu & ~1, cpu | 1)) for cpu in range(8))
+    return topology_file(_topology(Machine(nodes, cpus)), None, None, Hardware(caches, devices))
+
+
+def test_the_cpus_of_each_last_cache_are_in_its_frame() -> None:
+    sizes = {"0-1": 32 * MIB, "2-3": 32 * MIB, "4-9": None}
+    caches = [Cache(3, CpuSet.parse(cpus), size) for cpus, size in sizes.items()]
+    words = _words(_of_two_nodes(*caches))
+    assert words.count("L3 32Mi") == 2
+    assert "L3 of CPUs 4-9" in words
+    assert [word for word in words if word.isdigit() and len(word) == 1][:8] == list("01234567")
+    assert "L3 32Mi of CPUs 0-1" in "".join(next(_all(_of_two_nodes(*caches), "desc")).itertext())
+
+
+def test_a_second_cache_is_named_only_where_several_cores_share_it() -> None:
+    own, shared = Cache(2, CpuSet.parse("0-1")), Cache(2, CpuSet.parse("4-7"))
+    assert [word for word in _words(_of_two_nodes(own, shared)) if "L2" in word] == ["L2 shared by CPUs 4-7"]
+    assert not [word for word in _words(_of_two_nodes()) if word.startswith("L")]
+
+
+def test_devices_are_on_their_node_and_those_of_an_unknown_one_below() -> None:
+    devices = (HeldDevice("gpu", "0000:3b:00.0", 1), HeldDevice("storage", "0000:d8:00.0", None))
+    words = _words(_of_two_nodes(devices=devices))
+    assert words.index("GPU 0000:3b:00.0") > words.index("Node 1")
+    assert "Of an unknown node: storage device 0000:d8:00.0" in words
+    (node,) = Machine((Node(0, CpuSet.of(0), MIB),)).nodes
+    alone = _words(topology_file(_topology(Machine((node,))), hardware=Hardware((), devices[1:])))
+    assert "storage device 0000:d8:00.0" in alone
+
+
+def test_a_node_with_many_devices_shows_eight_and_counts_the_others() -> None:
+    def shown(number: int) -> list[str]:
+        return _words(
+            _of_two_nodes(devices=tuple(HeldDevice("network", f"0000:00:{n:02}.0", 0) for n in range(number)))
+        )
+
+    assert not [word for word in shown(8) if "more" in word]
+    assert "and 1 more PCI devices" in shown(9)
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        (Origin("worker-2", Timestamp(1_700_000_000.5)), "worker-2, 2023-11-14 22:13:20 UTC"),
+        (Origin(None, None), "Host not named, captured at an unknown time"),
+    ],
+)
+def test_the_drawing_ends_with_its_host_and_time(origin: Origin, said: str) -> None:
+    assert _words(topology_file(_topology(), None, origin))[-1] == said
+
+
+def test_an_arc_leads_from_the_cpus_to_memory_that_is_remote_also_without_a_promise() -> None:
+    one = replace(
+        _held({0: 60, 1: 40}, None), cpu_seconds=None, allowed_cpu_nodes=NodeSet.of(1), judged_bytes=100 * MIB,
+        remote_bytes=60 * MIB,
+    )  # fmt: skip
+    drawing = topology_file(_small(), _report(one))
+    (arc,) = (path for path in _all(drawing, "path") if path.get("class") == "arc")
+    assert arc[0].text == "1: CPUs on node 1, 60Mi on node 0"
+    assert "! prod/db-0/db" in _words(drawing)
+    assert "prod/db-0/db: CPUs on node 1, 60Mi on node 0" in _words(drawing)
+    assert _widths(drawing, "wrong")[0] == pytest.approx(0.6 * ROOM, abs=0.01)
+    near = topology_file(_small(), _report(replace(one, remote_bytes=0, allowed_cpu_nodes=NodeSet.of(0, 1))))
+    assert not [path for path in _all(near, "path") if path.get("class") == "arc"]
+    assert _widths(near, "wrong") == []
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text(name: str) -> None:
     one = replace(_held({0: 4, 1: 4}, "0", "spilled"), pod=name, container=name, namespace=name)
     drawing = topology_file(_small(), _report(one))
     assert {one.tag.removeprefix(_SVG) for one in ElementTree.fromstring(drawing.encode()).iter()} <= {
-        "svg", "title", "desc", "style", "defs", "pattern", "path", "rect", "text", "g",
+        "svg", "title", "desc", "style", "defs", "pattern", "path", "rect", "text", "g", "marker", "circle",
     }  # fmt: skip
 
 
