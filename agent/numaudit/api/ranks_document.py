@@ -56,10 +56,11 @@ def host_ranks(
     names: Mapping[ContainerId, str],
     read: tuple[int, int, str | None],
     is_meant: Callable[[Rank], bool] | None = None,
+    nobody: str = "No process declares a placement",
 ) -> HostRanks:
     """Of the containers that `snapshot.watched` has. `read`: the last three fields of the document.
 
-    `is_meant`: which ranks; None = all of the host.
+    `is_meant`: which ranks; None = all of the host. `nobody`: the beginning of the sentence where there is none.
     """
     rows = [
         rank_row(rank, process, names[id_])
@@ -69,7 +70,9 @@ def host_ranks(
         if process.pid == rank.pid and (is_meant is None or is_meant(rank))
     ]
     ordered = tuple(in_order(rows))
-    return HostRanks(summary(ordered, "the only" if is_meant is None else "this") or _none(*read), ordered, *read)
+    return HostRanks(
+        summary(ordered, "the only" if is_meant is None else "this") or _none(nobody, *read), ordered, *read
+    )
 
 
 def in_order(rows: list[R]) -> list[R]:
@@ -92,15 +95,11 @@ def rank_row(rank: Rank, process: ProcessPlacement, container: str) -> RankRow:
     )
 
 
-def _none(processes: int, not_read: int, reason: str | None) -> str:
+def _none(nobody: str, processes: int, not_read: int, reason: str | None) -> str:
     if not_read:
-        unread = of_unread(processes, not_read, reason)
-        return f"No process was found that declares a placement, but there may be one: {unread}."
+        return f"{nobody}, as far as could be read: {of_unread(processes, not_read, reason)}."
     counted = "the only process" if processes == 1 else f"all {processes} processes"
-    return (
-        f"No process declares a placement: numaudit read the command line, the environment and the memory policy of "
-        f"{counted}."
-    )
+    return f"{nobody}: numaudit read the command line, the environment and the memory policy of {counted}."
 
 
 def of_unread(processes: int, not_read: int, reason: str | None) -> str:

@@ -38,6 +38,7 @@ class _Asked(Struct, frozen=True):
     """None = all."""
     is_meant: Callable[[Rank], bool] | None = None
     """None = all."""
+    nobody: str = "No process declares a placement"
     otherwise: InputError | None = None
     """Error if there is no such rank."""
 
@@ -66,7 +67,7 @@ def _found(which: str | None, observer: Observer, ticked: Ticked) -> HostRanks:
     read = find_ranks(observer, ticked.snapshot, wanted.containers)
     names = {ContainerId(one.id): display_name(one) for one in ticked.report.containers if one.id is not None}
     numbers = (read.processes, read.not_read, read.reason)
-    found = host_ranks(read.snapshot, {**names, ROOT: "/"}, numbers, wanted.is_meant)
+    found = host_ranks(read.snapshot, {**names, ROOT: "/"}, numbers, wanted.is_meant, wanted.nobody)
     if wanted.otherwise is not None and not found.items:
         raise wanted.otherwise
     return found
@@ -76,12 +77,12 @@ def _wanted(which: str, observer: Observer, ticked: Ticked) -> _Asked:
     """A process by its id; else containers, as a report finds them; else processes by their name or a pattern of it."""
     pid = process_id(which)
     if pid is not None and (id_ := container_of(observer, pid)) is not None:
-        return _Asked((id_,), lambda rank: rank.pid == pid)
+        return _Asked((id_,), lambda rank: rank.pid == pid, f"Process {pid} declares no placement")
     try:
         found = narrow(ticked.report, which).containers
     except InputError as error:
         named = InputError(f"{error}; and no rank is a process with that id or name")
-        return _Asked(None, lambda rank: fnmatchcase(rank.process or "", printable(which)), named)
+        return _Asked(None, lambda rank: fnmatchcase(rank.process or "", printable(which)), otherwise=named)
     return _Asked([ContainerId(one.id) for one in found if one.id is not None])
 
 
