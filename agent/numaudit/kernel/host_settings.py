@@ -3,8 +3,7 @@
 All of these files are readable by everybody but where a security module says otherwise.
 
 Source: Documentation/admin-guide/kernel-parameters.txt, Documentation/admin-guide/sysctl/{vm,kernel}.rst,
-Documentation/admin-guide/mm/{transhuge,memory-hotplug}.rst, Documentation/core-api/workqueue.rst, mm/vmstat.c
-(zoneinfo), drivers/base/{cpu,memory}.c, drivers/acpi/sysfs.c.
+Documentation/admin-guide/mm/transhuge.rst, mm/vmstat.c (zoneinfo), drivers/base/cpu.c, drivers/acpi/sysfs.c.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from numaudit.topology.nodeset import CpuSet
 
 SYSCTLS = (
     "kernel.numa_balancing",
-    "vm.min_free_kbytes",
     "vm.numa_stat",
     "vm.oom_kill_allocating_task",
     "vm.overcommit_memory",
@@ -41,14 +39,11 @@ PATTERNS = (
     "proc/zoneinfo",
     *(f"proc/sys/{name.replace('.', '/')}" for name in SYSCTLS),
     *(f"sys/kernel/mm/transparent_hugepage/{name}" for name in ("enabled", "defrag")),
-    *(f"sys/devices/system/cpu/{name}" for name in ("isolated", "nohz_full", "present")),
-    "sys/devices/virtual/workqueue/cpumask",
-    "sys/devices/system/memory/auto_online_blocks",
-    "sys/module/memory_hotplug/parameters/online_policy",
+    *(f"sys/devices/system/cpu/{name}" for name in ("isolated", "present")),
 )
 """All other files, below a host's root."""
 PARAMETERS = re.compile(
-    r"(?:numa|numa_balancing|acpi|disable_srat|hmat|isolcpus|nohz_full|movable_node|kernelcore|movablecore|mem|memmap"
+    r"(?:numa|numa_balancing|acpi|hmat|isolcpus|nohz_full|movable_node|kernelcore|movablecore|mem|memmap"
     r"|maxcpus|nr_cpus|hugepages|hugepagesz|default_hugepagesz|hugetlb_cma|transparent_hugepage|efi)(?:=[\w.,:+@!%=-]*)?",
     re.ASCII,
 )
@@ -136,24 +131,8 @@ def _selected(name: str) -> Callable[[Host], str | None]:
     return read
 
 
-def _cpus(path: str) -> Callable[[Host], CpuSet]:
-    def read(host: Host) -> CpuSet:
-        text = read_text(host.sys / path).strip()
-        return CpuSet() if text == "(null)" else CpuSet.parse(text)
-
-    return read
-
-
-def _workqueue_cpus(host: Host) -> CpuSet:
-    """A mask of hexadecimal digits, 32 CPUs a word. Raises ParseError."""
-    text = read_text(host.sys / "devices/virtual/workqueue/cpumask").strip().replace(",", "")
-    if not re.fullmatch(r"[0-9a-f]{1,4096}", text, re.ASCII):
-        raise ParseError(f"the mask of the workqueues is not of hexadecimal digits: {text[:40]!r}")
-    return CpuSet(int(text, 16))
-
-
-def _word(path: str) -> Callable[[Host], str]:
-    return lambda host: read_text(host.sys / path).strip()
+def _cpus(name: str) -> Callable[[Host], CpuSet]:
+    return lambda host: CpuSet.parse(read_text(host.sys / "devices/system/cpu" / name).strip())
 
 
 def _acpi_tables(host: Host) -> frozenset[str]:
@@ -178,12 +157,8 @@ _READERS: Mapping[str, Callable[[Host], object]] = {
     "sysctls": _sysctls,
     "huge_pages": _selected("enabled"),
     "defrag": _selected("defrag"),
-    "isolated_cpus": _cpus("devices/system/cpu/isolated"),
-    "nohz_full_cpus": _cpus("devices/system/cpu/nohz_full"),
-    "present_cpus": _cpus("devices/system/cpu/present"),
-    "workqueue_cpus": _workqueue_cpus,
-    "online_policy": _word("module/memory_hotplug/parameters/online_policy"),
-    "auto_online": _word("devices/system/memory/auto_online_blocks"),
+    "isolated_cpus": _cpus("isolated"),
+    "present_cpus": _cpus("present"),
     "acpi_tables": _acpi_tables,
     "is_guest": _is_guest,
     "devices": _devices,

@@ -45,15 +45,8 @@ class HostSettings(Struct, frozen=True):
     defrag: str | None = None
     """Their mode of making room: always, defer, defer+madvise, madvise or never."""
     isolated_cpus: CpuSet | None = None
-    nohz_full_cpus: CpuSet | None = None
     present_cpus: CpuSet | None = None
     """Those that are online or could be."""
-    workqueue_cpus: CpuSet | None = None
-    """Where the kernel's unbound work runs."""
-    online_policy: str | None = None
-    """How memory that is plugged in goes online: contig-zones or auto-movable."""
-    auto_online: str | None = None
-    """offline, online, online_kernel or online_movable."""
     acpi_tables: frozenset[str] | None = None
     """Signatures: SRAT, SLIT, HMAT, ..."""
     is_guest: bool | None = None

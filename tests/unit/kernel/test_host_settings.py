@@ -58,10 +58,7 @@ FILES = {
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
     "sys/kernel/mm/transparent_hugepage/defrag": "always defer [defer+madvise] madvise never\n",
     "sys/devices/system/cpu/isolated": "2-3\n",
-    "sys/devices/system/cpu/nohz_full": "(null)\n",
     "sys/devices/system/cpu/present": "0-7\n",
-    "sys/devices/virtual/workqueue/cpumask": "00000001,0000000f\n",
-    "sys/devices/system/memory/auto_online_blocks": "online_movable\n",
     "sys/firmware/acpi/tables/SRAT": "",
     "sys/firmware/acpi/tables/SSDT12": "",
     "sys/firmware/acpi/tables/data/BERT": "",
@@ -91,10 +88,8 @@ def test_every_setting_of_a_host_is_read(tree: Path) -> None:
     assert found.command_line == ("numa=fake=4", "isolcpus=2-3")
     assert found.sysctls == {"vm.numa_stat": 0, "kernel.numa_balancing": 1}
     assert (found.huge_pages, found.defrag) == ("madvise", "defer+madvise")
-    assert (found.isolated_cpus, found.nohz_full_cpus) == (CpuSet.of(2, 3), CpuSet())
+    assert found.isolated_cpus == CpuSet.of(2, 3)
     assert found.present_cpus == CpuSet.from_ids(range(8))
-    assert found.workqueue_cpus == CpuSet.of(0, 1, 2, 3, 32)
-    assert (found.auto_online, found.online_policy) == ("online_movable", None)
     assert found.acpi_tables == frozenset({"SRAT", "SSDT"})
     assert found.is_guest is True
     assert [(one.kind, one.address, one.numa_node) for one in found.devices or ()] == [("network", "0000:3b:00.0", 1)]
@@ -113,10 +108,20 @@ def test_a_zone_without_a_watermark_is_not_guessed() -> None:
 
 
 def test_a_file_that_is_not_understood_is_unread_and_the_others_are_read(tree: Path) -> None:
-    (tree / "sys/devices/virtual/workqueue/cpumask").write_text("all\n")
+    (tree / "sys/devices/system/cpu/isolated").write_text("all\n")
     found = read(tree)
-    assert "not of hexadecimal digits" in found.unread["workqueue_cpus"]
-    assert (found.workqueue_cpus, found.kernel) == (None, (6, 12))
+    assert "all" in found.unread["isolated_cpus"]
+    assert (found.isolated_cpus, found.kernel) == (None, (6, 12))
+
+
+def test_the_screen_of_a_management_controller_is_no_gpu_and_an_accelerator_is(tree: Path) -> None:
+    for address, class_ in (("0000:03:00.0", "0x030000"), ("0000:04:00.0", "0x030200"), ("0000:05:00.0", "0x120000")):
+        folder = tree / "sys/bus/pci/devices" / address
+        folder.mkdir()
+        (folder / "class").write_text(f"{class_}\n")
+        (folder / "numa_node").write_text("0\n")
+    gpus = [one.address for one in read(tree).devices or () if one.kind == "gpu"]
+    assert gpus == ["0000:04:00.0", "0000:05:00.0"]
 
 
 def test_a_capture_has_the_same_settings_and_no_secret(tree: Path, tmp_path: Path) -> None:

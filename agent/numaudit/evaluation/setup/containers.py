@@ -45,7 +45,7 @@ def _qos_sidecar(evidence: SetupEvidence) -> Iterator[Fault]:
     for pod, spec, culprit in _burstable(evidence):
         aligned = [one.name for one in spec.all_containers if _is_whole(one) and _is_equal(one, MEMORY)]
         if aligned:
-            yield Fault(f"{pod.namespace}/{pod.name}: {culprit}, so {some_of(aligned)} is promised nothing")
+            yield Fault(f"{pod.namespace}/{pod.name}: {culprit}, so nothing is promised to {some_of(aligned)}")
 
 
 def _qos_request_below_limit(evidence: SetupEvidence) -> Iterator[Fault]:
@@ -124,7 +124,7 @@ RULES = (
         "containers",
         "warning",
         "The static managers leave such a pod alone: nothing is promised to it.",
-        "Give the containers resources of their own; or turn the gate PodLevelResourceManagers on (alpha in 1.36).",
+        "Give each container requests and limits, or turn on the gate PodLevelResourceManagers (alpha in 1.36).",
         "https://kubernetes.io/docs/tasks/configure-pod-container/assign-pod-level-resources/",
         _pod_level_resources,
         _ALL,
@@ -133,8 +133,8 @@ RULES = (
         "huge-without-promise",
         "containers",
         "warning",
-        "It takes pages that were promised to others.",
-        "Let it ask for hugepages-SIZE, with requests equal to limits, and for cpu or memory too.",
+        "Containers without a promise use huge pages that were promised to others.",
+        "Give them limits of hugepages-SIZE, and of cpu or memory.",
         "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
         _huge_without_promise,
         ("kubelet",),
@@ -144,7 +144,7 @@ RULES = (
         "containers",
         "info",
         "A pod whose memory requests are below its limits is Burstable, and is promised nothing.",
-        "Make memory requests and limits equal, if it is to be aligned.",
+        "If the pod is to be aligned, make its memory requests and limits equal.",
         "https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/",
         _qos_request_below_limit,
         _ALL,

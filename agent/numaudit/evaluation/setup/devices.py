@@ -18,7 +18,7 @@ def _device_no_node(evidence: SetupEvidence) -> Iterator[Fault]:
     without = [one for one in _devices(evidence) if one.numa_node is None]
     if without:
         yield Fault(
-            f"of {plural(len(without), 'PCI device')} the firmware gives no node: "
+            f"the firmware gives no node for {plural(len(without), 'PCI device')}: "
             f"{some_of([one.in_words for one in without])}",
             severity="info" if evidence.settings.is_guest else None,
         )
@@ -35,7 +35,7 @@ def _plugin_no_topology(evidence: SetupEvidence) -> Iterator[Fault]:
     for resource, ids in unplaced.items():
         first = ids[0]
         yield Fault(
-            f"the plugin of {resource} names no node of its devices; {first} is on node {node_of[first.lower()]}",
+            f"the plugin of {resource} names no nodes, and its device {first} is on node {node_of[first.lower()]}",
             NodeSet.of(*{node for id_ in ids if (node := node_of[id_.lower()]) is not None}),
         )
 
@@ -45,8 +45,8 @@ def _gpu_nic_far(evidence: SetupEvidence) -> Iterator[Fault]:
         NodeSet.from_ids(one.numa_node for one in _devices(evidence) if one.kind == kind and one.numa_node is not None)
         for kind in ("gpu", "network")
     )
-    if gpus and adapters and (alone := gpus - adapters) and gpus.isdisjoint(adapters):
-        yield Fault(f"GPUs are on {alone.in_words} and network adapters on {adapters.in_words}", alone | adapters)
+    if gpus and adapters and gpus.isdisjoint(adapters):
+        yield Fault(f"GPUs are on {gpus.in_words} and network adapters on {adapters.in_words}", gpus | adapters)
 
 
 RULES = (
@@ -55,8 +55,8 @@ RULES = (
         "devices",
         "warning",
         "These devices give no hint: a pod that uses one may get memory and CPUs on any node.",
-        "Update the firmware (_PXM in ACPI); until then write the node's number to "
-        "/sys/bus/pci/devices/ADDRESS/numa_node at boot, before the device plugin starts.",
+        "Update the firmware (_PXM in ACPI); until then at boot, before the device plugin starts: "
+        "`echo NODE > /sys/bus/pci/devices/ADDRESS/numa_node`",
         "https://docs.kernel.org/PCI/sysfs-pci.html",
         _device_no_node,
         ("nodes",),
@@ -77,8 +77,8 @@ RULES = (
         "devices",
         "info",
         "Each transfer between a GPU and the network crosses nodes.",
-        "Put network adapters beside the GPUs, where slots allow it; NVLink and DPU designs need not.",
-        "https://docs.nvidia.com/gpudirect-storage/",
+        "Move network adapters or GPUs to slots of the same node, where the board has some.",
+        "https://docs.nvidia.com/cuda/gpudirect-rdma/",
         _gpu_nic_far,
         ("nodes",),
     ),

@@ -8,14 +8,13 @@ from numaudit.evaluation.setup.rule import CannotJudge, Fault, SetupEvidence, Se
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units
 
-UNEQUAL, VERY_UNEQUAL = 1.1, 1.5
-"""The largest node's memory through the smallest's."""
+_UNEQUAL, _VERY_UNEQUAL = 1.1, 1.5
+"""The largest node's memory divided by the smallest's."""
 _LARGE_CPUS, _LARGE_BYTES = 32, 512 << 30
-"""A guest with more than one of these hardly fits one node of its host."""
-_LOCAL = 10
+"""A guest larger than either of these may well span nodes of its host."""
 
 
-def sockets(evidence: SetupEvidence) -> frozenset[int]:
+def _sockets(evidence: SetupEvidence) -> frozenset[int]:
     """Of all online CPUs. Raises CannotJudge."""
     found = {cpu.socket for cpu in evidence.machine.cpus}
     if None in found or not found:
@@ -24,10 +23,10 @@ def sockets(evidence: SetupEvidence) -> frozenset[int]:
 
 
 def _interleaved(evidence: SetupEvidence) -> Iterator[Fault]:
-    """A kernel that was told to show one node is another rule's."""
+    """A kernel that was told to show one node is another rule's. With an SRAT table it may be a kernel without NUMA."""
     if evidence.known(evidence.settings.is_guest, "is_guest"):
         raise CannotJudge("this is a virtual machine, whose sockets mean nothing")
-    count = len(sockets(evidence))
+    count = len(_sockets(evidence))
     words = evidence.known(evidence.settings.command_line, "command_line")
     if (
         count > 1
@@ -35,8 +34,11 @@ def _interleaved(evidence: SetupEvidence) -> Iterator[Fault]:
         and not any(word.startswith(("numa=", "acpi=")) for word in words)
     ):
         tables = evidence.settings.acpi_tables
-        more = " and no SRAT table" if tables is not None and "SRAT" not in tables else ""
-        yield Fault(f"{count} sockets, one NUMA node{more}")
+        proven = tables is not None and "SRAT" not in tables
+        yield Fault(
+            f"{count} sockets, one NUMA node{' and no SRAT table' if proven else ''}",
+            severity=None if proven else "warning",
+        )
 
 
 def _vm_flat(evidence: SetupEvidence) -> Iterator[Fault]:
@@ -56,11 +58,13 @@ def _far(evidence: SetupEvidence) -> dict[tuple[int, int], int]:
 
 
 def _slit_flat(evidence: SetupEvidence) -> Iterator[Fault]:
-    far = _far(evidence)
-    if len(evidence.machine.with_cpus) > 2 and len(sockets(evidence)) > 1 and len(set(far.values())) == 1:
-        yield Fault(
-            f"all {len(evidence.machine.nodes)} nodes are at distance {next(iter(far.values()))} from each other"
-        )
+    """Sockets may all be as far from each other, but the nodes of one socket are closer. A guest's are made up."""
+    far, machine = set(_far(evidence).values()), evidence.machine
+    if evidence.known(evidence.settings.is_guest, "is_guest"):
+        raise CannotJudge("this is a virtual machine, whose sockets mean nothing")
+    count, with_cpus = len(_sockets(evidence)), machine.with_cpus
+    if 1 < count < len(with_cpus) and len(far) == 1:
+        yield Fault(f"{len(with_cpus)} nodes on {count} sockets are all at distance {far.pop()} from each other")
 
 
 def _slit_asymmetric(evidence: SetupEvidence) -> Iterator[Fault]:
@@ -68,7 +72,8 @@ def _slit_asymmetric(evidence: SetupEvidence) -> Iterator[Fault]:
     for (one, other), value in sorted(far.items()):
         back = far.get((other, one))
         if one < other and back is not None and back != value:
-            yield Fault(f"from node {one} to node {other} it is {value}, and back {back}", NodeSet.of(one, other))
+            message = f"the distance from node {one} to node {other} is {value}, and the way back {back}"
+            yield Fault(message, NodeSet.of(one, other))
 
 
 def _node_no_memory(evidence: SetupEvidence) -> Iterator[Fault]:
@@ -83,20 +88,22 @@ def _nodes_unequal(evidence: SetupEvidence) -> Iterator[Fault]:
         return
     small, large = min(sizes, key=lambda id_: sizes[id_]), max(sizes, key=lambda id_: sizes[id_])
     ratio = sizes[large] / sizes[small]
-    if ratio > UNEQUAL:
+    if ratio > _UNEQUAL:
         yield Fault(
             f"node {small} has {in_units(sizes[small])}, node {large} {in_units(sizes[large])}",
             NodeSet.of(small, large),
-            "warning" if ratio > VERY_UNEQUAL else None,
+            "warning" if ratio > _VERY_UNEQUAL else None,
         )
 
 
 def _cxl_ordinary(evidence: SetupEvidence) -> Iterator[Fault]:
     """Does the kubelet's map offer memory of another kind (CXL, HBM, a GPU's) as if it were ordinary?"""
-    machine = evidence.machine
-    for id_, node in (evidence.intent.machine or {}).items():
+    without_cpus = evidence.machine.with_memory - evidence.machine.with_cpus - evidence.machine.without_cpu_list
+    if evidence.intent.machine is None:
+        raise CannotJudge("the Memory Manager's map of the nodes is not known")
+    for id_, node in evidence.intent.machine.items():
         table = node.memory_map.get("memory")
-        if id_ in machine.with_memory - machine.with_cpus - machine.without_cpu_list and table and table.allocatable:
+        if id_ in without_cpus and table is not None and table.allocatable:
             yield Fault(
                 f"node {id_} has no CPUs, and {in_units(table.allocatable)} of it may be promised", NodeSet.of(id_)
             )
@@ -121,8 +128,8 @@ RULES = (
         "interleaved",
         "firmware",
         "error",
-        "The firmware spreads every page over the sockets: half of all accesses or more are remote, and nothing can "
-        "show or change it.",
+        "The firmware most likely spreads memory evenly over the sockets: then at least half of all accesses are "
+        "remote, and no promise can change it.",
         "In the firmware: Node Interleaving disabled (Dell, HPE), NPS1 or higher (AMD), SNC or NUMA enabled.",
         "https://www.dell.com/support/kbdoc/en-us/000176921/numa-node-interleaving",
         _interleaved,
@@ -131,8 +138,8 @@ RULES = (
         "node-no-memory",
         "firmware",
         "warning",
-        "No memory can be promised beside these CPUs: pods there are refused, or get memory elsewhere.",
-        "Put memory modules beside this socket, or set NPS1 in the firmware.",
+        "No memory can be promised next to these CPUs: pods there are refused, or get memory elsewhere.",
+        "Put memory modules into the slots of this node, or set NPS1 in the firmware.",
         "https://github.com/harvester/harvester/issues/8182",
         _node_no_memory,
     ),
@@ -140,7 +147,7 @@ RULES = (
         "nodes-unequal",
         "firmware",
         "info",
-        "A pod that fits the larger node only is refused when that is full.",
+        "A pod that fits only the larger node is refused when that is full.",
         "Spread the memory modules evenly, or keep requests below the smaller node.",
         "https://kubernetes.io/docs/tasks/administer-cluster/memory-manager/",
         _nodes_unequal,
@@ -150,9 +157,9 @@ RULES = (
         "cxl-ordinary",
         "firmware",
         "warning",
-        "The kubelet does not distinguish kinds of memory, so a container may be promised slow memory, or a GPU's.",
-        "Reserve all of this node: reservedMemory of its MemTotal without huge pages; or take it away from the kernel "
-        "with daxctl reconfigure-device --mode=devdax.",
+        "The kubelet does not distinguish kinds of memory, so a container may be promised CXL memory, HBM or a GPU's.",
+        "Reserve all of this node (reservedMemory of its MemTotal without huge pages), or take the memory away from "
+        "the kernel with `daxctl reconfigure-device --mode=devdax`.",
         f"{_DOCS}/driver-api/cxl/index.html",
         _cxl_ordinary,
         ("kubelet",),
@@ -161,8 +168,8 @@ RULES = (
         "slit-flat",
         "firmware",
         "info",
-        "Near and far nodes look alike, so the kubelet's prefer-closest-numa-nodes and the kernel choose blindly.",
-        "Update the firmware; the kernel also shows this where it found the firmware's SLIT table invalid (dmesg).",
+        "Near and far nodes look alike, so neither the kernel nor prefer-closest-numa-nodes can choose the near ones.",
+        "Update the firmware. The kernel also shows this where it found the firmware's SLIT table invalid (dmesg).",
         "https://uefi.org/specs/ACPI/6.5/05_ACPI_Software_Programming_Model.html",
         _slit_flat,
         ("nodes",),
@@ -172,7 +179,7 @@ RULES = (
         "firmware",
         "info",
         "Which nodes are close depends on the direction, which schedulers do not expect.",
-        "Update the firmware. Some machines with CXL memory or Grace CPUs are so by design.",
+        "Update the firmware, unless the machine is built so: some with CXL memory or Grace CPUs are.",
         "https://uefi.org/specs/ACPI/6.5/05_ACPI_Software_Programming_Model.html",
         _slit_asymmetric,
         ("nodes",),
@@ -181,7 +188,7 @@ RULES = (
         "no-hmat",
         "firmware",
         "info",
-        "The kernel makes memory tiers of distances alone, so memory may be demoted to the wrong node.",
+        "The kernel makes memory tiers without measured speeds, so memory may be demoted to the wrong node.",
         "Update the firmware.",
         f"{_DOCS}/admin-guide/mm/numaperf.html",
         _no_hmat,
@@ -191,8 +198,9 @@ RULES = (
         "vm-flat",
         "firmware",
         "info",
-        "The guest may span nodes of its host, and cannot see it.",
-        "Ask whoever runs the host: <numatune> and <cell> of libvirt; on VMware CPU Hot Add off, which hides vNUMA.",
+        "The guest may span nodes of its host without seeing it.",
+        "Have the host give it NUMA nodes: <numatune> and <cell> of libvirt; on VMware turn CPU Hot Add off, which "
+        "hides vNUMA.",
         "https://libvirt.org/formatdomain.html#numa-node-tuning",
         _vm_flat,
     ),

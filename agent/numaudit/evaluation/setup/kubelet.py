@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from numaudit.containermanager.memory.state import ReservedTooMuch
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, DEFAULT_MAX_NODES, NONE, PREFER_CLOSEST
-from numaudit.evaluation.headroom import is_uncovered, unpromised_by_node, unpromised_holders
+from numaudit.containermanager.versions import DRIFT_OPTION
+from numaudit.evaluation.headroom import UNCOVERED_BYTES, is_uncovered, unpromised_by_node, unpromised_holders
 from numaudit.evaluation.setup.rule import CannotJudge, Fault, Need, SetupEvidence, SetupRule
 from numaudit.memorymanager.kubelet import names_its_amounts
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units, plural, some_of
 
 _SLOW_NODES = 16
-"""From so many nodes on the merge of hints, which tries all sets of nodes, ends in no time that a pod waits."""
+"""From so many nodes on the merge of hints takes minutes: it tries all sets of nodes, of each resource with each of
+another.
+"""
 _STRICT_SINCE = (1, 35)
 _CGROUP_V1_REFUSED_SINCE = (1, 35)
 _ALL: tuple[Need, ...] = ("kubelet", "nodes")
@@ -39,22 +42,28 @@ def _memory_none(evidence: SetupEvidence) -> Iterator[Fault]:
         return
     others = {"cpuManagerPolicy": evidence.cpu_policy, "topologyManagerPolicy": evidence.topology_policy}
     named = [f"{name} is {value}" for name, value in others.items() if value != NONE]
-    if named:
-        yield Fault(f"{' and '.join(named)}, but memoryManagerPolicy is None")
+    if named:  # exclusive CPUs alone say nothing of memory
+        aligns = evidence.topology_policy != NONE
+        yield Fault(f"{' and '.join(named)}, but memoryManagerPolicy is None", severity=None if aligns else "info")
 
 
 def _cpu_none(evidence: SetupEvidence) -> Iterator[Fault]:
+    if any(one.claimed_cpus for one in evidence.intent.containers):
+        return
     if evidence.memory_policy == "Static" and evidence.cpu_policy == NONE:
         yield Fault("memoryManagerPolicy is Static and cpuManagerPolicy is none")
 
 
 def _dra_conflict(evidence: SetupEvidence) -> Iterator[Fault]:
-    if evidence.memory_policy != "Static" and evidence.cpu_policy != "static":
-        return
-    claims = (claim for one in evidence.intent.containers for claim in one.claims)
-    drivers = {claim.driver for claim in claims if claim.cpus or claim.memory}
-    if drivers:
-        yield Fault(f"{some_of(sorted(filter(None, drivers)) or ['a DRA driver'])} and a static manager give out nodes")
+    claims = [claim for one in evidence.intent.containers for claim in one.claims]
+    policies = {
+        "CPUs": ("cpuManagerPolicy is static", evidence.cpu_policy, [claim for claim in claims if claim.cpus]),
+        "memory": ("memoryManagerPolicy is Static", evidence.memory_policy, [one for one in claims if one.memory]),
+    }
+    for what, (words, policy, given) in policies.items():
+        if policy.lower() == "static" and given:
+            drivers = sorted({claim.driver for claim in given if claim.driver}) or ["a DRA driver"]
+            yield Fault(f"{words}, and {some_of(drivers)} also assigns {what}")
 
 
 def _reserved_uncovered(evidence: SetupEvidence) -> Iterator[Fault]:
@@ -86,11 +95,15 @@ def kept_by_kernel(evidence: SetupEvidence, node: int) -> int:
 
 
 def _reserved_below_kernel(evidence: SetupEvidence) -> Iterator[Fault]:
+    """A little less is no matter: MemTotal itself differs by some MiB from boot to boot."""
     for id_, reserved in evidence.reserved.items():
-        if id_ in evidence.machine.with_memory and reserved < (kept := kept_by_kernel(evidence, id_)):
+        if id_ not in evidence.machine.with_memory:
+            continue
+        kept = kept_by_kernel(evidence, id_)
+        if kept - reserved > UNCOVERED_BYTES:
+            shown = f"{in_units(reserved)} are" if reserved else "nothing is"
             yield Fault(
-                f"node {id_}: {in_units(reserved)} are reserved, and the kernel alone keeps {in_units(kept)} free",
-                NodeSet.of(id_),
+                f"node {id_}: {shown} reserved, and the kernel alone keeps {in_units(kept)} free", NodeSet.of(id_)
             )
 
 
@@ -155,24 +168,30 @@ def _scope_container(evidence: SetupEvidence) -> Iterator[Fault]:
     ]
     if pods:
         yield Fault(
-            f"topologyManagerScope is container, and {plural(len(pods), 'pod')} of several run: {some_of(pods)}"
+            f"topologyManagerScope is container, and {plural(len(pods), 'Guaranteed pod')} "
+            f"{'has' if len(pods) == 1 else 'have'} several containers: {some_of(pods)}"
         )
 
 
 def _closest_needed(evidence: SetupEvidence) -> Iterator[Fault]:
     if evidence.topology_policy not in ("best-effort", "restricted"):
         return
-    options = evidence.config.topology_manager_options or {}
     far = {value for node in evidence.machine.nodes for to, value in node.distances.items() if to != node.id}
-    if len(evidence.machine.with_memory) > 2 and len(far) > 1 and options.get(PREFER_CLOSEST) != "true":
-        yield Fault(f"distances between nodes are {min(far)} to {max(far)}, and {PREFER_CLOSEST} is not set")
+    if not far:
+        raise CannotJudge("the kernel shows no distances that can be used")
+    if evidence.is_on(evidence.config.topology_manager_options, PREFER_CLOSEST):
+        return
+    if len(evidence.machine.with_memory) > 2 and len(far) > 1:
+        yield Fault(f"distances between nodes are {min(far)} to {max(far)}, and {PREFER_CLOSEST} is off")
 
 
 def _reserved_cpus_node(evidence: SetupEvidence) -> Iterator[Fault]:
     cpus = evidence.reserved_cpus
-    nodes = evidence.machine.nodes_of_cpus(cpus)
-    if not cpus or not nodes:
+    if not cpus:
         return
+    nodes = evidence.machine.nodes_of_cpus(cpus)
+    if not nodes:
+        raise CannotJudge("the nodes of reservedSystemCPUs are not known")
     with_memory = NodeSet.from_ids(id_ for id_, size in evidence.reserved.items() if size)
     if with_memory and nodes.isdisjoint(with_memory):
         yield Fault(
@@ -183,35 +202,50 @@ def _reserved_cpus_node(evidence: SetupEvidence) -> Iterator[Fault]:
 
 def _eviction_blind(evidence: SetupEvidence) -> Iterator[Fault]:
     if evidence.memory_policy == "Static":
-        yield Fault("memory.available counts all NUMA nodes together, so one full node evicts nobody")
+        yield Fault("memory.available counts all NUMA nodes together, so one full node starts no eviction")
 
 
 def _cgroup_v1(evidence: SetupEvidence) -> Iterator[Fault]:
     mode = evidence.snapshot.cgroup_mode
-    if mode not in (None, "v2"):
+    if mode is None:
+        raise CannotJudge("the version of the cgroup hierarchy is not known")
+    if mode != "v2":
         refuses = evidence.version >= _CGROUP_V1_REFUSED_SINCE and evidence.document.get("failCgroupV1") is not False
         yield Fault(f"this host has cgroup {mode}", severity="error" if refuses else None)
 
 
 def _reboot_drift(evidence: SetupEvidence) -> Iterator[Fault]:
     options = evidence.document.get("memoryManagerPolicyOptions")
-    if evidence.memory_policy == "Static" and not (isinstance(options, Mapping) and options):
-        yield Fault("a node's MemTotal may be other after a reboot, and memory_manager_state keeps the old one")
+    tolerates = isinstance(options, Mapping) and options.get(DRIFT_OPTION, "off") != "off"
+    if evidence.memory_policy == "Static" and not tolerates:
+        yield Fault("MemTotal of a node may change with a reboot, and memory_manager_state keeps the old value")
 
 
 def _swap_limited(evidence: SetupEvidence) -> Iterator[Fault]:
-    swap = evidence.snapshot.swap
-    if evidence.memory_policy == "Static" and swap is not None and swap.total:
-        yield Fault(f"this host has {in_units(swap.total)} of swap")
+    """With NoSwap the kubelet keeps containers from swapping; all else of the host still does."""
+    if evidence.snapshot.swap is None:
+        raise CannotJudge("the swap space of this host is not known")
+    swap = evidence.snapshot.swap.total
+    if not swap:
+        return
+    if evidence.document.get("failSwapOn") is True and "configz" in evidence.config.origins.values():
+        yield Fault(
+            f"this host has {in_units(swap)} of swap, and failSwapOn is true: the kubelet does not start again",
+            severity="error",
+        )
+    elif evidence.memory_policy == "Static":
+        behavior = evidence.document.get("memorySwap")
+        limited = isinstance(behavior, Mapping) and behavior.get("swapBehavior") == "LimitedSwap"
+        users = "Burstable pods and daemons" if limited else "daemons"
+        yield Fault(f"this host has {in_units(swap)} of swap, for {users}")
 
 
 def _strict_off(evidence: SetupEvidence) -> Iterator[Fault]:
-    options = evidence.config.cpu_manager_options or {}
     cpus = evidence.reserved_cpus
     if evidence.cpu_policy != "static" or not cpus or evidence.version < _STRICT_SINCE:
         return
-    if options.get("strict-cpu-reservation") != "true":
-        yield Fault(f"reservedSystemCPUs are {cpus}, and strict-cpu-reservation is not set")
+    if not evidence.is_on(evidence.config.cpu_manager_options, "strict-cpu-reservation"):
+        yield Fault(f"reservedSystemCPUs are {cpus}, and strict-cpu-reservation is off")
 
 
 RULES = (
@@ -222,8 +256,8 @@ RULES = (
         "The memory map offers memory that is in use, so a container with a promise runs out of memory on its nodes "
         "while others have some.",
         "Reserve on each node what it uses: split reservedMemory by these figures, with systemReserved or kubeReserved "
-        "of the same sum; or keep the system off these nodes: systemctl set-property system.slice "
-        "AllowedMemoryNodes=0.",
+        "of the same sum; or keep the system on node 0: "
+        "`systemctl set-property system.slice AllowedMemoryNodes=0`",
         f"{_MANAGERS}/memory-manager/",
         _reserved_uncovered,
         _ALL,
@@ -242,8 +276,8 @@ RULES = (
         "topology-none",
         "kubelet",
         "warning",
-        "Without hints the Memory Manager and the CPU Manager choose nodes each by itself, so memory and CPUs of a pod "
-        "may be on different nodes.",
+        "Without hints the Memory Manager and the CPU Manager each choose nodes on their own, so memory and CPUs of a "
+        "pod may be on different nodes.",
         f"Set topologyManagerPolicy: restricted or single-numa-node. {_STATE_FILES}",
         f"{_MANAGERS}/topology-manager/",
         _topology_none,
@@ -263,7 +297,7 @@ RULES = (
         "memory-none",
         "kubelet",
         "warning",
-        "These policies place CPUs and devices; memory gives no hint, and cpuset.mems stays open to all nodes.",
+        "These policies place CPUs and devices; memory gives no hint, and cpuset.mems allows all nodes.",
         f"Set memoryManagerPolicy: Static, with reservedMemory. {_STATE_FILES}",
         f"{_MANAGERS}/memory-manager/",
         _memory_none,
@@ -334,7 +368,7 @@ RULES = (
         "reserved-cpus-node",
         "kubelet",
         "warning",
-        "Daemons get memory where they run, so the system's memory comes to be on the nodes that reserve none for it.",
+        "Daemons get memory where they run, so the system uses memory of nodes that reserve none for it.",
         "Give reservedSystemCPUs and reservedMemory the same nodes.",
         f"{_MANAGERS}/reserve-compute-resources/",
         _reserved_cpus_node,
@@ -344,7 +378,7 @@ RULES = (
         "dra-conflict",
         "kubelet",
         "warning",
-        "Two owners write the cpuset of one container, and each may undo the other's promise.",
+        "Neither knows what the other gave away, so the same CPUs or memory may be promised twice.",
         "Leave CPUs and memory to one of them: set cpuManagerPolicy: none and memoryManagerPolicy: None, or use no "
         "such claims here.",
         "https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/",
@@ -385,8 +419,8 @@ RULES = (
         "eviction-blind",
         "kubelet",
         "info",
-        "When one node is full, the kernel's OOM killer acts, and not the kubelet's eviction.",
-        "There is no such setting of the kubelet: alert on the finding oom-risk.",
+        "When one node is full, the kernel's OOM killer acts instead of the kubelet's eviction.",
+        "No setting of the kubelet changes this: alert on the finding oom-risk.",
         "https://github.com/kubernetes/kubernetes/issues/82793",
         _eviction_blind,
         _ALL,
@@ -405,8 +439,8 @@ RULES = (
         "swap-limited",
         "kubelet",
         "info",
-        "Guaranteed pods never swap; to make room on a full node the kernel swaps daemons and Burstable pods.",
-        "Turn swap off on nodes with promised memory: swapoff -a, and no swap in /etc/fstab.",
+        "Guaranteed pods never swap. On a full NUMA node the kernel swaps other memory out, which slows its owners.",
+        "Turn swap off where memory is promised: run `swapoff -a`, and take swap out of /etc/fstab.",
         "https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/",
         _swap_limited,
         _ALL,
@@ -420,6 +454,6 @@ RULES = (
         "node.",
         f"{_MANAGERS}/cpu-management-policies/#strict-cpu-reservation",
         _strict_off,
-        ("kubelet",),
+        _ALL,
     ),
 )

@@ -9,12 +9,13 @@ from typing import Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from numaudit.containermanager.versions import KubernetesVersion, parse_version
+from numaudit.encoding.go_syntax import GoSyntaxError, parse_bool
 from numaudit.encoding.value import Value
 from numaudit.errors import InputError, ParseError
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import Intent
 from numaudit.intent.pods import PodFacts
-from numaudit.memorymanager.kubelet import read_kubelet
+from numaudit.memorymanager.kubelet import NotModelled, read_kubelet
 from numaudit.snapshot import Snapshot
 from numaudit.snapshot.host_settings import HostSettings
 from numaudit.topology.machine import Machine
@@ -112,9 +113,19 @@ class SetupEvidence(Struct, frozen=True, dict=True):
         version = self.version
         try:
             read_kubelet(self.document, self.machine, kubernetes_version=f"{version[0]}.{version[1]}")
+        except NotModelled as error:
+            raise CannotJudge(str(error)) from None
         except InputError as error:
             return error
         return None
+
+    @staticmethod
+    def is_on(options: Mapping[str, str] | None, name: str) -> bool:
+        """Is an option of a policy set, in one of Go's spellings of true?"""
+        try:
+            return parse_bool((options or {}).get(name, "false"))
+        except GoSyntaxError:  # such a kubelet does not start, which another rule says
+            return False
 
     @cached_property
     def reserved(self) -> Mapping[int, int]:
@@ -168,7 +179,7 @@ _IN_WORDS = {
     "is_guest": "whether this is a virtual machine",
     "devices": "the list of PCI devices",
     "isolated_cpus": "the list of isolated CPUs",
-    "workqueue_cpus": "the mask of the workqueues",
+    "present_cpus": "the list of CPUs that are present",
 }
 
 
@@ -181,6 +192,7 @@ class SetupRule(Struct, frozen=True):
     why: str
     """What it does to promised memory, in one sentence."""
     remedy: str
+    """A command in it is between backquotes."""
     source: str
     """Where it can be read."""
     check: Callable[[SetupEvidence], Iterable[Fault]]
@@ -230,7 +242,7 @@ class SetupResult(Value, frozen=True):
     why: str
     """What it does to promised memory."""
     remedy: str | None
-    """What to do; null = nothing."""
+    """What to do, commands between backquotes; null = nothing."""
     source: str
     """Where this can be read."""
     numa_nodes: NodeSet | None

@@ -39,6 +39,7 @@ _KINDS: dict[int, DeviceKind] = {
     _STORAGE: "storage",
 }
 """By the base class of PCI."""
+_VGA = 0x0300
 _NO_HOLDINGS = (_BRIDGE, _SERIAL_BUS)
 """Behind these are other devices (USB, I2C), which have no place of their own."""
 
@@ -92,9 +93,13 @@ class PciDevices:
         return HeldDevice(kind, address, numa_node(folder))
 
     def all(self) -> Iterator[HeldDevice]:
-        """Each network, storage and display device or accelerator. Raises OSError."""
+        """Each network and storage device, GPU or accelerator. Raises OSError.
+
+        A VGA-compatible one is left out: on a server it is the management controller's screen.
+        """
         for address in sorted(files.names(self._folder, MOST_DEVICES)):
-            if ADDRESS.fullmatch(address) and _base_class(self._folder / address) in _KINDS:
+            folder = self._folder / address
+            if ADDRESS.fullmatch(address) and _base_class(folder) in _KINDS and _class(folder) != _VGA:
                 device = self.at(address, "")
                 if device is not None:
                     yield device
@@ -187,8 +192,14 @@ def numa_node(folder: Path) -> int | None:
 
 
 def _base_class(folder: Path) -> int | None:
+    found = _class(folder)
+    return None if found is None else found >> 8
+
+
+def _class(folder: Path) -> int | None:
+    """With the subclass."""
     try:
-        return int(read_bytes(folder / "class")[:16], 16) >> 16
+        return int(read_bytes(folder / "class")[:16], 16) >> 8
     except (OSError, ValueError):
         return None
 

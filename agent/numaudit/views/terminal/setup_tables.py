@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +27,11 @@ _STYLE: dict[SetupState, str] = {
 _ASIDE: tuple[SetupState, ...] = ("not-judged", "pass")
 _MOST_MESSAGES = 3
 """Places of one rule that are listed; JSON has all."""
-_INDENT = "          "
+_LABEL = 12
+_INDENT = " " * _LABEL
+_NARROWEST = 30
+_HELD = "\N{NO-BREAK SPACE}"
+_COMMAND = re.compile(r"`([^`]+)`")
 
 
 def print_setup(found: Setup, out: Console, *, everything: bool = False) -> None:
@@ -45,30 +51,37 @@ def print_setup(found: Setup, out: Console, *, everything: bool = False) -> None
 
 def _print_rule(one: SetupResult, out: Console) -> None:
     label = "not judged" if one.state == "not-judged" else one.state
+    head = Text.assemble((f"{label:<{_LABEL}}", _STYLE[one.state]), (one.id, "bold"))
     first, *more = one.messages[:_MOST_MESSAGES] or ("",)
-    head = Text.assemble(
-        (f"{label:<10}", _STYLE[one.state]), (one.id, "bold"), f"  {printable(first)}" if first else ""
-    )
-    _print_indented(head, out)
+    if first and len(head) + 2 + len(first) <= out.width:
+        head.append(f"  {printable(first)}")
+    else:
+        more = [first, *more] if first else more
+    out.print(head, soft_wrap=True)
     left = len(one.messages) - _MOST_MESSAGES
-    for message in (*more, *((f"and {left} more; -o json lists them",) if left > 0 else ())):
-        _print_indented(Text(_INDENT + printable(message)), out)
+    for message in (*more, *([f"and {left} more; -o json lists them"] if left > 0 else ())):
+        _print_indented(message, out)
     if one.state in _ASIDE:
         return
     if one.accepted is not None:
-        _print_indented(Text(f"{_INDENT}accepted: {printable(one.accepted)}", "dim"), out)
+        _print_indented(f"accepted: {one.accepted}", out, "dim")
         return
-    _print_indented(Text(_INDENT + one.why), out)
+    _print_indented(one.why, out)
     if one.remedy is not None:
-        _print_indented(Text(f"{_INDENT}-> {printable(one.remedy)}", "dim"), out)
+        _print_indented(f"-> {one.remedy}", out, "dim")
 
 
-def _print_indented(text: Text, out: Console) -> None:
-    """Later lines of a long text are indented as its details are."""
-    lines = text.wrap(out, max(out.width - len(_INDENT), len(_INDENT) * 3)) if len(text) > out.width else [text]
-    for number, line in enumerate(lines):
-        line.rstrip()
-        out.print(line if not number else Text.assemble(_INDENT, line), soft_wrap=True)
+def _print_indented(text: str, out: Console, style: str = "") -> None:
+    """A command in it stays on one line, so that it can be copied."""
+    held = _COMMAND.sub(lambda command: command[1].replace(" ", _HELD), printable(text))
+    width = max(out.width - _LABEL, _NARROWEST)
+    further = "   " if text.startswith("-> ") else ""
+    for line in _wrapped(held, width, further):
+        out.print(Text(_INDENT + line.replace(_HELD, " "), style), soft_wrap=True)
+
+
+def _wrapped(text: str, width: int, further: str) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
 
 
 def _counts(rules: Sequence[SetupResult]) -> str:
