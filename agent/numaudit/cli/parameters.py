@@ -163,7 +163,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only in ne
     def _range(self) -> str:
         most = _time(self._most)
         if self._or_none:
-            return f"0 or at most {most}"
+            return f"between 0 s and {most}"
         return f"between {_time(self._least)} and {most}" if self._least else f"more than 0 and at most {most}"
 
 

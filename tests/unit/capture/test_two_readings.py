@@ -165,6 +165,33 @@ def test_the_table_the_page_and_the_explanation_say_so(
     )
 
 
+def test_rows_are_sorted_by_cpu_time_where_a_capture_has_it(node: Path, capsys: Capture) -> None:
+    assert CGROUP in document(capsys, captured(node), "--sort", "cpu", "--top", "1")["containers"][0]["path"]
+    assert call(["report", "--sort", "cpu", "--root", str(node)]) == 2
+    assert "--sort cpu: this capture has one reading of its counters; capture again" in capsys.readouterr().err
+
+
+def test_a_duration_is_none_or_at_most_an_hour(node: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numaudit.cli.observe.capture.host", lambda _: Host.under(node))
+    waited = list[float]()
+    monkeypatch.setattr("numaudit.cli.messages.wait", lambda seconds, _: waited.append(seconds))
+    for number, words in enumerate(((), ("--duration", "0"), ("--duration", "1h"))):
+        assert call(["capture", *words, str(node.parent / f"copy{number}")]) == 0
+    assert waited == [10.0, 3600.0]
+    assert [(node.parent / f"copy{number}/{earlier.FOLDER}").exists() for number in range(3)] == [True, False, True]
+    assert call(["capture", "--duration", "3601s", str(node.parent / "more")]) == 2
+    assert "'3601s' is not between 0 s and 1 hour" in capsys.readouterr().err
+
+
+def test_a_capture_that_is_interrupted_between_its_readings_leaves_nothing(node: Path) -> None:
+    def interrupt(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        captured(node, interrupt)
+    assert sorted(one.name for one in node.parent.iterdir()) == ["node"]
+
+
 def test_processes_of_a_capture_have_the_time_of_the_measurement(node: Path, capsys: Capture) -> None:
     one = container(document(capsys, captured(node), CONTAINER, "--processes"))
     assert one["processes"]["cpuTimeSince"] == "measurement"

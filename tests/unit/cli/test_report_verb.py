@@ -157,9 +157,9 @@ def test_what_is_not_known_comes_last_and_misplaced_bytes_first() -> None:
 
 
 def test_cpu_time_is_an_order_only_where_it_is_measured(capsys: Capture, node: tuple[str, str]) -> None:
-    assert _run(capsys, *node, "--sort", "cpu", code=2)[1] == (
-        "numaudit: --sort cpu orders by what is measured: add --duration 10s\n"
-    )
+    reasons = (((), "orders by what is measured: add --duration 10s"), (node, "this capture has one reading"))
+    for where, todo in reasons:
+        assert todo in _run(capsys, *where, "--sort", "cpu", code=2)[1]
     ran = report(*(container(id_, pod=f"pod-{id_}") for id_ in (3, 9, 5)))
     assert [one.id for one in in_order_of(ran, "cpu").containers] == [9, 5, 3]
 

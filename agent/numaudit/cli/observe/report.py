@@ -74,7 +74,8 @@ Exit codes: 0 fine, 1 as --fail-below or --fail-on asks, 2 usage, 3 this host ca
     type=click.Choice(SORT_KEYS),
     default=SORT_KEYS[0],
     show_default=True,
-    help="Order of the rows: the most harm first, the largest amount first, or by name; cpu needs --duration.",
+    help="Order of the rows: the most harm first, the largest amount first, or by name; cpu needs --duration or a "
+    "capture of two readings.",
 )
 @click.option(
     "--top",

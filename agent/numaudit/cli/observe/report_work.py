@@ -122,7 +122,7 @@ class ReportOptions(Struct, frozen=True, kw_only=True):
         """Raises InputError for options that do not fit each other."""
         if self.duration is not None and self.root is not None:
             raise InputError("--duration measures the running kernel, and --root reads a captured tree: leave out one")
-        if self.sort == "cpu" and self.duration is None:
+        if self.sort == "cpu" and self.duration is None and self.root is None:
             raise InputError("--sort cpu orders by what is measured: add --duration 10s")
         if self.processes and not (self.which or self.namespace):
             raise InputError(
@@ -160,6 +160,8 @@ def run(asked: ReportOptions) -> int:
         ).report
     except InputError as error:
         raise InputError(f"{error}{_if_a_process(asked.which, observer)}") from None
+    if asked.sort == "cpu" and asked.root is not None and whole.rates is None:
+        raise InputError("--sort cpu: this capture has one reading of its counters; capture again, or sort otherwise")
     report = view.subject(whole)
     shown = view.rows(report)
     origin = _origin(host, shown, key)
