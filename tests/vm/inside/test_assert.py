@@ -46,7 +46,9 @@ def work(one: Started) -> None:
     one.close_input()
 
 
-@pytest.mark.parametrize("nodes", ["0", "2"], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize(
+    "nodes", [pytest.param("0", marks=pytest.mark.one_kernel, id="aligned"), pytest.param("2", id="misaligned")]
+)
 def test_without_counters_the_gate_is_inconclusive_and_says_what_would_decide(nodes: str, tmp_path: Path) -> None:
     """Hint faults show which memory is used from another node, not how often."""
     junit = tmp_path / "gate.xml"

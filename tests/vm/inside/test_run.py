@@ -77,6 +77,7 @@ def test_a_command_may_not_leave_its_nodes_nor_hold_more_than_it_asked_for(lab: 
     assert lab.run(20, sys.executable, "-I", "-S", TOUCH, str(HELD))[0] == 128 + signal.SIGKILL
 
 
+@pytest.mark.one_kernel
 def test_cpus_are_a_commands_own_and_near_its_memory(lab: Lab) -> None:
     a, pid, _ = holding(lab, 100, "--cpus", "1")
     with ending(a):
