@@ -153,7 +153,7 @@ def test_any_damaged_file_costs_an_answer_at_most(
     DAMAGES[damage](tree / file)
     for verb in ("report", "topology", "doctor"):
         code, out, err = _call(capsys, verb, "--root", str(tree))
-        answers = {"doctor": (1, 3), "topology": (0, 1)}.get(verb, (0,))
+        answers = {"doctor": (0, 1, 3), "topology": (0, 1)}.get(verb, (0,))
         assert (code in answers and out and not err) or (code == 3 and not out and err.startswith("numaudit: ")), (
             verb,
             err,
