@@ -291,7 +291,7 @@ def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet
     if may is None or may <= thresholds.cpu_remote_share:
         return None
     seconds = evidence.history.cpu_seconds.total
-    why = "CPU time was not measured"
+    why = "CPU time was not measured lately"
     if evidence.measures_cpu:
         why = f"only {seconds:.1g} s of CPU time were measured" if seconds else "idle"
     return f"{may:.0%} of the allowed CPUs are on nodes other than {home} ({why})"

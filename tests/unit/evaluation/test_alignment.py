@@ -319,7 +319,7 @@ def test_a_missing_entry_is_named_only_where_there_is_a_checkpoint() -> None:
 
 
 def test_without_measured_cpu_time_the_allowed_cpus_decide_and_the_verdict_says_so() -> None:
-    assert "CPU time was not measured" in verdict(snapshot(cpus="4-7")).reason
+    assert "CPU time was not measured lately" in verdict(snapshot(cpus="4-7")).reason
 
 
 def test_only_cpu_time_since_the_previous_tick_counts() -> None:

@@ -241,7 +241,7 @@ def test_the_cpu_time_of_a_container_counts_from_the_first_tick_that_sees_its_cp
 def test_the_cpu_time_of_a_container_that_is_new_is_not_said_to_be_none() -> None:
     before = replace(tick(0, cpu_seconds={}), containers=(), allowed={}, residency={})
     new = judge(tick(INTERVAL, cpu_seconds={1: 9.0}, cpus="0-7"), before).verdicts[DB]
-    assert new.reason.endswith("(CPU time was not measured)")
+    assert new.reason.endswith("(CPU time was not measured lately)")
 
 
 def test_pages_that_could_not_be_moved_before_its_nodes_were_put_right_are_forgotten() -> None:

@@ -40,7 +40,7 @@ def test_every_schema_is_a_schema_that_demands_its_marks(kind: str) -> None:
 def test_a_document_is_valid_by_its_schema(
     capsys: pytest.CaptureFixture[str], fixtures: Path, name: str, verb: str, kind: str
 ) -> None:
-    assert call([verb, "--root", str(fixtures / name), "-o", "json"]) == (verb == "doctor")
+    assert call([verb, "--root", str(fixtures / name), "-o", "json"]) in ((0, 1) if verb == "doctor" else (0,))
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     validator(kind).validate(found)
     assert set(found) == set(schema(kind)["properties"])

@@ -19,7 +19,7 @@ Exit codes: 0 fine, 2 usage or no such pod, 3 too little is known here.
 """
 )
 @click.argument("which", type=ContainerName(), metavar="POD[/CONTAINER]")
-@options.output("table", "json")
+@options.output("table", "wide", "json")
 @click.option(
     "--duration",
     type=Duration(),

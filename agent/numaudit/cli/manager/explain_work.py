@@ -40,7 +40,7 @@ def run(*, which: str, duration: float | None, output: str, root: Path | None) -
     from numaudit.views.terminal import placement_page
 
     with printing.table_of_host(host) as out:
-        placement_page.print_placements(found, out)
+        placement_page.print_placements(found, out, wide=output == "wide")
 
 
 def placements(host: Host, which: str, duration: float | None) -> PlacementList:

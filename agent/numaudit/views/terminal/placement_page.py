@@ -24,13 +24,14 @@ _MOST_SETS = 8
 _MOST_GONE = 8
 
 
-def print_placements(found: PlacementList, out: Console) -> None:
-    """A page for each."""
+def print_placements(found: PlacementList, out: Console, *, wide: bool = False) -> None:
+    """A page for each. `wide`: with the hints of an admission."""
     for number, one in enumerate(found.items):
         if number:
             out.print()
         print_note(_title(one), out, "bold")
-        _print_parts(_refused(one) if one.container is None else _parts(one.container, one, found.nodes), out)
+        parts = _refused(one, wide) if one.container is None else _parts(one.container, one, found.nodes, wide)
+        _print_parts(parts, out)
         if one.container is not None and one.container.processes is not None and one.container.processes.alive:
             print_note("processes", out, "bold")
             print_process_table(one.container, out, indented=True)
@@ -57,35 +58,38 @@ def _title(one: Placement) -> str:
     return "" if refused is None else printable(full_name(refused.namespace, refused.pod, refused.pod_uid, None))
 
 
-def _refused(one: Placement) -> Iterator[tuple[str, list[str]]]:
+def _refused(one: Placement, wide: bool) -> Iterator[tuple[str, list[str]]]:
     refused = one.refused
     if refused is not None:
         asked = amounts(refused.asked)
         lines = [f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}", *_at(refused.at)]
         yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
     yield "what to do", ["Run `numaudit fit pod.yaml --make-room`. It shows what would let the pod in now."]
-    yield "why", list(_why(one.admission))
+    yield "why", list(_why(one.admission, wide))
 
 
 def _parts(
-    container: ContainerReport, placement: Placement | None, nodes: tuple[NodeReport, ...]
+    container: ContainerReport, placement: Placement | None, nodes: tuple[NodeReport, ...], wide: bool = False
 ) -> Iterator[tuple[str, list[str]]]:
     if placement is None:
         return parts(container, nodes)
-    why = list(_why(placement.admission))
+    why = list(_why(placement.admission, wide))
     if placement.resize is not None:
         why.append(f"In-place resize of the pod: {placement.resize}.")
     return parts(container, nodes, why, placement.promised_at, placement.started_at)
 
 
-def _why(account: AdmissionAccount) -> Iterator[str]:
+def _why(account: AdmissionAccount, wide: bool) -> Iterator[str]:
     logged, derived = account.logged, account.derived
     if logged is None:
         gaps = "" if account.log_gaps is None else f": {account.log_gaps}"
         yield f"The kubelet's log does not show its admission{gaps}."
     else:
         merged = UNKNOWN if logged.hint is None else words.hint(logged.hint)
-        yield f"Hints in the kubelet's log: {_answers(logged.providers)}. Merged hint: {merged}."
+        hints = (
+            f"Hints in the kubelet's log: {_answers(logged.providers)}. Merged hint" if wide else "The kubelet's hint"
+        )
+        yield f"{hints}: {merged}."
         yield from (f"  {line}" for line in _at(logged.at))
         if logged.regenerated:
             yield "  A restarted kubelet wrote this, so the hints repeat its checkpoint."
@@ -96,7 +100,7 @@ def _why(account: AdmissionAccount) -> Iterator[str]:
     else:
         yield f"Recomputed {_pods_before(derived.before)}: {derived.sentence}"
         if derived.merge is not None:
-            yield from _rules(derived.merge)
+            yield from _rules(derived.merge, wide)
         if not derived.admitted:
             yield f"  refused: {derived.reason}: {derived.message}"
     if account.differences is not None:
@@ -125,15 +129,15 @@ def _pods_before(count: int) -> str:
     )
 
 
-def _rules(merge: ExplainedMerge) -> Iterator[str]:
-    """The sets of nodes by the Memory Manager's verdict."""
+def _rules(merge: ExplainedMerge, wide: bool) -> Iterator[str]:
+    """The merged hint; `wide`: after the sets of nodes by the Memory Manager's verdict, and the other hints."""
     by_verdict: dict[str, list[str]] = {}
     for one in merge.candidates:
         verdict = ("preferred" if one.preferred else "possible") if one.verdict == "kept" else one.verdict
         by_verdict.setdefault(verdict, []).append(str(NodeSet.from_ids(one.nodes)))
-    for verdict, sets in by_verdict.items():
-        yield f"  memory {verdict}: {some_of(sets, _MOST_SETS, '; ')}"
-    yield f"  Other hints: {_answers(one for one in merge.providers if one.provider != 'memory')}"
+    if wide:
+        yield from (f"  memory {verdict}: {some_of(sets, _MOST_SETS, '; ')}" for verdict, sets in by_verdict.items())
+        yield f"  Other hints: {_answers(one for one in merge.providers if one.provider != 'memory')}"
     answer = "accepts" if merge.merge.admitted else "refuses"
     yield f"  Merged hint: {words.hint(merge.merge.hint)}. The policy {merge.merge.policy} {answer} it."
 
