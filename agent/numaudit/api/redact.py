@@ -21,6 +21,7 @@ from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.ranks.judge import summary
 from numaudit.evaluation.ranks.rank import Rank
+from numaudit.evaluation.setup import SetupResult
 from numaudit.evaluation.verdicts import Cause, Verdict
 from numaudit.report.memory_manager import HolderReport
 from numaudit.report.processes import ProcessesReport, ProcessReport, RanksReport
@@ -62,6 +63,7 @@ TEXTS: Mapping[type, tuple[str, ...]] = {
     CollectorOutcome: ("reason",),
     Finding: ("message", "remedy"),
     HintOutcome: ("reason", "message"),
+    SetupResult: ("messages", "accepted"),
     Summary: ("text",),
     ProcessesReport: ("unread", "ranks_summary"),
     RanksReport: ("unread", "ranks_summary"),

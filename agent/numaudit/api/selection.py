@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from numaudit.errors import InputError, escaped, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.setup.kubelet import RESERVED_UNCOVERED
 from numaudit.report.columns import COLUMNS, Column
 from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import display_name
 from numaudit.snapshot import ContainerId
+from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import plural
 
 BY_AMOUNT = {column.sort: column.value for column in COLUMNS if column.sort is not None and column.value is not None}
@@ -132,15 +134,24 @@ def _summarized(report: Report) -> Report:
 
 
 def _of_containers(report: Report, containers: tuple[ContainerReport, ...]) -> Report:
-    """Findings about other containers and pods are left out; those about the node stay."""
+    """Findings about other containers and pods, and about nodes where nothing was promised to these, are left out; so
+    are rules about the node's setup, which name other pods. Findings about the whole node stay.
+    """
     ids = {one.id for one in containers if one.id is not None}
     pods = {one.pod_uid for one in containers if one.pod_uid is not None}
     findings = tuple(
         one
         for one in report.findings
-        if (one.container_id is None or one.container_id in ids) and (one.pod_uid is None or one.pod_uid in pods)
+        if (one.container_id is None or one.container_id in ids)
+        and (one.pod_uid is None or one.pod_uid in pods)
+        and (one.name != RESERVED_UNCOVERED or _have_promises_on(containers, one.numa_nodes))
     )
-    return replace(report, containers=containers, findings=findings)
+    return replace(report, containers=containers, findings=findings, setup=())
+
+
+def _have_promises_on(containers: tuple[ContainerReport, ...], nodes: NodeSet | None) -> bool:
+    promised = (one.intended.memory_nodes for one in containers if one.intended is not None)
+    return any(found and nodes and not found.isdisjoint(nodes) for found in promised)
 
 
 def _matching(

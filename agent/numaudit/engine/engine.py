@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from numaudit.engine.collectors.base import DeviceRequest
@@ -50,6 +50,8 @@ class Engine(Struct):
     session: Session | None = None
     """The probes; None = there are none."""
     thresholds: Thresholds = DEFAULT
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    """Rules of `numaudit setup` that somebody accepted -> why."""
     limiter: Limiter | None = None
     counts_from_load: bool = False
     """Counts are those since the probes were loaded, not since the tick before."""
@@ -80,7 +82,7 @@ class Engine(Struct):
         last = None if self.counts_from_load else self.last
         before = None if last is None else last.snapshot
         earlier = None if self.last is None else self.last.judgements
-        judgements = judge(snapshot, before, earlier, self.thresholds)
+        judgements = judge(snapshot, before, earlier, self.thresholds, self.accepted)
         snapshot = self._keep_budget(snapshot, judgements, readings)
         report = build(snapshot, judgements, before)
         self.last = Ticked(snapshot, judgements, report, observed_at)

@@ -20,9 +20,14 @@ from numaudit.evaluation.huge_pages import by_page_size
 from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.rates import cpu_seconds
+from numaudit.evaluation.setup import SetupResult, examine
 from numaudit.evaluation.sources import AccessEvidence, accesses_of
 from numaudit.evaluation.verdicts import DEFAULT, Thresholds, Verdict, VerdictName
 from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
+
+SETUP_AGAIN = 300.0
+"""Seconds until rules about how the node is set up are judged again."""
+_NONE: Mapping[str, str] = {}
 
 
 class Judgements(Struct, frozen=True):
@@ -46,6 +51,11 @@ class Judgements(Struct, frozen=True):
     ranks: Mapping[ContainerId, tuple[Rank, ...]] = field(default_factory=dict)
     """Of the containers whose processes were read; empty = none of them declares anything."""
 
+    setup: tuple[SetupResult, ...] = ()
+    """The rules about how the node is set up; empty = its settings were not read."""
+    setup_at: float | None = None
+    """Time of the tick that judged them, seconds since the epoch."""
+
     @property
     def needs_another_tick(self) -> bool:
         """Are bytes out of place that a second tick must confirm?"""
@@ -57,15 +67,24 @@ def judge(
     before: Snapshot | None = None,
     earlier: Judgements | None = None,
     thresholds: Thresholds = DEFAULT,
+    accepted: Mapping[str, str] = _NONE,
 ) -> Judgements:
-    """Judge every container of a snapshot.
+    """Judge every container of a snapshot, and how its node is set up.
 
     `before` is the previous snapshot and `earlier` its judgements; without `before`, all that was counted is of now.
+    `accepted`: rules of the node's setup -> why what they find is fine here.
     """
     judging = _Judging.of(snapshot, before, earlier, thresholds)
     for container in snapshot.containers:
         judging.judge(container)
-    return judging.judgements()
+    found = judging.judgements()
+    if earlier is not None and earlier.setup_at is not None and abs(snapshot.taken_at - earlier.setup_at) < SETUP_AGAIN:
+        return replace(found, setup=earlier.setup, setup_at=earlier.setup_at)
+    return (
+        found
+        if snapshot.settings is None
+        else replace(found, setup=examine(snapshot, accepted), setup_at=snapshot.taken_at)
+    )
 
 
 class _Judging(Struct):

@@ -130,6 +130,7 @@ def build(
         residual=residuals(snapshot),
         findings=findings,
         rejections=rejections,
+        setup=tuple(one for one in judged.setup if one.is_fault or one.state == "accepted"),
         kubelet=None if intent is None else kubelet_report(intent),
         checkpoints=() if intent is None else tuple(map(checkpoint_report, intent.checkpoints)),
         memory_manager=memory_manager_report(

@@ -15,6 +15,7 @@ from numaudit.evaluation.access import Access, Measured, RemoteStall
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.huge_pages import HugePagesOfContainer
+from numaudit.evaluation.setup import SetupResult
 from numaudit.evaluation.verdicts import Verdict
 from numaudit.report.counters import Counters, TierMoves
 from numaudit.report.kubelet import CheckpointReport, KubeletReport, RestartReport
@@ -326,6 +327,8 @@ class Report(Value, frozen=True):
     """Problems and risks, the worst first."""
     rejections: tuple[HintOutcome, ...]
     """Pods that the kubelet refused."""
+    setup: tuple[SetupResult, ...]
+    """Rules about how the node is set up that do not hold, or that were accepted; `numaudit setup` has all."""
     kubelet: KubeletReport | None
     """null on a host without one."""
     checkpoints: tuple[CheckpointReport, ...]

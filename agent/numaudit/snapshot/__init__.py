@@ -15,6 +15,7 @@ from numaudit.intent.node import Intent
 from numaudit.pmu.stall import Penalty
 from numaudit.ranks.declaration import ProcessTold
 from numaudit.snapshot.counted import CountedAccesses, Migrated, Overhead, ProbeAccount, ProcessAccesses, Rates, Sampled
+from numaudit.snapshot.host_settings import HostSettings
 from numaudit.snapshot.processes import (
     ContainerDevices,
     ContainerProcesses,
@@ -269,6 +270,8 @@ class Snapshot(Struct, frozen=True):
     """By node; None = not read, or the kernel knows no weighted interleave."""
     swap: Swap | None = None
     """None = not known."""
+    settings: HostSettings | None = None
+    """Of the kernel, with facts of the firmware, read up to an hour ago; None = not read."""
     tiers: TierSettings | None = None
     """Switches of moves between memory tiers; None = there is one tier, or they are not known."""
     unattributed: Resident | None = None

@@ -12,7 +12,7 @@ from numaudit.cli.help import GLOSSARY
 from numaudit.config.settings import KEYS
 from numaudit.doctor.sources import SOURCE_CHECKS
 from numaudit.evaluation.ranks.rank import RANK_VERDICTS, RankCause
-from numaudit.evaluation.setup import GROUPS, RULES
+from numaudit.evaluation.setup import AREAS, RULES
 from numaudit.exporters.catalogue import CONTAINER_METRICS, LABELS, LIVE_METRICS, METRICS, TICK_METRICS, labels_of
 from numaudit.exporters.metric import Metric
 from numaudit.pmu.families import EventSet, families
@@ -70,10 +70,10 @@ def test_the_page_of_setup_is_the_rules(matches_golden: MatchesGolden) -> None:
         "that cannot be judged says why. Rules in `setup.accepted` ([settings](config.md)) are shown as accepted.",
         "",
     ]
-    for group in GROUPS:
-        lines += [f"## {group.capitalize()}", "", "| rule | severity | why | what to do |", "| --- | --- | --- | --- |"]
+    for area in AREAS:
+        lines += [f"## {area.capitalize()}", "", "| rule | severity | why | what to do |", "| --- | --- | --- | --- |"]
         for rule in RULES:
-            if rule.group == group:
+            if rule.area == area:
                 name = f'<a id="{rule.id}"></a>[`{rule.id}`]({rule.source})'
                 lines.append(f"| {name} | {rule.severity} | {rule.why} | {rule.remedy} |")
         lines.append("")

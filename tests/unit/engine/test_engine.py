@@ -56,7 +56,7 @@ def test_a_tick_counts_from_the_one_before_it_or_from_when_the_probes_were_loade
     seen = []
 
     def watched(
-        snapshot: Snapshot, before: Snapshot | None, earlier: Judgements | None, limits: Thresholds
+        snapshot: Snapshot, before: Snapshot | None, earlier: Judgements | None, limits: Thresholds, _: object
     ) -> Judgements:
         seen.append(None if before is None or before.cpu_time is None else before.cpu_time[ONE][0])
         return judge(snapshot, before, earlier, limits)

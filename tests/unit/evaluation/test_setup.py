@@ -11,7 +11,6 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
 from numaudit.evaluation.setup import RULES, SetupResult, examine, skipped_rules
-from numaudit.evaluation.setup.rule import SetupEvidence
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Snapshot
 from numaudit.snapshot.host_settings import HostSettings
@@ -24,8 +23,7 @@ def node(fixtures: Path) -> Snapshot:
 
 
 def result(node: Snapshot, rule: str, settings: HostSettings | None = None) -> SetupResult:
-    evidence = SetupEvidence(node, settings or HostSettings())
-    return next(one for one in examine(evidence) if one.id == rule)
+    return next(one for one in examine(replace(node, settings=settings)) if one.id == rule)
 
 
 def test_a_node_that_reserves_nothing_where_memory_is_used_is_named_with_its_users(node: Snapshot) -> None:
@@ -37,7 +35,7 @@ def test_a_node_that_reserves_nothing_where_memory_is_used_is_named_with_its_use
 
 def test_what_an_accepted_rule_finds_is_accepted_with_its_reason_and_a_rule_that_holds_stays_so(node: Snapshot) -> None:
     accepted = {"reserved-uncovered": "builds run there", "topology-none": "unused"}
-    found = {one.id: one for one in examine(SetupEvidence(node, HostSettings()), accepted=accepted)}
+    found = {one.id: one for one in examine(node, accepted)}
     assert found["reserved-uncovered"].state == "accepted"
     assert found["reserved-uncovered"].accepted == "builds run there"
     assert (found["topology-none"].state, found["topology-none"].accepted) == ("pass", None)
@@ -45,7 +43,7 @@ def test_what_an_accepted_rule_finds_is_accepted_with_its_reason_and_a_rule_that
 
 def test_without_a_kubelet_its_rules_say_so(node: Snapshot) -> None:
     alone = replace(node, intent=None)
-    states = {one.id: one for one in examine(SetupEvidence(alone, HostSettings())) if one.group == "kubelet"}
+    states = {one.id: one for one in examine(alone) if one.area == "kubelet"}
     assert {one.state for one in states.values()} == {"not-judged"}
     assert states["reserved-sum"].messages == ("no kubelet was found here",)
 

@@ -77,6 +77,7 @@ NOT_HERE: Mapping[str, str] = {
 }
 """Words of docs/verdicts.md that ask for what no guest can do, and why it cannot."""
 NO_ADVICE = (
+    "Do as `numaudit setup` says",
     "What is allocated counts, not the wish",
     "A kubelet passes over fields that it does not know",
     "Nothing is wrong",

@@ -220,7 +220,7 @@ def observe_whole(
     `selected`: the containers of a report whose mappings, devices and processes are read; None = those of all, and the
     devices of those with a promise. What it raises ends this at the first tick.
     """
-    engine = Engine(observer, thresholds=options.thresholds(), counts_from_load=True)
+    engine = Engine(observer, thresholds=options.thresholds(), accepted=options.accepted_rules(), counts_from_load=True)
     if duration is not None:
         with observer.open_probes() as session:
             try:

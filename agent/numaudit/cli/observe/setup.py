@@ -45,16 +45,13 @@ def command(output: str, everything: bool, skip: str, fail_on: str, root: Path |
     from numaudit.cli import printing
     from numaudit.engine.engine import Engine
     from numaudit.engine.observer import Observer
-    from numaudit.evaluation.setup import STATES, examine, skipped_rules
-    from numaudit.evaluation.setup.rule import Setup, SetupEvidence
-    from numaudit.kernel.host_settings import read_host_settings
+    from numaudit.evaluation.setup import STATES, skipped_rules
+    from numaudit.evaluation.setup.rule import Setup
 
     skipped = skipped_rules(skip)
-    accepted = options.accepted_rules()
     host = options.host(root)
-    snapshot = Engine(Observer.of(host)).tick().snapshot
-    evidence = SetupEvidence(snapshot, read_host_settings(host))
-    found = Setup(examine(evidence, skipped=skipped, accepted=accepted))
+    judgements = Engine(Observer.of(host), accepted=options.accepted_rules()).tick().judgements
+    found = Setup(tuple(one for one in judgements.setup if one.id not in skipped))
     if output == "json":
         printing.json_of_host("Setup", found, host)
     else:

@@ -114,6 +114,7 @@ class Publisher:
         """Other settings from the next tick on."""
         self.settings, limits = settings, settings.metrics
         self.engine.thresholds = settings.verdicts.thresholds
+        self.engine.accepted = dict(settings.setup.accepted)
         self.engine.observer.collectors.kubelet.poller.use(settings.interval, settings.kubelet.max_age)
         watch = settings.ranks
         limits_of_ranks = WatchLimits(watch.max_processes, watch.max_cpu_time, watch.interval)

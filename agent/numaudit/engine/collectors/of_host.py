@@ -1,9 +1,10 @@
-"""The kernel's figures of the host: each node's memory, memory tiers, swap and what each container may use of it, and
-NUMA balancing, of which memory.stat has those of containers.
+"""The kernel's figures of the host: each node's memory, memory tiers, swap and what each container may use of it, its
+settings, and NUMA balancing, of which memory.stat has those of containers.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,10 +15,12 @@ from numaudit.engine.collectors.base import Collector, SkippedItems, TickInputs
 from numaudit.errors import ParseError, Unavailable
 from numaudit.kernel.cgroup import Hierarchies
 from numaudit.kernel.host import read_bytes
+from numaudit.kernel.host_settings import read_host_settings
 from numaudit.kernel.memory import tiers
 from numaudit.kernel.memory.numa_balancing import parse, read_mode, read_vmstat
 from numaudit.kernel.node import NodeCounters, read_counters, read_huge_page_pools
 from numaudit.snapshot import Balancing, ContainerId, NodeMemory, Resident, Snapshot, Swap
+from numaudit.snapshot.host_settings import HostSettings
 
 AT_ONCE = 250
 """Files that a tick reads where ticks follow each other: the kernel takes 20 us to write one."""
@@ -135,6 +138,25 @@ class SwapCollector(Collector):
                 self._limits[id_] = tiers.limit_of(str(tick.reader.hierarchies.memory), here[id_], tick.reader.read)
             except (OSError, ParseError) as error:
                 skipped.count(error)
+
+
+SETTINGS_AGAIN = 3600.0
+"""Seconds until settings of the kernel and facts of the firmware are read again."""
+
+
+@dataclass(slots=True)
+class SettingsCollector(Collector):
+    name = "settings"
+    _found: HostSettings | None = None
+    _read_at: float = 0.0
+    """By the monotonic clock."""
+
+    def collect(self, tick: TickInputs, snapshot: Snapshot, _: SkippedItems) -> Snapshot:
+        """Those of up to an hour ago: they hardly ever change."""
+        now = time.monotonic()
+        if self._found is None or now - self._read_at >= SETTINGS_AGAIN:
+            self._found, self._read_at = read_host_settings(tick.host), now
+        return replace(snapshot, settings=self._found)
 
 
 _RECLAIMABLE = ("Active(file)", "Inactive(file)", "SReclaimable")

@@ -14,7 +14,13 @@ from numaudit.engine.collectors.containers.processes import ProcessesCollector
 from numaudit.engine.collectors.containers.rank_watch import RankWatchCollector
 from numaudit.engine.collectors.containers.residency import ResidencyCollector
 from numaudit.engine.collectors.containers.two_readings import TwoReadingsCollector
-from numaudit.engine.collectors.of_host import NodeCollector, NumaBalancingCollector, SwapCollector, TiersCollector
+from numaudit.engine.collectors.of_host import (
+    NodeCollector,
+    NumaBalancingCollector,
+    SettingsCollector,
+    SwapCollector,
+    TiersCollector,
+)
 from numaudit.kernel.host import Host
 
 
@@ -31,6 +37,7 @@ class Collectors:
             self.kubelet,
             AllowedCollector(),
             NumaBalancingCollector(),
+            SettingsCollector(),
         )
         self.ranks = RankWatchCollector()
         self._probes: tuple[Collector, ...] = ()

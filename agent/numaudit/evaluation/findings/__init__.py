@@ -32,5 +32,5 @@ def find(snapshot: Snapshot, judgements: Judgements | None = None) -> tuple[Find
     """All findings of one tick. `judgements` are those of this tick; None = it is judged on its own."""
     intent = _NO_KUBELET if snapshot.intent is None else snapshot.intent
     judged = judge(snapshot) if judgements is None else judgements
-    evidence = TickEvidence(snapshot, intent, judged.histories, judged.ranks)
+    evidence = TickEvidence(snapshot, intent, judged.histories, judged.ranks, judged.setup)
     return tuple(finding for rule in RULES for finding in rule.findings(evidence))

@@ -4,7 +4,7 @@ where its sources disagree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from numaudit.checkpoints.start.findings import (
     CHECKPOINT_ABSENT,
@@ -16,6 +16,7 @@ from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
 from numaudit.containermanager.pod.spec import with_names
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
+from numaudit.evaluation.setup.kubelet import RESERVED_UNCOVERED
 from numaudit.intent.kubelet import REJECTIONS
 from numaudit.intent.node import Intent
 from numaudit.topology.quantity import plural
@@ -108,7 +109,30 @@ def _sources_disagree(evidence: TickEvidence) -> Iterator[RuleResult]:
     return map(RuleResult, evidence.intent.conflicts)
 
 
+def _setup_error(evidence: TickEvidence) -> Iterator[RuleResult]:
+    """One finding for each rule of `numaudit setup` that finds an error; warnings harm nobody yet."""
+    for one in evidence.setup:
+        if one.state == "error":
+            yield RuleResult(f"{one.id}: {_some(one.messages)}", numa_nodes=one.numa_nodes, remedy=one.remedy)
+
+
+def _reserved_uncovered(evidence: TickEvidence) -> Iterator[RuleResult]:
+    """The one warning of `numaudit setup` about memory that is in use."""
+    for one in evidence.setup:
+        if one.id == RESERVED_UNCOVERED and one.state == "warning":
+            yield RuleResult(_some(one.messages), numa_nodes=one.numa_nodes, remedy=one.remedy)
+
+
+def _some(messages: Sequence[str]) -> str:
+    more = f"; and {len(messages) - 3} more" if len(messages) > 3 else ""
+    return f"{'; '.join(messages[:3])}{more}"
+
+
+_SETUP_REMEDY = "Do as `numaudit setup` says of the rule that the message names."
+
 RULES = (
+    Rule("setup-error", "critical", _SETUP_REMEDY, _setup_error),
+    Rule(RESERVED_UNCOVERED, "warning", _SETUP_REMEDY, _reserved_uncovered),
     Rule(
         "cpus-not-placed",
         "warning",

@@ -11,6 +11,7 @@ from numaudit.encoding.value import Value
 from numaudit.errors import printable
 from numaudit.evaluation.history import History
 from numaudit.evaluation.ranks.rank import Rank
+from numaudit.evaluation.setup import SetupResult
 from numaudit.intent.node import ContainerIntent, Intent
 from numaudit.snapshot import Container, ContainerId, Snapshot
 from numaudit.topology.nodeset import NodeSet
@@ -48,6 +49,8 @@ class TickEvidence(Struct, frozen=True):
     """Measurements of containers lately."""
     ranks: Mapping[ContainerId, tuple[Rank, ...]]
     """Ranks of the containers whose processes were read."""
+    setup: tuple[SetupResult, ...] = ()
+    """The rules about how the node is set up."""
 
     def containers_in(self, rows: Collection[ContainerId]) -> list[Container]:
         """The containers that have one of these rows, in the snapshot's order. Most rules have rows of few."""

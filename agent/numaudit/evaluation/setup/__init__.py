@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from numaudit.errors import InputError, brief, nearest
 from numaudit.evaluation.setup import containers, devices, firmware, kernel, kubelet
-from numaudit.evaluation.setup.rule import GROUPS, STATES, SetupEvidence, SetupResult, SetupRule, SetupState
+from numaudit.evaluation.setup.rule import AREAS, STATES, SetupEvidence, SetupResult, SetupRule, SetupState
+from numaudit.snapshot import Snapshot
 
 __all__ = [
-    "GROUPS",
+    "AREAS",
     "RULES",
     "STATES",
     "SetupResult",
@@ -29,7 +30,10 @@ RULES: tuple[SetupRule, ...] = (
     *devices.RULES,
     *containers.RULES,
 )
-"""By group, and within one the worst first."""
+"""By area, and within one the worst first."""
+
+
+_NONE: Mapping[str, str] = {}
 
 
 def skipped_rules(text: str) -> frozenset[str]:
@@ -48,15 +52,11 @@ def check_id(id_: str) -> str:
     return id_
 
 
-def examine(
-    evidence: SetupEvidence, *, skipped: Collection[str] = (), accepted: Mapping[str, str] | None = None
-) -> tuple[SetupResult, ...]:
-    """The result of each rule that is not skipped. `accepted`: id -> why what it finds is fine here."""
-    results = (rule.judge(evidence) for rule in RULES if rule.id not in skipped)
-    reasons = accepted or {}
+def examine(snapshot: Snapshot, accepted: Mapping[str, str] = _NONE) -> tuple[SetupResult, ...]:
+    """The result of each rule, in their order. `accepted`: id -> why what the rule finds is fine here."""
+    evidence = SetupEvidence(snapshot)
+    results = (rule.judge(evidence) for rule in RULES)
     return tuple(
-        replace(one, state="accepted", accepted=reasons[one.id])
-        if one.id in reasons and one.state in ("error", "warning", "info")
-        else one
+        replace(one, state="accepted", accepted=accepted[one.id]) if one.id in accepted and one.is_fault else one
         for one in results
     )

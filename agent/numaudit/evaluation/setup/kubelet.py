@@ -13,6 +13,7 @@ from numaudit.memorymanager.kubelet import names_its_amounts
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import in_units, plural, some_of
 
+RESERVED_UNCOVERED = "reserved-uncovered"
 _SLOW_NODES = 16
 """From so many nodes on the merge of hints takes minutes: it tries all sets of nodes, of each resource with each of
 another.
@@ -250,7 +251,7 @@ def _strict_off(evidence: SetupEvidence) -> Iterator[Fault]:
 
 RULES = (
     SetupRule(
-        "reserved-uncovered",
+        RESERVED_UNCOVERED,
         "kubelet",
         "warning",
         "The memory map offers memory that is in use, so a container with a promise runs out of memory on its nodes "

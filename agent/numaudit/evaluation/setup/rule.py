@@ -22,8 +22,8 @@ from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
 
 _Value = TypeVar("_Value")
-Group = Literal["kubelet", "kernel", "firmware", "devices", "containers"]
-GROUPS: tuple[Group, ...] = ("kubelet", "kernel", "firmware", "devices", "containers")
+Area = Literal["kubelet", "kernel", "firmware", "devices", "containers"]
+AREAS: tuple[Area, ...] = ("kubelet", "kernel", "firmware", "devices", "containers")
 Severity = Literal["error", "warning", "info"]
 """error: a promise breaks, or the kubelet does not start; warning: less is promised than people think; info: worth
 knowing."""
@@ -57,7 +57,10 @@ class SetupEvidence(Struct, frozen=True, dict=True):
     """All that rules look at."""
 
     snapshot: Snapshot
-    settings: HostSettings
+
+    @cached_property
+    def settings(self) -> HostSettings:
+        return self.snapshot.settings or HostSettings()
 
     @property
     def machine(self) -> Machine:
@@ -187,7 +190,7 @@ class SetupRule(Struct, frozen=True):
     """All that holds for one rule. docs/setup.md is made of these."""
 
     id: str
-    group: Group
+    area: Area
     severity: Severity
     why: str
     """What it does to promised memory, in one sentence."""
@@ -223,7 +226,7 @@ class SetupRule(Struct, frozen=True):
     def _result(
         self, state: SetupState, messages: tuple[str, ...], remedy: str | None = None, nodes: NodeSet | None = None
     ) -> SetupResult:
-        return SetupResult(self.id, self.group, state, messages, self.why, remedy, self.source, nodes)
+        return SetupResult(self.id, self.area, state, messages, self.why, remedy, self.source, nodes)
 
 
 class SetupResult(Value, frozen=True):
@@ -231,7 +234,7 @@ class SetupResult(Value, frozen=True):
 
     id: str
     """Name of the rule; docs/setup.md explains it."""
-    group: str
+    area: str
     """kubelet, kernel, firmware, devices or containers."""
     state: SetupState
     """error: a promise breaks, or the kubelet does not start. warning: less is promised than it seems. info: worth
@@ -250,9 +253,14 @@ class SetupResult(Value, frozen=True):
     accepted: str | None = None
     """Why somebody accepted it; null = nobody did."""
 
+    @property
+    def is_fault(self) -> bool:
+        """Does the rule not hold, and has nobody accepted that?"""
+        return self.state in ("error", "warning", "info")
+
 
 class Setup(Value, frozen=True):
     """How this node is set up."""
 
     rules: tuple[SetupResult, ...]
-    """By group, and within one the worst first."""
+    """By area, and within one the worst first."""

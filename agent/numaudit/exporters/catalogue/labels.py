@@ -63,6 +63,8 @@ LABELS = {
         "numaudit.kubelet.feature_gates", "Feature gates that are set and concern resources, as name=value,..."
     ),
     "kubernetes_version": Label("numaudit.kubelet.version", "The kubelet's version, such as v1.36.2; empty if unknown"),
+    "rule": Label("numaudit.setup.rule", "Rule of `numaudit setup`"),
+    "severity": Label("numaudit.setup.severity", "Severity of what the rule finds: error or warning"),
     "event": Label("numaudit.kernel.event", "The kernel's counter: numa_hit, numa_hint_faults, ..."),
     "step": Label("numaudit.overhead.step", "Step in force: page_alloc-off, watch-list, hint_faults-off, ..."),
     "probe": Label("numaudit.probe", "Probe: page_alloc, cpu_time, pmu, hint_faults or migrations"),

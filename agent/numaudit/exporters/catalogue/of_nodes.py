@@ -37,6 +37,10 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
         values.policies,
     ),
     Metric(
+        "node_setup_problem_info", "", "1 for each rule of `numaudit setup` that finds an error or a warning.",
+        ("rule", "severity"), own_values.setup_problems,
+    ),
+    Metric(
         "state_valid", "", "1 if the kubelet's checkpoint is valid, 0 if not.", ("file",),
         own_values.valid,
     ),

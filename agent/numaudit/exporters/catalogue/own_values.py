@@ -50,6 +50,13 @@ def problems(tick: ExportedTick) -> Values:
             yield (file.file, name), 1
 
 
+def setup_problems(tick: ExportedTick) -> Values:
+    """Errors and warnings; what somebody accepted is none."""
+    for one in tick.report.setup:
+        if one.state in ("error", "warning"):
+            yield (one.id, one.state), 1
+
+
 def restart_starts(tick: ExportedTick) -> Values:
     """The answer of `numaudit forecast`, of which `restart_safe` is the part of each file."""
     for one in tick.report.restarts:

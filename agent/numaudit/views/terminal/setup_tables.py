@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.errors import printable
-from numaudit.evaluation.setup import GROUPS, STATES, SetupResult, SetupState
+from numaudit.evaluation.setup import AREAS, STATES, SetupResult, SetupState
 from numaudit.evaluation.setup.rule import Setup
 from numaudit.topology.quantity import plural
 from numaudit.views.terminal.terminal import print_note
@@ -36,10 +36,10 @@ _COMMAND = re.compile(r"`([^`]+)`")
 
 def print_setup(found: Setup, out: Console, *, everything: bool = False) -> None:
     """A group for each part of the node, the worst rules first; at the end one line of counts."""
-    for group in GROUPS:
-        rules = [one for one in found.rules if one.group == group and (everything or one.state not in _ASIDE)]
+    for area in AREAS:
+        rules = [one for one in found.rules if one.area == area and (everything or one.state not in _ASIDE)]
         if rules:
-            out.print(Text(group, "bold"))
+            out.print(Text(area, "bold"))
             for one in sorted(rules, key=lambda rule: STATES.index(rule.state)):
                 _print_rule(one, out)
             out.print()
