@@ -88,7 +88,7 @@ def _pod_level_resources(evidence: SetupEvidence) -> Iterator[Fault]:
 def _huge_without_promise(evidence: SetupEvidence) -> Iterator[Fault]:
     for of_size in huge_pages_of(evidence.snapshot):
         nodes = NodeSet.from_ids(node for claim in of_size.claims for node in claim.nodes)
-        users = largest_users(of_size, nodes, evidence.snapshot) if nodes else []
+        users = largest_users(of_size, nodes, evidence.snapshot) if nodes and evidence.residency else []
         if users:
             named = some_of([f"{name} {in_units(size)}" for name, size in users])
             yield Fault(

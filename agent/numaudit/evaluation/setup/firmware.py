@@ -77,13 +77,24 @@ def _slit_asymmetric(evidence: SetupEvidence) -> Iterator[Fault]:
 
 
 def _node_no_memory(evidence: SetupEvidence) -> Iterator[Fault]:
+    for id_, size in _sizes(evidence).items():
+        if not size:
+            yield Fault(f"node {id_} has CPUs {evidence.machine.by_id[id_].cpus} and no memory", NodeSet.of(id_))
+
+
+def _sizes(evidence: SetupEvidence) -> dict[int, int]:
+    """Bytes of memory of each node that has CPUs. Raises CannotJudge."""
+    found = {}
     for node in evidence.machine.nodes:
-        if node.cpus and node.memory == 0:
-            yield Fault(f"node {node.id} has CPUs {node.cpus} and no memory", NodeSet.of(node.id))
+        if node.cpus and node.memory is None:
+            raise CannotJudge(f"the memory of node {node.id} is not known")
+        if node.cpus:
+            found[node.id] = node.memory or 0
+    return found
 
 
 def _nodes_unequal(evidence: SetupEvidence) -> Iterator[Fault]:
-    sizes = {node.id: node.memory for node in evidence.machine.nodes if node.cpus and node.memory}
+    sizes = {id_: size for id_, size in _sizes(evidence).items() if size}
     if len(sizes) < 2:
         return
     small, large = min(sizes, key=lambda id_: sizes[id_]), max(sizes, key=lambda id_: sizes[id_])

@@ -93,6 +93,8 @@ def _hugepages_late(evidence: SetupEvidence) -> Iterator[Fault]:
 
 def _overcommit_huge(evidence: SetupEvidence) -> Iterator[Fault]:
     for pool in evidence.snapshot.huge_page_pools:
+        if pool.overcommit is None:
+            raise CannotJudge(f"nr_overcommit_hugepages of {in_units(pool.page_size)} is not known")
         if pool.overcommit:
             yield Fault(f"nr_overcommit_hugepages of {in_units(pool.page_size)} is {pool.overcommit}")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from numaudit.containermanager.memory.state import ReservedTooMuch
 from numaudit.containermanager.topologymanager.policy import CONTAINER_SCOPE, DEFAULT_MAX_NODES, NONE, PREFER_CLOSEST
 from numaudit.containermanager.versions import DRIFT_OPTION
+from numaudit.errors import InputError
 from numaudit.evaluation.headroom import UNCOVERED_BYTES, is_uncovered, unpromised_by_node, unpromised_holders
 from numaudit.evaluation.setup.rule import CannotJudge, Fault, Need, SetupEvidence, SetupRule
 from numaudit.memorymanager.kubelet import names_its_amounts
@@ -68,7 +69,7 @@ def _dra_conflict(evidence: SetupEvidence) -> Iterator[Fault]:
 
 
 def _reserved_uncovered(evidence: SetupEvidence) -> Iterator[Fault]:
-    reserved = evidence.reserved
+    reserved = evidence.reserved if evidence.residency else {}
     sizes = {node.id: node.memory or 0 for node in evidence.machine.nodes}
     for id_, one in unpromised_by_node(evidence.snapshot).items():
         if not is_uncovered(one, sizes.get(id_, 0)):
@@ -121,9 +122,22 @@ def _reserved_exceeds_node(evidence: SetupEvidence) -> Iterator[Fault]:
         yield Fault(str(evidence.start_problem))
 
 
-def _reserved_sum(evidence: SetupEvidence) -> Iterator[Fault]:
+def _refused(evidence: SetupEvidence, is_about: Callable[[str], bool]) -> InputError | None:
+    """Why a kubelet does not start, if the field is one of these. It looks for nothing more after the first.
+
+    Raises CannotJudge where that is another one.
+    """
     problem = evidence.start_problem
-    if problem is None or problem.field != "reservedMemory" or isinstance(problem, ReservedTooMuch):
+    if problem is None or isinstance(problem, ReservedTooMuch):  # which comes last
+        return None
+    if not is_about(problem.field):
+        raise CannotJudge("the kubelet refuses another setting before it comes to this one")
+    return problem
+
+
+def _reserved_sum(evidence: SetupEvidence) -> Iterator[Fault]:
+    problem = _refused(evidence, lambda field: field == "reservedMemory")
+    if problem is None:
         return
     if "configz" not in evidence.config.origins.values() and not names_its_amounts(evidence.document):
         raise CannotJudge("reservations may be set by flags of the kubelet that are not known")
@@ -131,8 +145,8 @@ def _reserved_sum(evidence: SetupEvidence) -> Iterator[Fault]:
 
 
 def _max_numa_nodes(evidence: SetupEvidence) -> Iterator[Fault]:
-    problem = evidence.start_problem
-    if problem is not None and problem.field.startswith("topologyManager"):
+    problem = _refused(evidence, lambda field: field.startswith("topologyManager"))
+    if problem is not None:
         yield Fault(str(problem), remedy=_REMEDY_OF_NODES if len(evidence.machine.nodes) > DEFAULT_MAX_NODES else None)
 
 
@@ -143,10 +157,8 @@ _REMEDY_OF_NODES = (
 
 
 def _kubelet_refuses(evidence: SetupEvidence) -> Iterator[Fault]:
-    problem = evidence.start_problem
-    if problem is None or isinstance(problem, ReservedTooMuch):
-        return
-    if not problem.field.startswith(("reservedMemory", "topologyManager")):
+    problem = _refused(evidence, lambda field: not field.startswith(("reservedMemory", "topologyManager")))
+    if problem is not None:
         yield Fault(f"{problem.field}: {problem}" if problem.field else str(problem))
 
 

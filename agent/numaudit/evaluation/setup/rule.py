@@ -16,7 +16,7 @@ from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import Intent
 from numaudit.intent.pods import PodFacts
 from numaudit.memorymanager.kubelet import NotModelled, read_kubelet
-from numaudit.snapshot import Snapshot
+from numaudit.snapshot import ContainerId, Resident, Snapshot
 from numaudit.snapshot.host_settings import HostSettings
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
@@ -144,6 +144,13 @@ class SetupEvidence(Struct, frozen=True, dict=True):
         if self.intent.pods is None:
             raise CannotJudge("the kubelet's pods are not known")
         return tuple(one for one in self.intent.pods.values() if not one.has_ended)
+
+    @property
+    def residency(self) -> Mapping[ContainerId, Resident]:
+        """The memory of each container by node. Raises CannotJudge."""
+        if not self.snapshot.residency:
+            raise CannotJudge("the memory of no container could be read")
+        return self.snapshot.residency
 
     def known(self, value: _Value | None, field: str) -> _Value:
         """A field of the settings. Raises CannotJudge with the reason why it is not known, or is not there."""
