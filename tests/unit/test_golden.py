@@ -16,6 +16,7 @@ from documentation.documents import without_times
 from fixture_trees import FIXTURES
 from made_up.scenarios import pod
 from numaudit.cli.main import call
+from numaudit.evaluation.setup import STATES
 from screens import page_text
 from screens.pages import TOP
 from screens.top_screen import PATIENCE, captured, screen
@@ -87,6 +88,22 @@ def test_what_is_concluded_of_each_container_of_each_captured_host_is_known(
         found = [_judged(one) for one in report["containers"] if one["verdict"] is not None]
         text += f"{name}: {[one['name'] for one in report['findings']]}\n" + "".join(f"  {one}" for one in found)
     matches_golden("tests/golden/containers.txt", text)
+
+
+def test_how_each_captured_host_is_set_up_is_known(
+    capsys: pytest.CaptureFixture[str], fixtures: Path, matches_golden: MatchesGolden
+) -> None:
+    text = ""
+    for name in HOSTS:
+        rules = json.loads(_output(capsys, "setup", "--root", str(fixtures / name), "-o", "json"))["rules"]
+        text += f"{name}:\n"
+        for state in STATES:
+            found = [one for one in rules if one["state"] == state]
+            if state in ("not-judged", "pass"):
+                text += f"  {state}: {', '.join(one['id'] for one in found)}\n"
+            else:
+                text += "".join(f"  {state}: {one['id']}: {said}\n" for one in found for said in one["messages"])
+    matches_golden("tests/golden/setup.txt", text)
 
 
 @pytest.mark.parametrize("name", HOSTS)

@@ -21,6 +21,7 @@ from numaudit.api.document import API_VERSION, Capture, Config, ConfigCheck, Doc
 from numaudit.api.placement_document import PlacementList
 from numaudit.api.ranks_document import HostRanks
 from numaudit.encoding.value import Timestamp
+from numaudit.evaluation.setup.rule import Setup
 from numaudit.memorymanager.forecast import Forecast
 from numaudit.pmu.calibration import Calibration
 from numaudit.report.gates import Assertion
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, type] = {
     "Report": Report,
     "Ranks": HostRanks,
+    "Setup": Setup,
     "Topology": Topology,
     "Doctor": Doctor,
     "SelfTest": SelfTest,

@@ -75,16 +75,16 @@ def case(rule: str, state: SetupState, says: str, *changes: Change) -> Case:
 
 def judged(one: Case) -> SetupResult:
     """What the rule finds on that host."""
-    evidence = SetupEvidence(_captured(NODE), GOOD)
+    evidence = SetupEvidence(replace(_captured(NODE), settings=GOOD))
     for change in one.changes:
         evidence = change(evidence)
     return next(rule for rule in RULES if rule.id == one.rule).judge(evidence)
 
 
-def uncovered(cases: Sequence[Case], group: str) -> dict[str, set[str]]:
-    """Rule of the group -> which of wrong, right and unknown no case shows."""
+def uncovered(cases: Sequence[Case], area: str) -> dict[str, set[str]]:
+    """Rule of the area -> which of wrong, right and unknown no case shows."""
     kinds = {"pass": "right", "not-judged": "unknown"}
-    shown: dict[str, set[str]] = {rule.id: set() for rule in RULES if rule.group == group}
+    shown: dict[str, set[str]] = {rule.id: set() for rule in RULES if rule.area == area}
     for one in cases:
         shown[one.rule].add(kinds.get(one.state, "wrong"))
     wanted = {"wrong", "right", "unknown"}
@@ -98,15 +98,15 @@ def _captured(name: str) -> Snapshot:
 
 def host(name: str) -> Change:
     """Another captured host."""
-    return lambda before: SetupEvidence(_captured(name), before.settings)
+    return lambda before: SetupEvidence(replace(_captured(name), settings=before.settings))
 
 
 def snapshot(**fields: object) -> Change:
-    return lambda before: SetupEvidence(replace(before.snapshot, **fields), before.settings)
+    return lambda before: SetupEvidence(replace(before.snapshot, **fields))
 
 
 def settings(**fields: object) -> Change:
-    return lambda before: SetupEvidence(before.snapshot, replace(before.settings, **fields))
+    return lambda before: snapshot(settings=replace(before.settings, **fields))(before)
 
 
 def sysctl(name: str, value: int | None) -> Change:

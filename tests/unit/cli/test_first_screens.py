@@ -28,6 +28,7 @@ SCREENS = {
     "doctor": (MISALIGNED, ("doctor",)),
     "topology": (MISALIGNED, ("topology",)),
     "topology-of-eight-nodes": (EIGHT_NODES, ("topology",)),
+    "setup": ("kubernetes-cluster", ("setup",)),
     "state-show": (MISALIGNED, ("state", "show")),
 }
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
