@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from numaudit.errors import hide, may_be_a_file
+from numaudit.errors import InputError, hide, may_be_a_file
 from numaudit.exporters import selection
 from numaudit.net.target import parse_url
 
@@ -35,6 +35,8 @@ class KindOf:
     """JSON schema of the values that a YAML file may have. It refuses none that `parse` takes."""
     show: Callable[[Any], str] = str
     private: bool = False
+    says_why: bool = False
+    """Is the text of a ValueError for people?"""
 
 
 def _schema(*types: str, **rules: object) -> dict[str, object]:
@@ -226,3 +228,23 @@ def mapping() -> KindOf:
         lambda value: ", ".join(f"{name}={hide(what)}" for name, what in value),
         private=True,
     )
+
+
+def reasons(check: Callable[[str], object]) -> KindOf:
+    """Ids, each with a reason; `check` raises InputError for an id that does not exist."""
+    texts = mapping()
+
+    def parse(value: object) -> object:
+        found = cast("tuple[tuple[str, str], ...]", texts.parse(value))
+        try:
+            for name, _ in found:
+                check(name)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return found
+
+    def show(value: tuple[tuple[str, str], ...]) -> str:
+        return ", ".join(f"{name}={reason}" for name, reason in value)
+
+    what = "ids and reasons (`id: reason`, or id=reason,id=reason)"
+    return KindOf(what, parse, texts.schema, show, says_why=True)

@@ -197,7 +197,7 @@ class _Sources:
             return
         key = KEYS[path]
         given = "what is given (hidden)" if key.secret or key.kind.private else _shown(value)
-        reason = f": {why}" if key.kind.private and why else ""
+        reason = f": {why}" if (key.kind.private or key.kind.says_why) and why else ""
         self.problems.append(f"{where}: {path} must be {key.kind.what}, not {given}{reason}")
 
 

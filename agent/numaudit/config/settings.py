@@ -22,9 +22,11 @@ from numaudit.config.kinds import (
     mapping,
     number,
     percent,
+    reasons,
     selectors,
     url,
 )
+from numaudit.evaluation.setup import check_id
 from numaudit.evaluation.verdicts import DEFAULT, Thresholds
 from numaudit.exporters import selection
 from numaudit.exporters.metric import IDENTITY
@@ -291,7 +293,7 @@ class SetupSettings:
 
     accepted: Pairs = _setting(
         (),
-        mapping(),
+        reasons(check_id),
         "Rules whose findings are accepted on this node, with the reason, such as `nodes-unequal: by design`.",
         reloads=True,
     )

@@ -75,10 +75,14 @@ def case(rule: str, state: SetupState, says: str, *changes: Change) -> Case:
 
 def judged(one: Case) -> SetupResult:
     """What the rule finds on that host."""
+    return next(rule for rule in RULES if rule.id == one.rule).judge(changed(*one.changes))
+
+
+def changed(*changes: Change) -> SetupEvidence:
     evidence = SetupEvidence(replace(_captured(NODE), settings=GOOD))
-    for change in one.changes:
+    for change in changes:
         evidence = change(evidence)
-    return next(rule for rule in RULES if rule.id == one.rule).judge(evidence)
+    return evidence
 
 
 def uncovered(cases: Sequence[Case], area: str) -> dict[str, set[str]]:

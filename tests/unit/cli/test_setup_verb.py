@@ -110,4 +110,6 @@ def test_an_accepted_rule_that_does_not_exist_is_refused_by_the_name_of_the_sett
     file.write_text("setup: {accepted: {fractional-cpus: small by design}}\n")
     monkeypatch.setenv("NUMAUDIT_CONFIG", str(file))
     assert setup(fixtures) == 2
-    assert "setup.accepted: there is no rule 'fractional-cpus'; did you mean fractional-cpu" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{file}:1: setup.accepted must be" in said
+    assert "there is no rule 'fractional-cpus'; did you mean fractional-cpu" in said

@@ -7,13 +7,28 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from made_up.node_setup import (
+    Change,
+    changed,
+    device,
+    each_container,
+    intent,
+    kubelet,
+    nodes,
+    settings,
+    sockets,
+    sysctl,
+)
 from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
 from numaudit.evaluation.setup import RULES, SetupResult, examine, skipped_rules
+from numaudit.intent.node import Promise
 from numaudit.kernel.host import Host
 from numaudit.snapshot import Snapshot
-from numaudit.snapshot.host_settings import HostSettings
+from numaudit.snapshot.host_settings import HostSettings, Zone
+from numaudit.topology.machine import Node
+from numaudit.topology.nodeset import CpuSet
 
 
 @pytest.fixture(scope="module")
@@ -60,3 +75,39 @@ def test_each_rule_has_one_name_and_tells_why_and_what_to_do() -> None:
         assert rule.why.endswith(".")
         assert rule.remedy
         assert rule.source.startswith("https://")
+
+
+DEFAULTS = kubelet(memoryManagerPolicy="None", cpuManagerPolicy="none", topologyManagerPolicy="none")
+STATIC_ON_ONE_NODE = kubelet(
+    topologyManagerPolicy="best-effort", reservedMemory=[{"numaNode": 0, "limits": {"memory": "300Mi"}}]
+)
+NOTHING_PROMISED = (intent(machine=None), each_container(promise=Promise()))
+ONE_NODE = nodes(Node(0, CpuSet.from_ids(range(8)), 16 << 30, distances={0: 10}))
+OF_A_LAPTOP = settings(
+    huge_pages="always",
+    command_line=("transparent_hugepage=always",),
+    devices=(device("network", None), device("storage", None, 1)),
+    zones={0: (Zone("DMA32", 500_000, 5000, (0, 0, 15_000)), Zone("Normal", 3_600_000, 12_000, (0, 0, 0)))},
+)
+OF_A_DISTRIBUTION = (sysctl("kernel.numa_balancing", 1), settings(kernel=(6, 8), huge_pages="always"))
+
+
+@pytest.mark.parametrize("guest", [settings(is_guest=True), settings(is_guest=False), settings(is_guest=None)])
+@pytest.mark.parametrize("policies", [DEFAULTS, STATIC_ON_ONE_NODE])
+def test_nothing_is_wrong_with_a_cluster_on_a_laptop(guest: Change, policies: Change) -> None:
+    found = faults(ONE_NODE, OF_A_LAPTOP, *NOTHING_PROMISED, policies, guest)
+    assert found <= {"reboot-drift"}  # where its Memory Manager is Static
+
+
+@pytest.mark.parametrize("of", [sockets(0, 0, 1, 1), sockets(0, 1, 2, 3), sockets(0, 0, 0, 0)])
+def test_nothing_is_wrong_with_a_kubelet_and_a_kernel_as_they_come(of: Change) -> None:
+    assert faults(DEFAULTS, *NOTHING_PROMISED, *OF_A_DISTRIBUTION, of) <= {"hugepages-uneven"}
+
+
+def test_a_distribution_s_kernel_below_promises_is_no_more_than_worth_knowing() -> None:
+    found = {one.id for one in examine(changed(*OF_A_DISTRIBUTION).snapshot) if one.state in ("error", "warning")}
+    assert found == {"reserved-uncovered", "fractional-cpu"}  # as they are in this capture
+
+
+def faults(*changes: Change) -> set[str]:
+    return {one.id for one in examine(changed(*changes).snapshot) if one.is_fault}
