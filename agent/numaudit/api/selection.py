@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from numaudit.errors import InputError, escaped, nearest, printable
 from numaudit.evaluation.hint_outcomes import HintOutcome
-from numaudit.evaluation.setup.kubelet import RESERVED_UNCOVERED
+from numaudit.evaluation.setup.reservations import RESERVED_UNCOVERED
 from numaudit.report.columns import COLUMNS, Column
 from numaudit.report.summary import summarize
 from numaudit.report.values import ContainerReport, Report

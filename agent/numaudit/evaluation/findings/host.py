@@ -16,7 +16,7 @@ from numaudit.checkpoints.start.findings import MEANINGS as STATE_MEANINGS
 from numaudit.containermanager.pod.spec import with_names
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED
 from numaudit.evaluation.findings.rule import Rule, RuleResult, TickEvidence
-from numaudit.evaluation.setup.kubelet import RESERVED_UNCOVERED
+from numaudit.evaluation.setup.reservations import RESERVED_UNCOVERED
 from numaudit.intent.kubelet import REJECTIONS
 from numaudit.intent.node import Intent
 from numaudit.topology.quantity import plural

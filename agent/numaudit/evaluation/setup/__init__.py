@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from numaudit.errors import InputError, brief, nearest
-from numaudit.evaluation.setup import containers, devices, firmware, kernel, kubelet
+from numaudit.evaluation.setup import containers, devices, firmware, kernel, kubelet, pages, reservations
 from numaudit.evaluation.setup.rule import AREAS, STATES, SetupEvidence, SetupResult, SetupRule, SetupState
 from numaudit.snapshot import Snapshot
 
@@ -23,12 +23,12 @@ __all__ = [
     "skipped_rules",
 ]
 
-RULES: tuple[SetupRule, ...] = (
-    *kubelet.RULES,
-    *kernel.RULES,
-    *firmware.RULES,
-    *devices.RULES,
-    *containers.RULES,
+_MODULES = (reservations, kubelet, kernel, pages, firmware, devices, containers)
+RULES: tuple[SetupRule, ...] = tuple(
+    sorted(
+        (rule for module in _MODULES for rule in module.RULES),
+        key=lambda rule: (AREAS.index(rule.area), STATES.index(rule.severity)),
+    )
 )
 """By area, and within one the worst first."""
 
