@@ -119,6 +119,7 @@ def report() -> bytes:
         (["state", "verify", "--node", "worker-1"], ["state", "verify"]),
         (["state", "show", "node/worker-1", "-o", "json"], ["state", "show", "-o", "json"]),
         (["doctor", "--node", "worker-1"], ["doctor"]),
+        (["setup", "node/worker-1", "--skip", "slit-flat", "--all"], ["setup", "--skip", "slit-flat", "--all"]),
         (["topology", "node/worker-1"], ["topology"]),
         (["nrt", "--node", "worker-1", "-o", "json"], ["nrt", "-o", "json"]),
         (["forecast", "--reboot", "--node", "worker-1"], ["forecast", "--reboot"]),
@@ -184,6 +185,7 @@ def test_the_names_of_kubectl_and_of_numaudit_find_a_pod(lab: Lab, monkeypatch: 
         (["doctor", "--debug"], 2, "--debug looks at one node"),
         (["top", "--node", "worker-1"], 2, "top needs a terminal"),
         (["report", "--duration", "10s"], 2, "--duration is for one pod or node"),
+        (["setup", "--all"], 2, "--all is for one pod or node"),
         (["report", "-o", "html"], 2, "-o html is for one pod or node"),
         (["report", "--sort", "size"], 2, "Invalid value for '--sort'"),
         (["report", "--context", "nowhere"], 2, "the kubeconfig has no context 'nowhere'; it has lab, other"),
@@ -375,13 +377,57 @@ def test_verbs_without_a_page_are_asked_on_all_nodes_by_exec(lab: Lab, capfd: Ca
     lab.cluster.nodes.pop()
     assert plugin.call(["fit", "-f", str(pod), "--fail-on-reject"]) == 1
     assert "worker-1  refused" in capfd.readouterr().out
-    assert plugin.call(["doctor"]) == 1
+    assert plugin.call(["doctor"]) == 0
     assert "checks ok" in capfd.readouterr().out
     assert plugin.call(["state", "verify"]) == 0
     assert "worker-1  valid   memory_manager_state, cpu_manager_state" in capfd.readouterr().out
     assert lab.asked[-1] == ["state", "verify", "-o", "json"]
     assert plugin.call(["forecast"]) == 0
     assert "worker-1  starts: yes; all 11 pods kept  -" in capfd.readouterr().out
+
+
+def rule(id_: str, state: str) -> dict[str, object]:
+    return {"id": id_, "state": state, "messages": ["it does not hold"]}
+
+
+def answered(kind: str, **values: object) -> Ran:
+    return Ran(json.dumps({"apiVersion": "numaudit/v1", "kind": kind, **values}).encode())
+
+
+def test_the_setup_of_all_nodes_has_the_worst_node_first_and_names_those_without_an_answer(
+    lab: Lab, capfd: Capture
+) -> None:
+    rules = {
+        "worker-1": [rule("numa-off", "info"), rule("slit-flat", "pass")],
+        "worker-2": [rule("reserved-sum", "accepted"), rule("slit-flat", "pass"), rule("numa-off", "not-judged")],
+        "worker-3": [*(rule(f"rule-{letter}", "warning") for letter in "abcde"), rule("reserved-sum", "error")],
+    }
+    for name in ("worker-2", "worker-3", "silent"):
+        lab.cluster.add_node(name)
+        lab.cluster.add_agent(name, running=name != "silent")
+    lab.cluster.add_node("bare")
+    lab.cluster.execute = lambda pod, _, __: answered("Setup", rules=rules[pod.removeprefix("numaudit-")])
+    assert plugin.call(["setup"]) == 3
+    assert capfd.readouterr().out.splitlines() == [
+        "NODE      ANSWER               WHY",
+        "worker-3  1 error, 5 warnings  reserved-sum, rule-a, rule-b, rule-c and 2 more",
+        "bare      no answer            no agent runs there",
+        "silent    no answer            its agent does not run: CrashLoopBackOff",
+        "worker-1  1 info               numa-off",
+        "worker-2  1 of 3 rules hold    -",
+    ]
+
+
+def test_the_setup_of_a_real_node_is_checked_with_the_options_that_were_given(lab: Lab, capfd: Capture) -> None:
+    assert plugin.call(["setup", "--skip", "slit-flat", "--fail-on", "warning", "-o", "json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    validate(found, "NodeAnswerList")
+    assert lab.asked == [["setup", "--skip=slit-flat", "--fail-on=warning", "-o", "json"]]
+    (answer,) = found["answers"]
+    validate(answer["document"], "Setup")
+    assert "reserved-uncovered" in [one["id"] for one in answer["document"]["rules"] if one["state"] == "warning"]
+    assert plugin.call(["setup"]) == 0
+    assert capfd.readouterr().out.splitlines()[1].startswith("worker-1  2 warnings")
 
 
 def test_the_replicas_of_a_workload_are_added_up_over_all_nodes(lab: Lab, capfd: Capture, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import click
@@ -104,8 +104,8 @@ class CommandLine:
     """Such as ("state", "verify")."""
     arguments: tuple[str, ...]
     """Options of the verb, as they were typed."""
-    given: frozenset[str]
-    """Names of these options."""
+    given: Mapping[str, str]
+    """Name -> flag, of these options."""
     values: dict[str, object]
     """Name -> value of these options."""
     target: str | None
@@ -153,6 +153,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("topology",): ("topology --node worker-7",),
     ("nrt",): ("nrt --node worker-7",),
     ("forecast",): ("forecast", "forecast --reboot --node worker-7"),
+    ("setup",): ("setup", "setup --node worker-7 --all"),
     ("doctor",): ("doctor", "doctor --node worker-7 --debug --image registry.example/numaudit:0.1.0"),
     ("state", "show"): ("state show --node worker-7",),
     ("state", "verify"): ("state verify", "state verify mysql-0 -n prod"),
@@ -168,6 +169,7 @@ _HELP: dict[Words, str] = {
     ("topology",): "Show a node's NUMA nodes, CPUs, distances, memory, huge pages and memory tiers.",
     ("nrt",): "Print what a scheduler should know of a node (NodeResourceTopology).",
     ("forecast",): "Show which pods a restart of their kubelets, or of the nodes, would refuse or move.",
+    ("setup",): "Check whether each node is set up to keep promises of memory.",
     ("doctor",): "Check what each node can measure, and why not the rest.",
     ("state", "show"): "Decode the checkpoints of a node's kubelet.",
     ("state", "verify"): "Verify the checkpoints of all kubelets, or of one.",
@@ -260,7 +262,7 @@ def _callback(verb: Words, own: list[click.Option], takes_name: bool) -> Callabl
         asked = CommandLine(
             verb,
             tuple(arguments),
-            frozenset(typed),
+            {name: _flag(options[name]) for name in typed},
             {name: values[name] for name in options},
             values.get("target"),
             manifest,
@@ -272,8 +274,12 @@ def _callback(verb: Words, own: list[click.Option], takes_name: bool) -> Callabl
     return run
 
 
+def _flag(option: click.Option) -> str:
+    return max(option.opts, key=len)
+
+
 def _typed(option: click.Option, value: Given) -> list[str]:
-    flag = max(option.opts, key=len)
+    flag = _flag(option)
     if option.is_flag:
         return [flag]
     return [f"{flag}={one}" for one in (value if option.multiple else [value])]

@@ -37,6 +37,7 @@ _OF_ONE = ("explain", "top", "topology", "nrt", "state show")
 """Verbs that no table of all nodes can show."""
 _TYPES = {"node": "node", "nodes": "node", "no": "node", "pod": "pod", "pods": "pod", "po": "pod"}
 _KINDS = {
+    ("setup",): "Setup",
     ("doctor",): "Doctor",
     ("state", "verify"): "StateVerificationList",
     ("fit",): "Explanation",
@@ -47,6 +48,7 @@ _MEANT_FOR_ALL = {
     ("report",): {"output", "top", "fail_on"},
     ("headroom",): {"output"},
     ("forecast",): {"output", "reboot", "kernel_huge_pages", "kubernetes_version", "feature_gates"},
+    ("setup",): {"output", "skip", "fail_on"},
     ("doctor",): {"output", "require"},
     ("state", "verify"): {"output", "policies", "kubernetes_version", "feature_gates"},
     ("fit",): {"output", "pod", "with_room", "count", "fail_on_reject", "kubernetes_version", "feature_gates"},
@@ -205,9 +207,8 @@ def _without_agent(
 
 def _of_all(asked: CommandLine, api: Api, kubectl: Kubectl, context: str | None, own_namespace: str) -> int:
     """Raises InputError, Unavailable and Forbidden."""
-    if unused := sorted(asked.given - _MEANT_FOR_ALL[asked.verb]):
-        option = unused[0].replace("_", "-")
-        raise InputError(f"--{option} is for one pod or node: name one, or leave it out")
+    if unused := sorted(asked.given.keys() - _MEANT_FOR_ALL[asked.verb]):
+        raise InputError(f"{asked.given[unused[0]]} is for one pod or node: name one, or leave it out")
     if asked.output not in ("table", "json"):
         raise InputError(f"-o {asked.output} is for one pod or node; all nodes are a table or json")
     agents = find_agents(api, asked.agent_namespace)

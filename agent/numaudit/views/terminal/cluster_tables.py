@@ -19,6 +19,7 @@ from numaudit.api.cluster_document import (
 )
 from numaudit.errors import printable
 from numaudit.evaluation.findings import gravity
+from numaudit.evaluation.setup import STATES
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.words import UNKNOWN, size
 from numaudit.topology.quantity import plural, some_of
@@ -158,11 +159,14 @@ def print_headroom(found: ClusterReport, out: Console) -> None:
 
 
 def print_answers(found: NodeAnswerList, out: Console) -> None:
-    """A row for each node: its answer in a word, and why. Of `fit` the sum, and where most fit first."""
+    """A row for each node: its answer in a word, and why. Of `fit` the sum, and where most fit first; of `setup` the
+    worst node first.
+    """
     if found.summary is not None:
         _print_notes((found.summary, ""), out)
     rows = []
-    for one in sorted(found.answers, key=_fit_count, reverse=True):
+    order = _faults if found.verb == "setup" else _fit_count
+    for one in sorted(found.answers, key=order, reverse=True):
         answer, style, why = _cells(found.verb, one)
         rows.append((printable(one.node), Text(printable(answer), style), printable(_cut(why)) or "-"))
     print_rows(("NODE", "ANSWER", "~WHY"), rows, out)
@@ -177,6 +181,28 @@ def _cells(verb: str, one: NodeAnswer) -> Cells:
     if one.document is None:
         return "no answer", "red", one.problem or ""
     return _OF_VERB[verb](one.document)
+
+
+_FAULTS = STATES[:3]
+_FAULT_STYLE = {"error": "red", "warning": "yellow", "info": "cyan"}
+
+
+def _setup(document: Mapping[str, Any]) -> Cells:
+    rules = _list(document, "rules")
+    found = [(state, one) for state in _FAULTS for one in rules if one.get("state") == state]
+    if not found:
+        held = sum(one.get("state") == "pass" for one in rules)
+        return f"{held} of {plural(len(rules), 'rule')} hold", "green", ""
+    counts = Counter(state for state, _ in found)
+    answer = ", ".join(plural(counts[state], state) if state != "info" else f"{counts[state]} info" for state in counts)
+    return answer, _FAULT_STYLE[found[0][0]], some_of([str(one.get("id")) for _, one in found], _NAMES)
+
+
+def _faults(one: NodeAnswer) -> tuple[int, ...]:
+    """A node that does not answer is worse than one without an error."""
+    counts = Counter(rule.get("state") for rule in _list(one.document or {}, "rules"))
+    errors, *others = (counts[state] for state in _FAULTS)
+    return errors, int(one.document is None), *others
 
 
 def _doctor(document: Mapping[str, Any]) -> Cells:
@@ -256,6 +282,7 @@ def _list(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 _OF_VERB: Mapping[str, Callable[[Mapping[str, Any]], Cells]] = {
+    "setup": _setup,
     "doctor": _doctor,
     "state verify": _verification,
     "fit": _fit,
