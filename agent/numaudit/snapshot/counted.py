@@ -234,5 +234,5 @@ class Rates(Value, frozen=True):
     """Time between them."""
     numa_balancing: Mapping[str, float] | None
     """The counters of `numaBalancing`, per second; null = not read twice."""
-    numastat_bytes: Mapping[int, Mapping[str, float]]
-    """Node -> counter of its `numastatBytes` -> bytes per second."""
+    numastat_bytes_per_second: Mapping[int, Mapping[str, float]]
+    """Node -> counter of its `numastatBytes`."""

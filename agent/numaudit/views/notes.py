@@ -145,7 +145,9 @@ def _growth(rates: Rates) -> Iterator[str]:
         local = share(round(counters.get("numa_hint_faults_local", 0.0)), round(faults))
         seen = f"{faults:.0f} NUMA hint faults/s ({local} local)" if round(faults) else "no NUMA hint faults"
         yield f"{seen}, {moved:.0f} pages/s moved by NUMA balancing" if round(moved) else seen
-    missed = {node: grown["numa_miss"] for node, grown in rates.numastat_bytes.items() if "numa_miss" in grown}
+    missed = {
+        node: grown["numa_miss"] for node, grown in rates.numastat_bytes_per_second.items() if "numa_miss" in grown
+    }
     shown = [f"node {node} {size(round(grown))}/s" for node, grown in sorted(missed.items()) if round(grown)]
     if missed:
         yield f"memory given in place of another node's (numa_miss): {', '.join(shown) or 'none'}"

@@ -96,8 +96,8 @@ def test_rates_are_by_the_time_that_passed(node: Path, capsys: Capture) -> None:
     assert rates["seconds"] == APART
     assert rates["numaBalancing"]["numa_hint_faults"] == 400.0
     assert rates["numaBalancing"]["pgmigrate_fail"] == 0.0
-    assert rates["numastatBytes"]["1"]["numa_miss"] == 30 * 4096 / APART
-    assert rates["numastatBytes"]["0"]["numa_miss"] == 0.0
+    assert rates["numastatBytesPerSecond"]["1"]["numa_miss"] == 30 * 4096 / APART
+    assert rates["numastatBytesPerSecond"]["0"]["numa_miss"] == 0.0
 
 
 def test_no_verdict_is_made_of_sampled_time(node: Path, capsys: Capture) -> None:

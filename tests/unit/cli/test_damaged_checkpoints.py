@@ -55,6 +55,8 @@ LINES: Mapping[str, Callable[[Mapping[CheckpointKind, Path], Path], list[list[st
         ["-f", "pod.yaml", "--kubernetes-version", "1.31"],
     ],
     "doctor": lambda _, __: [[]],
+    "ranks": lambda _, __: [[]],
+    "setup": lambda _, __: [["--all"], ["-o", "json"]],
 }
 """What follows each verb that reads a captured tree with a damaged file, without its --root."""
 TRIES_FEW = os.environ.get("HYPOTHESIS_PROFILE") == "check"

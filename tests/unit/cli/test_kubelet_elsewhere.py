@@ -127,6 +127,10 @@ def _headroom(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
     _runs(capsys, "headroom")
 
 
+def _setup(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
+    assert "no kubelet was found here" not in _runs(capsys, "setup", "--all")
+
+
 def _nrt(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
     assert "default/gu-small-numanode" in _runs(capsys, "nrt")
 
@@ -224,6 +228,7 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
     "fit": _fit,
     "headroom": _headroom,
     "nrt": _nrt,
+    "setup": _setup,
     "forecast": _forecast,
     "doctor": _doctor,
     "capture": _capture,
@@ -235,6 +240,7 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
 
 SILENT: dict[str, list[str]] = {
     "topology": ["topology"],
+    "ranks": ["ranks"],
     "simulate": ["simulate", "docs/examples/walk-through.yaml"],
     "config": ["config", "show"],
     "help": ["help", "glossary"],

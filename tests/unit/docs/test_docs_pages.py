@@ -41,7 +41,7 @@ def test_the_index_has_a_line_for_every_page() -> None:
 
 DOCUMENTS = sorted((TOP / "README.md", TOP / "CONTRIBUTING.md", *TOP.glob("docs/**/*.md")))
 GENERATED = {TOP / "docs/metrics.md", TOP / "docs/setup.md"}
-MOST_WORDS = 41_500
+MOST_WORDS = 41_900
 """Of all pages together, tables and code included, but without the lists of metrics and of rules."""
 MOST_WORDS_OF_README = 1_200
 MOST_WORDS_OF_PARAGRAPH = 120

@@ -66,6 +66,7 @@ _NEVER_NAMES = {
     "RemoteStall": {"latencySource"},
     "Report": {"cgroupMode"},
     "Residual": {"types"},
+    "SetupResult": {"area", "id", "remedy", "source", "why"},
     "StateFinding": {"name"},
     "TaskMoveReport": {"event"},
     "ThreadGroup": {"cpus", "policy"},

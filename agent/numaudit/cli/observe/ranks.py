@@ -31,7 +31,7 @@ Exit codes: 0 fine, 1 as --fail-on asks, 2 usage, 3 this host cannot answer.
 )
 @options.root
 def command(**given: options.Given) -> int:
-    """Show the processes that mpirun, srun, torchrun, numactl, ... bind to nodes or CPUs, and where they are.
+    """Show the processes that mpirun, srun, torchrun, numactl and others bind to nodes or CPUs, and where they are.
 
     Processes that are bound by their memory policy alone count, too. The worst come first, each with the reason, and
     above them the commands that bring them to where they were bound. PID restricts this to one process, NAME to a pod,
