@@ -150,7 +150,11 @@ def read_drift_tolerance(configuration: Mapping[str, object], *, gate: bool) -> 
 
 def names_its_amounts(document: Mapping[str, object]) -> bool:
     """Are both sides of the comparison of reservations in the configuration, so that no flag is needed for them?"""
-    return bool(document.get("reservedMemory")) and bool(document.get("systemReserved") or document.get("kubeReserved"))
+    amounts = (document.get(field) for field in ("systemReserved", "kubeReserved"))
+    named = {str(resource) for of in amounts if isinstance(of, Mapping) for resource in of}
+    return bool(document.get("reservedMemory")) and any(
+        one == MEMORY or one.startswith(HUGEPAGES_PREFIX) for one in named
+    )
 
 
 @contextmanager

@@ -52,6 +52,7 @@ def reserved(**limits: str) -> Change:
     return kubelet(reservedMemory=entries)
 
 
+FROM_FILE = config(origins={"memory_manager_policy": "file"})
 CPUS_CLAIM, MEMORY_CLAIM = claim(cpus=CpuSet.of(3)), claim(memory=(Block((1,), "memory", GIB),))
 SWAP = snapshot(swap=Swap(GIB, GIB))
 NO_SWAP_KNOWN = snapshot(swap=None)
@@ -106,13 +107,23 @@ CASES = (
         "not-judged",
         "by flags of the kubelet",
         kubelet(systemReserved=None, kubeReserved=None, cpuManagerPolicy="none"),
-        config(origins={"memory_manager_policy": "file"}),
+        FROM_FILE,
+    ),
+    case(
+        "reserved-sum",
+        "not-judged",
+        "by flags of the kubelet",
+        kubelet(systemReserved={"cpu": "1"}, kubeReserved=None),
+        FROM_FILE,
     ),
     case("max-numa-nodes", "error", "more than 8 NUMA Nodes", so_many_nodes(9)),
+    case("max-numa-nodes", "error", "single", kubelet(topologyManagerPolicy="single"), FROM_FILE),
+    case("max-numa-nodes", "warning", "upstream's would not start", kubelet(topologyManagerPolicy="single")),
     case("max-numa-nodes", "pass", "", so_many_nodes(8)),
     case("max-numa-nodes", "not-judged", "refuses another setting", kubelet(memoryManagerPolicy="static")),
     case("max-numa-nodes", "not-judged", "version is not known", UNKNOWN_VERSION),
-    case("kubelet-refuses", "error", "memoryManagerPolicy: ", kubelet(memoryManagerPolicy="static")),
+    case("kubelet-refuses", "error", "memoryManagerPolicy: ", kubelet(memoryManagerPolicy="static"), FROM_FILE),
+    case("kubelet-refuses", "warning", "this kubelet runs with it, and", kubelet(memoryManagerPolicy="static")),
     case("kubelet-refuses", "pass", ""),
     case("kubelet-refuses", "not-judged", "cannot tell", kubelet(systemPartition={"cpus": "0"})),
     case("numa-nodes-explode", "error", "2^16 sets", so_many_nodes(16)),

@@ -126,7 +126,7 @@ def _swap_limited(evidence: SetupEvidence) -> Iterator[Fault]:
     swap = evidence.snapshot.swap.total
     if not swap:
         return
-    if evidence.document.get("failSwapOn") is True and "configz" in evidence.config.origins.values():
+    if evidence.document.get("failSwapOn") is True and evidence.is_in_force:
         yield Fault(
             f"this host has {in_units(swap)} of swap, and failSwapOn is true: the kubelet does not start again",
             severity="error",
@@ -192,7 +192,7 @@ RULES = (
         "numa-nodes-explode",
         "kubelet",
         "error",
-        "An admission takes minutes, or never ends.",
+        "The admission of a Guaranteed pod takes minutes, or never ends.",
         "Make fewer nodes: NPS or L3 as NUMA in the firmware; on NVIDIA Grace the CDMM mode of the driver.",
         "https://github.com/kubernetes/kubernetes/issues/135541",
         _numa_nodes_explode,

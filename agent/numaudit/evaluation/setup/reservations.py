@@ -93,15 +93,17 @@ def _reserved_sum(evidence: SetupEvidence) -> Iterator[Fault]:
     problem = _refused(evidence, lambda field: field == "reservedMemory")
     if problem is None:
         return
-    if "configz" not in evidence.config.origins.values() and not names_its_amounts(evidence.document):
+    if not evidence.is_in_force and not names_its_amounts(evidence.document):
         raise CannotJudge("reservations may be set by flags of the kubelet that are not known")
     yield Fault(str(problem))
 
 
 def _max_numa_nodes(evidence: SetupEvidence) -> Iterator[Fault]:
     problem = _refused(evidence, lambda field: field.startswith("topologyManager"))
-    if problem is not None:
-        yield Fault(str(problem), remedy=_REMEDY_OF_NODES if len(evidence.machine.nodes) > DEFAULT_MAX_NODES else None)
+    if problem is not None and len(evidence.machine.nodes) > DEFAULT_MAX_NODES:
+        yield Fault(str(problem), remedy=_REMEDY_OF_NODES)
+    elif problem is not None:
+        yield _of_settings(evidence, str(problem))
 
 
 _REMEDY_OF_NODES = (
@@ -113,7 +115,14 @@ _REMEDY_OF_NODES = (
 def _kubelet_refuses(evidence: SetupEvidence) -> Iterator[Fault]:
     problem = _refused(evidence, lambda field: not field.startswith(("reservedMemory", "topologyManager")))
     if problem is not None:
-        yield Fault(f"{problem.field}: {problem}" if problem.field else str(problem))
+        yield _of_settings(evidence, f"{problem.field}: {problem}" if problem.field else str(problem))
+
+
+def _of_settings(evidence: SetupEvidence, message: str) -> Fault:
+    """A kubelet that runs has accepted its settings: its distributor may have changed it."""
+    if not evidence.is_in_force:
+        return Fault(message)
+    return Fault(f"{message}; this kubelet runs with it, and upstream's would not start", severity="warning")
 
 
 def _reserved_cpus_node(evidence: SetupEvidence) -> Iterator[Fault]:

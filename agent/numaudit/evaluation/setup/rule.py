@@ -108,6 +108,11 @@ class SetupEvidence(Struct, frozen=True, dict=True):
             raise CannotJudge(f"the policy of the kubelet's {manager} is not known")
         return found
 
+    @property
+    def is_in_force(self) -> bool:
+        """Does a kubelet that runs show this configuration, with all its flags?"""
+        return "configz" in self.config.origins.values()
+
     @cached_property
     def start_problem(self) -> InputError | None:
         """Why a kubelet refuses its configuration on this machine, or counts on with a wrong number; None = it does
