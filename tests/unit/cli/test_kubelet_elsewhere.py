@@ -131,6 +131,10 @@ def _setup(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
     assert "no kubelet was found here" not in _runs(capsys, "setup", "--all")
 
 
+def _ranks(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
+    _runs(capsys, "ranks")
+
+
 def _nrt(_: Path, capsys: Capture, __: pytest.MonkeyPatch) -> None:
     assert "default/gu-small-numanode" in _runs(capsys, "nrt")
 
@@ -229,6 +233,7 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
     "headroom": _headroom,
     "nrt": _nrt,
     "setup": _setup,
+    "ranks": _ranks,
     "forecast": _forecast,
     "doctor": _doctor,
     "capture": _capture,
@@ -240,7 +245,6 @@ ASKING: dict[str, Callable[[Path, Capture, pytest.MonkeyPatch], None]] = {
 
 SILENT: dict[str, list[str]] = {
     "topology": ["topology"],
-    "ranks": ["ranks"],
     "simulate": ["simulate", "docs/examples/walk-through.yaml"],
     "config": ["config", "show"],
     "help": ["help", "glossary"],
