@@ -13,6 +13,7 @@ from numaudit.encoding.value import Timestamp
 from numaudit.evaluation.access import measured
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.setup import AREAS, STATES, SetupResult
 from numaudit.evaluation.verdicts import MISALIGNED, REMEDIES, Cause, Verdict, VerdictName, severity
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.kubelet import KubeletReport
@@ -67,6 +68,19 @@ def hostile(name: str) -> Report:
     return replace(
         of, containers=(one, plain), findings=(finding,), rejections=(refused,),
         sources=(CollectorOutcome(name, "failed", name),), summary=replace(of.summary, text=name),
+        setup=setup_rules(name),
+    )  # fmt: skip
+
+
+def setup_rules(name: str = "work/db-0") -> tuple[SetupResult, ...]:
+    """One in each state, the best first, with the name wherever a rule may have one."""
+    return tuple(
+        SetupResult(
+            f"rule-{state}", AREAS[number % 2], state, () if state == "pass" else (f"{name} of {state}",) * 4,
+            f"why {state}.", None if state in ("pass", "not-judged") else f"Run `mend {state}` once.",
+            f"https://docs.kernel.org/{state}.html", None, name if state == "accepted" else None,
+        )
+        for number, state in enumerate(reversed(STATES))
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 import html5lib
 
-_BLOCKS = ("caption", "figcaption", "h1", "h2", "h3", "li", "p", "tr")
+_BLOCKS = ("caption", "figcaption", "h1", "h2", "h3", "h4", "li", "p", "tr")
 SVG = "{http://www.w3.org/2000/svg}svg"
 _TIME = re.compile(r"Taken at [0-9: -]+ UTC")
 

@@ -80,6 +80,8 @@ def test_all_lists_every_rule_and_else_only_what_does_not_hold(fixtures: Path, c
     everything = capsys.readouterr().out
     assert shown & set(found) == {id_ for id_, state in found.items() if state not in ("pass", "not-judged")}
     assert all(f" {id_}" in everything for id_ in found)
+    setup(fixtures, "-o", "html")
+    assert all(f">{id_}</a>" in page for page in [capsys.readouterr().out] for id_ in found)
 
 
 def test_the_document_is_valid_by_the_schema(fixtures: Path, capsys: Capture) -> None:

@@ -68,6 +68,7 @@ def test_the_page_of_setup_is_the_rules(matches_golden: MatchesGolden) -> None:
         "`make golden` generates this page from the rules of `numaudit setup`. An **error** breaks a promise or keeps",
         "the kubelet from starting, a **warning** promises less than it seems, an **info** is worth knowing. A rule",
         "that cannot be judged says why. Rules in `setup.accepted` ([settings](config.md)) are shown as accepted.",
+        "`-o html` writes a page of all rules; a report's page has those that do not hold.",
         "",
     ]
     for area in AREAS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +22,12 @@ Examples:
   numaudit setup --all
   numaudit setup --skip slit-flat,nodes-unequal --fail-on warning
   numaudit setup --root host.tar.xz -o json
+  numaudit setup -o html > setup.html
 
 Exit codes: 0 fine, 1 a rule finds something of the severity of --fail-on or worse, 2 usage.
 """
 )
-@options.output("table", "json")
+@options.output("table", "json", "html")
 @click.option("--all", "everything", is_flag=True, help="Also list rules that hold, and those that were not judged.")
 @click.option("--skip", metavar="ID[,ID]", default="", help="Leave these rules out.")
 @click.option(
@@ -54,6 +56,11 @@ def command(output: str, everything: bool, skip: str, fail_on: str, root: Path |
     found = Setup(tuple(one for one in judgements.setup if one.id not in skipped))
     if output == "json":
         printing.json_of_host("Setup", found, host)
+    elif output == "html":
+        from numaudit.kernel.origin import origin_of
+        from numaudit.views.page.report_page import setup_page
+
+        sys.stdout.buffer.write(setup_page(found, origin_of(host)).encode())
     else:
         from numaudit.views.terminal import setup_tables
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from numaudit.snapshot import ContainerId, Resident, Snapshot
 from numaudit.snapshot.host_settings import HostSettings
 from numaudit.topology.machine import Machine
 from numaudit.topology.nodeset import CpuSet, NodeSet
+from numaudit.topology.quantity import plural
 
 _Value = TypeVar("_Value")
 Area = Literal["kubelet", "kernel", "firmware", "devices", "containers"]
@@ -276,3 +278,13 @@ class Setup(Value, frozen=True):
 
     rules: tuple[SetupResult, ...]
     """By area, and within one the worst first."""
+
+    @property
+    def in_words(self) -> str:
+        """2 errors, 3 warnings, 1 info: 20 of 38 rules hold, 12 not judged."""
+        counts = Counter(one.state for one in self.rules)
+        wrong = [plural(counts[state], state) for state in STATES[:3] if counts[state]]
+        parts = [f"{counts['pass']} of {plural(len(self.rules), 'rule')} hold"]
+        parts += [f"{counts['accepted']} accepted"] if counts["accepted"] else []
+        parts += [f"{counts['not-judged']} not judged"] if counts["not-judged"] else []
+        return f"{', '.join(wrong) or 'Nothing is wrong'}: {', '.join(parts)}."

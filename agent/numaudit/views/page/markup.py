@@ -110,6 +110,17 @@ def _cells(line: Sequence[str], kinds: Sequence[str | None]) -> Iterator[Markup]
         yield element("th", text, scope="row", class_=class_) if is_head else element("td", text, class_=class_)
 
 
+_ITEMS = 3
+"""Of a longer list the rest is folded away."""
+
+
+def folded_list(items: Sequence[Markup]) -> Iterator[Markup]:
+    """The first items, and the others folded."""
+    yield element("ul", items[:_ITEMS])
+    if rest := items[_ITEMS:]:
+        yield element("details", element("summary", f"{len(rest)} more"), element("ul", rest))
+
+
 class PageSection(Struct, frozen=True):
     """One section of the page."""
 

@@ -56,7 +56,7 @@ function morph(node, newer) {
   // Rows are the same by their first cell, parts of the page by their heading, choices by their word: wherever they are.
   function keyOf(child) {
     const first = child.firstElementChild;
-    const naming = { DIV: first?.matches("h3") ? first : null, TR: first, SECTION: first, OPTION: child }[child.nodeName];
+    const naming = { DIV: first?.matches("h3, h4") ? first : null, TR: first, SECTION: first, OPTION: child }[child.nodeName];
     const name = naming?.textContent.replace(/: \d+ containers?$/, "");
     return `${child.nodeName} ${child.id ?? ""} ${name ?? ""}`;
   }

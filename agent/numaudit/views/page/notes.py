@@ -33,7 +33,17 @@ from numaudit.views.notes import (
     state_notes,
     verdict_notes,
 )
-from numaudit.views.page.markup import Markup, PageSection, columns_table, element, explanations, prose, short, table
+from numaudit.views.page.markup import (
+    Markup,
+    PageSection,
+    columns_table,
+    element,
+    explanations,
+    folded_list,
+    prose,
+    short,
+    table,
+)
 from numaudit.views.page.own_page import Addresses
 
 
@@ -88,8 +98,8 @@ def _huge_pages(
         yield explanations(HUGE_PAGES)
 
 
-_NAMES, _ITEMS = 10, 3
-"""Of a longer list the rest is folded away."""
+_NAMES = 10
+"""Of a longer list the rest is counted."""
 
 
 def findings_part(report: Report, addresses: Addresses) -> PageSection:
@@ -118,7 +128,7 @@ def _group(note: Note, addresses: Addresses) -> Markup:
     todo = element("p", element("strong", "What to do: "), prose(note.remedy), class_="remedy") if note.remedy else ""
     title = element("h3", f"{note.title}{number}", class_="bad" if bad else None)
     items = [element("li", _item(item, addresses)) for item in note.items]
-    return element("div", title, todo, _list(items), class_="group")
+    return element("div", title, todo, folded_list(items), class_="group")
 
 
 def _item(item: NoteItem, addresses: Addresses) -> Iterator[Markup | str]:
@@ -133,12 +143,6 @@ def _item(item: NoteItem, addresses: Addresses) -> Iterator[Markup | str]:
     if item.causes:
         yield element("ul", (element("li", cause) for cause in item.causes))
     yield from (element("p", element("code", command, class_="command")) for command in item.commands)
-
-
-def _list(items: Sequence[Markup]) -> Iterator[Markup]:
-    yield element("ul", items[:_ITEMS])
-    if rest := items[_ITEMS:]:
-        yield element("details", element("summary", f"{len(rest)} more"), element("ul", rest))
 
 
 def refused_part(report: Report) -> PageSection | None:
@@ -182,4 +186,4 @@ def unknown_part(report: Report) -> PageSection | None:
     items = [element("li", _item(one, Addresses())) for one in (*not_known(report, report.containers), *in_trouble)]
     if not items:
         return None
-    return PageSection("unknown", "What is not known, and why", tuple(_list(items)))
+    return PageSection("unknown", "What is not known, and why", tuple(folded_list(items)))

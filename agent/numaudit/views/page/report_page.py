@@ -11,6 +11,7 @@ from functools import cache
 from msgspec import Struct
 
 from numaudit.encoding.value import Origin
+from numaudit.evaluation.setup.rule import Setup
 from numaudit.report.kubelet import KubeletReport, RestartReport
 from numaudit.report.values import ContainerReport, Report
 from numaudit.report.words import UNKNOWN, display_name, in_utc, is_small_remainder, kinds_in_words
@@ -21,6 +22,7 @@ from numaudit.views.page.markup import Frame, Markup, PageSection, element, fram
 from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, headroom_part, refused_part, state_part, unknown_part
 from numaudit.views.page.own_page import MOST, Addresses, key, own_section, processes_part
+from numaudit.views.page.setup import TONES, setup_part
 from numaudit.views.trends import KEPT, Trends
 
 _STALE = "The agent's newest ticks failed or are late: the figures are stale."
@@ -52,7 +54,7 @@ def live_page(tick: Tick, stale: bool = False) -> str:
 
 def live_container_page(tick: Tick, one: ContainerReport, stale: bool = False) -> str:
     """The page of one container of a tick."""
-    header = element("header", _heading(tick.origin), _taken(tick.report, tick.origin))
+    header = element("header", _heading(tick.origin), _taken(tick.origin, _kubelet(tick.report.kubelet)))
     main = nested("main", own_section(one, tick.report.nodes, "./", tick.trends))
     return _live(tick, stale, f"{short(display_name(one))} - {_title(tick.origin)}", "", [header, *main])
 
@@ -164,7 +166,7 @@ def _report_content(
         element("p", report.summary.text, class_=f"summary {_tone(report)}"),
         tiles(report, trends),
         element("p", f"Rows: {kinds_in_words(report.summary.kinds)}", class_="facts"),
-        _taken(report, origin),
+        _taken(origin, _kubelet(report.kubelet)),
         links(parts),
     )
     own = (own_section(one, report.nodes, "#containers") for one in rows)
@@ -174,21 +176,32 @@ def _report_content(
 _REPORT = "numaudit report"
 
 
-def _title(origin: Origin) -> str:
-    return _REPORT if origin.host is None else f"{_REPORT} of {short(origin.host)}"
+def setup_page(found: Setup, origin: Origin) -> str:
+    """All rules about how a node is set up."""
+    part = setup_part(found.rules)
+    states = {one.state for one in found.rules}
+    tone = next((kind for state, kind in TONES.items() if state in states), "aligned")
+    counts = element("p", found.in_words, class_=f"summary {tone}")
+    title = _title(origin, "numaudit setup")
+    header = element("header", element("h1", title), counts, _taken(origin))
+    return _frame().page(title, header, element("main", part.section() if part else ""))
+
+
+def _title(origin: Origin, what: str = _REPORT) -> str:
+    return what if origin.host is None else f"{what} of {short(origin.host)}"
 
 
 def _heading(origin: Origin) -> Markup:
     return element("h1", _title(origin))
 
 
-def _taken(report: Report, origin: Origin) -> Markup:
+def _taken(origin: Origin, more: str = "") -> Markup:
     """Whose figures these are and of when; the script adds how long ago that is, where no bar says it."""
     at: tuple[str, ...] = ("Captured at an unknown time",)
     if origin.taken_at is not None:
         at = ("Taken at ", _time(origin.taken_at), element("span", id="ago"))
     host = "; the host is not named" if origin.host is None else ""
-    return element("p", at, host, _kubelet(report.kubelet), class_="facts", id="taken")
+    return element("p", at, host, more, class_="facts", id="taken")
 
 
 def _tone(report: Report) -> str:
@@ -202,6 +215,7 @@ def _tone(report: Report) -> str:
 def _parts(report: Report, addresses: Addresses) -> Iterator[PageSection | None]:
     """Parts of the page. Remedies come first; the machine comes before a table of perhaps a thousand rows."""
     yield findings_part(report, addresses)
+    yield setup_part(report.setup)
     yield nodes_part(report, addresses)
     yield containers_part(report, addresses)
     yield processes_part(report, addresses)

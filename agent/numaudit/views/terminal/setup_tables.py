@@ -13,7 +13,6 @@ from rich.text import Text
 from numaudit.errors import printable
 from numaudit.evaluation.setup import AREAS, STATES, SetupResult, SetupState
 from numaudit.evaluation.setup.rule import Setup
-from numaudit.topology.quantity import plural
 from numaudit.views.terminal.terminal import print_note
 
 _STYLE: dict[SetupState, str] = {
@@ -43,7 +42,7 @@ def print_setup(found: Setup, out: Console, *, everything: bool = False) -> None
             for one in sorted(rules, key=lambda rule: STATES.index(rule.state)):
                 _print_rule(one, out)
             out.print()
-    print_note(_counts(found.rules), out, "bold")
+    print_note(found.in_words, out, "bold")
     if not everything and any(one.state in _ASIDE for one in found.rules):
         for text in _reasons(found.rules):
             print_note(f"  {text}", out)
@@ -82,16 +81,6 @@ def _print_indented(text: str, out: Console, style: str = "") -> None:
 
 def _wrapped(text: str, width: int, further: str) -> list[str]:
     return textwrap.wrap(text, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
-
-
-def _counts(rules: Sequence[SetupResult]) -> str:
-    """2 errors, 3 warnings, 1 info; 20 rules hold, 12 were not judged."""
-    counts = Counter(one.state for one in rules)
-    wrong = [plural(counts[state], state) for state in STATES[:3] if counts[state]]
-    parts = [f"{counts['pass']} of {plural(len(rules), 'rule')} hold"]
-    parts += [f"{counts['accepted']} accepted"] if counts["accepted"] else []
-    parts += [f"{counts['not-judged']} not judged"] if counts["not-judged"] else []
-    return f"{', '.join(wrong) or 'Nothing is wrong'}: {', '.join(parts)}."
 
 
 def _reasons(rules: Sequence[SetupResult]) -> Iterator[str]:

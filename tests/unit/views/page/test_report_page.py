@@ -20,6 +20,8 @@ from numaudit.errors import printable
 from numaudit.evaluation.access import Access
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.hint_outcomes import HintOutcome
+from numaudit.evaluation.setup import STATES
+from numaudit.evaluation.setup.rule import Setup
 from numaudit.evaluation.verdicts import REMEDIES, Verdict, VerdictName
 from numaudit.memorymanager.outcome import AdmissionOutcome
 from numaudit.report.memory_manager import (
@@ -33,8 +35,8 @@ from numaudit.report.values import Intended, Report
 from numaudit.report.words import display_name
 from numaudit.topology.nodeset import CpuSet, NodeSet
 from numaudit.views.page.markup import table
-from numaudit.views.page.report_page import report_page
-from screens.page_reports import hostile, many
+from numaudit.views.page.report_page import report_page, setup_page
+from screens.page_reports import hostile, many, setup_rules
 from screens.page_text import SVG, lines, parse, text_of
 
 MOST_BYTES = 3 * 1024 * 1024
@@ -243,6 +245,56 @@ def test_the_map_speaks_of_the_containers_that_were_asked_for_alone() -> None:
     assert page.count("no container of this report") == 3
 
 
+# How the node is set up
+
+
+def _setup(page: str) -> Element:
+    return next(one for one in parse(page).iter("section") if one[0].get("id") == "setup")
+
+
+def test_rules_that_harm_are_in_view_by_area_and_the_others_are_folded() -> None:
+    section = _setup(report_page(replace(report(container()), setup=setup_rules())))
+    assert [text_of(one) for one in section.findall("h3")] == ["kubelet", "kernel"]
+    assert [text_of(one) for one in section.findall("div/div/h4")] == ["warning: rule-warning", "error: rule-error"]
+    titles = ["Worth knowing: 1", "Accepted by the settings: 1", "Rules that were not judged: 1", "Rules that hold: 1"]
+    assert [text_of(one[0]) for one in section.findall("details")] == titles
+
+
+def test_a_rule_says_where_it_does_not_hold_why_that_matters_and_what_to_do_and_leads_to_its_source() -> None:
+    (group,) = _setup(report_page(replace(report(container()), setup=setup_rules()[-1:]))).findall("div/div")
+    assert text_of(group[0]) == "error: rule-error"
+    assert [text_of(one) for one in group.iter("p")] == ["why error.", "What to do: Run mend error once."]
+    assert [text_of(one) for one in group.iter("li")] == ["work/db-0 of error"] * 4
+    assert [text_of(one) for one in group.iter("summary")] == ["1 more"]
+    assert [text_of(one) for one in group.iter("code")] == ["mend error"]
+    assert [one.get("href") for one in group.iter("a")] == ["https://docs.kernel.org/error.html"]
+
+
+def test_an_accepted_rule_has_its_reason_and_no_remedy() -> None:
+    rules = [one for one in setup_rules() if one.state == "accepted"]
+    said = list(lines(report_page(replace(report(container()), setup=tuple(rules)))))
+    assert "p: Accepted: work/db-0" in said
+    assert not [line for line in said if "mend accepted" in line]
+
+
+def test_a_report_of_which_all_rules_hold_has_no_section_of_them() -> None:
+    assert 'id="setup"' not in report_page(report(container()))
+
+
+@pytest.mark.parametrize(("left_out", "tone"), [(0, "bad"), (1, "unknown"), (2, "aligned")])
+def test_the_page_of_setup_begins_with_the_counts_in_the_colour_of_the_worst_rule(left_out: int, tone: str) -> None:
+    found = Setup(setup_rules()[: len(STATES) - left_out])
+    page = setup_page(found, Origin("worker-2", None))
+    (summary,) = [one for one in _all(page, "p") if "summary" in (one.get("class") or "")]
+    assert (text_of(summary), summary.get("class")) == (found.in_words, f"summary {tone}")
+    assert next(iter(lines(page))) == "h1: numaudit setup of worker-2"
+
+
+def test_a_page_of_setup_without_rules_is_a_page_too() -> None:
+    said = ["h1: numaudit setup", "p: Nothing is wrong: 0 of 0 rules hold."]
+    assert list(lines(setup_page(Setup(()), Origin(None, None))))[:2] == said
+
+
 # It stands alone
 
 
@@ -287,7 +339,10 @@ def test_a_hostile_name_adds_no_element_no_attribute_and_no_hidden_character(nam
         return [(str(one.tag), sorted(one.attrib)) for one in parse(page).iter()]
 
     page = report_page(hostile(name))
-    assert shape(page) == shape(report_page(hostile("p" * len(printable(name)))))
+    plain = "p" * len(printable(name))
+    assert shape(page) == shape(report_page(hostile(plain)))
+    of_setup = setup_page(Setup(setup_rules(name)), Origin(name, None))
+    assert shape(of_setup) == shape(setup_page(Setup(setup_rules(plain)), Origin(plain, None)))
     head, _, body = page.partition("</head>")
     assert name not in head
     text = body.partition("<script>")[0]
