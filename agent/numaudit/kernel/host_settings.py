@@ -50,7 +50,7 @@ PARAMETERS = re.compile(
 _RELEASE = re.compile(r"(\d{1,4})\.(\d{1,4})", re.ASCII)
 _SELECTED = re.compile(r"\[([\w+-]{1,40})\]", re.ASCII)
 _ZONE = re.compile(r"Node (\d{1,4}), zone +(\w{1,32})", re.ASCII)
-_FIGURE = re.compile(r"(min|managed) +(\d{1,19})", re.ASCII)
+_FIGURE = re.compile(r"(boost|min|managed) +(\d{1,19})", re.ASCII)
 _PROTECTION = re.compile(r"protection: \((\d{1,19}(?:, \d{1,19})*)\)", re.ASCII)
 _TABLE = re.compile(r"([A-Z0-9]{4})\d{0,3}", re.ASCII)
 _LARGEST_ZONEINFO = 64 << 20
@@ -98,7 +98,9 @@ def parse_zoneinfo(text: str) -> dict[int, tuple[Zone, ...]]:
             raise ParseError(f"/proc/zoneinfo: zone {name} of node {node} has no min watermark")
         protection = _PROTECTION.search(part)
         kept = tuple(map(int, protection[1].split(", "))) if protection else ()
-        found.setdefault(int(node), []).append(Zone(name, figures["managed"], figures["min"], kept))
+        found.setdefault(int(node), []).append(
+            Zone(name, figures["managed"], figures["min"] - figures.get("boost", 0), kept)
+        )
     return {node: tuple(zones) for node, zones in found.items()}
 
 

@@ -21,7 +21,8 @@ class Zone(Struct, frozen=True):
     managed: int
     """Pages that the kernel hands out."""
     min: int
-    """The min watermark: of the last free pages that only the kernel's own needs may take."""
+    """The min watermark: of the last free pages that only the kernel's own needs may take. Without what fragmentation
+    adds to it for a while (watermark_boost)."""
     protection: tuple[int, ...] = ()
     """lowmem_reserve, by the zone that an allocation was meant for, in the kernel's order of zones."""
 

@@ -56,6 +56,20 @@ def test_what_an_accepted_rule_finds_is_accepted_with_its_reason_and_a_rule_that
     assert (found["topology-none"].state, found["topology-none"].accepted) == ("pass", None)
 
 
+def test_what_a_rule_has_found_stands_where_the_rest_of_it_cannot_be_judged(node: Snapshot) -> None:
+    """A map that offers more than a node has is wrong, whatever the kubelet's version is."""
+    intent = node.intent
+    assert intent is not None and intent.machine is not None
+    table = intent.machine[1].memory_map["memory"]
+    wrapped = replace(table, allocatable=table.total + 1)
+    wrong = replace(intent.machine[1], memory_map={**intent.machine[1].memory_map, "memory": wrapped})
+    config = replace(intent.config, version=None)
+    assert result(replace(node, intent=replace(intent, config=config)), "reserved-exceeds-node").state == "not-judged"
+    with_both = replace(intent, config=config, machine={**intent.machine, 1: wrong})
+    found = result(replace(node, intent=with_both), "reserved-exceeds-node")
+    assert (found.state, list(found.numa_nodes or ())) == ("error", [1])
+
+
 def test_without_a_kubelet_its_rules_say_so(node: Snapshot) -> None:
     alone = replace(node, intent=None)
     states = {one.id: one for one in examine(alone) if one.area == "kubelet"}

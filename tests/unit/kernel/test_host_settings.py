@@ -102,6 +102,11 @@ def test_a_zone_without_pages_is_left_out_and_queues_of_cpus_are_no_watermarks()
     }
 
 
+def test_what_fragmentation_adds_to_the_watermark_for_a_while_is_not_kept() -> None:
+    raised = ZONEINFO.replace("boost    0", "boost    9", 1)
+    assert parse_zoneinfo(raised)[0][0].min == parse_zoneinfo(ZONEINFO)[0][0].min - 9
+
+
 def test_a_zone_without_a_watermark_is_not_guessed() -> None:
     with pytest.raises(ParseError, match="zone Normal of node 1 has no min watermark"):
         parse_zoneinfo("Node 1, zone   Normal\n        managed  3604480\n")

@@ -221,10 +221,12 @@ class SetupRule(Struct, frozen=True):
         unmet = next((_UNMET[need] for need in self.needs if evidence.lacks(need)), None)
         if unmet is not None:
             return self._result("not-judged", (unmet,))
+        faults: list[Fault] = []
         try:
-            faults = tuple(self.check(evidence))
+            faults.extend(self.check(evidence))
         except CannotJudge as error:
-            return self._result("not-judged", (str(error),))
+            if not faults:  # what was found before is wrong whatever the rest is
+                return self._result("not-judged", (str(error),))
         if not faults:
             return self._result("pass", ())
         state = min((one.severity or self.severity for one in faults), key=STATES.index)
