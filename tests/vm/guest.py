@@ -69,6 +69,10 @@ class Guest:
     cpus: int = 4
     node_memory: int = 512 << 20
     """Bytes of RAM on each node; the kernel keeps 10-50 MB of it."""
+    unequal: Sequence[int] = ()
+    """Bytes of RAM by node, where they are not alike."""
+    back: int = 0
+    """How much further a node is from one of a higher number than that one is from it."""
     command_line: str = ""
     """Added to the kernel's command line."""
     slow_nodes: int = 0
@@ -88,7 +92,12 @@ class Guest:
             raise ValueError(f"{self.cpus} CPUs cannot be dealt evenly to {self.nodes} nodes")
 
     def distance(self, from_node: int, to_node: int) -> int:
-        return DISTANCES[from_node ^ to_node]
+        return DISTANCES[from_node ^ to_node] + (self.back if from_node > to_node else 0)
+
+    @property
+    def memory(self) -> Sequence[int]:
+        """Bytes of RAM by node, of those that have any."""
+        return self.unequal or [self.node_memory] * (self.nodes + self.slow_nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +187,7 @@ def qemu_command(guest: Guest, qemu: str, socket: Path, archive: Path, serial: s
     command += ["-serial", serial, *architecture.machine]
     memory_nodes = guest.nodes + guest.slow_nodes
     cpus = guest.cpus + guest.bare_nodes
-    command += ["-smp", str(cpus), "-m", f"{memory_nodes * guest.node_memory >> 20}M"]
+    command += ["-smp", str(cpus), "-m", f"{sum(guest.memory) >> 20}M"]
     command += ["-kernel", str(guest.kernel.image), "-initrd", str(archive)]
     command_line = f"{architecture.command_line} panic=-1 quiet rdinit=/init {guest.command_line}".rstrip()
     command += ["-append", command_line]
@@ -187,7 +196,7 @@ def qemu_command(guest: Guest, qemu: str, socket: Path, archive: Path, serial: s
     per_node = guest.cpus // guest.nodes
     for node in range(memory_nodes):
         # virtiofsd reads and writes guest memory, so every node's has to be shared
-        memory = f"memory-backend-memfd,id=m{node},size={guest.node_memory >> 20}M,share=on"
+        memory = f"memory-backend-memfd,id=m{node},size={guest.memory[node] >> 20}M,share=on"
         has_cpus = node < guest.nodes
         place = f",cpus={node * per_node}-{node * per_node + per_node - 1}" if has_cpus else ""
         near = f",initiator={node % guest.nodes}" if guest.slow_nodes else ""
@@ -196,7 +205,9 @@ def qemu_command(guest: Guest, qemu: str, socket: Path, archive: Path, serial: s
         command += ["-numa", f"node,nodeid={memory_nodes + bare},cpus={guest.cpus + bare}"]
     every = range(memory_nodes + guest.bare_nodes)
     for source in every:
-        for target in every[source + 1 :]:
+        for target in every:
+            if source == target:
+                continue
             command += ["-numa", f"dist,src={source},dst={target},val={guest.distance(source, target)}"]
     for number, node in enumerate(guest.nodes_with_devices):
         command += _devices(number, node)

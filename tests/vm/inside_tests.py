@@ -58,6 +58,7 @@ SECONDS: Mapping[str, int] = {
     "test_a_node_without_memory": 20,
     "test_lab": 20,
     "test_shared_memory": 20,
+    "test_setup": 25,
     "test_short_lived": 15,
     "test_cpu_launchers": 10,
     "test_memory_launchers": 15,

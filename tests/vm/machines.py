@@ -27,6 +27,8 @@ OTHERS: Mapping[str, Machine] = {
     "tiers-6.1": Machine("6.1", "tiers"),
     "bare-6.12": Machine("6.12", "bare"),
     "devices-6.12": Machine("6.12", "devices"),
+    "odd-6.12": Machine("6.12", "odd"),
+    "flat-6.1": Machine("6.1", "flat"),
 }
 """Name -> machine. Each is one more boot, of some ten seconds."""
 
@@ -37,9 +39,20 @@ SHAPES: Mapping[str, Callable[[Kernel], Guest]] = {
         kernel, nodes=2, cpus=2, node_memory=1600 << 20, bare_nodes=1, command_line="hugepagesz=1G hugepages=1:1"
     ),
     "devices": lambda kernel: Guest(kernel, nodes=2, cpus=2, node_memory=512 << 20, nodes_with_devices=(0, 1)),
+    "odd": lambda kernel: Guest(
+        kernel,
+        nodes=2,
+        cpus=2,
+        unequal=(512 << 20, 1600 << 20),
+        back=9,
+        command_line="kernelcore=256M isolcpus=1 hugepages=1:4",
+    ),
+    "flat": lambda kernel: Guest(kernel, command_line="numa=off"),
 }
 """`tiers`: two nodes with CPUs, and two slow ones without. `bare`: two nodes, of which one has a page of 1 GiB,
-and one with a CPU and no memory. `devices`: two nodes, each with a network adapter and a disk on its own PCI bus."""
+and one with a CPU and no memory. `devices`: two nodes, each with a network adapter and a disk on its own PCI bus.
+`odd`: two nodes that are unlike in all that `numaudit setup` looks at. `flat`: four nodes, and a kernel that was told
+to show one; only `make test-all` boots it."""
 
 
 def find(name: str) -> Guest:

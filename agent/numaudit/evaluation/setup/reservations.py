@@ -41,6 +41,7 @@ def kept_by_kernel(evidence: SetupEvidence, node: int) -> int:
     """Bytes of a node that the kernel gives to no allocation for a process: each zone's min watermark, and in the lower
     zones what is protected from allocations that the highest zone could serve.
 
+    A process that fills a node is killed when as much is free, to a few percent: the kernel itself takes some of it.
     Source: mm/page_alloc.c (__zone_watermark_ok, setup_per_zone_lowmem_reserve). Raises CannotJudge.
     """
     zones = evidence.known(evidence.settings.zones, "zones").get(node, ())
