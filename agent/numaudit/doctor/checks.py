@@ -151,8 +151,16 @@ def _nodes(name: str, host: Host) -> Check:
         hint = "where CPUs are not known, no verdict that depends on them is given; see /sys/devices/system/node"
         return Check(name, "reduced", "; ".join((detail, *problems)), hint)
     if nodes == 1:
-        return Check(name, "reduced", detail, "with one node all memory is local, so nothing can be misplaced")
+        return Check(name, "reduced", detail, _of_one_node(machine))
     return Check(name, "ok", detail)
+
+
+def _of_one_node(machine: Machine) -> str:
+    """Several sockets that show one node may hide where memory is."""
+    sockets = {cpu.socket for cpu in machine.cpus} - {None}
+    if len(sockets) > 1:
+        return f"{len(sockets)} sockets and one node: `numaudit setup` says whether memory is spread over the sockets"
+    return "with one node all memory is local, so nothing can be misplaced"
 
 
 def _for_a_kubelet(machine: Machine) -> Iterator[str]:

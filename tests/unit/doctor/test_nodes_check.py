@@ -49,3 +49,15 @@ def test_cores_that_the_kernel_and_a_kubelet_count_otherwise_are_named(
     text = said(of_nodes((0,), cpus), monkeypatch, fixtures)
     assert words in text
     assert ("thread_siblings_list" in text) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("sockets", "words"), [((0, 0), "nothing can be misplaced"), ((0, 1), "2 sockets and one node")]
+)
+def test_one_node_of_several_sockets_is_no_good_news(
+    sockets: tuple[int, int], words: str, monkeypatch: pytest.MonkeyPatch, fixtures: Path
+) -> None:
+    machine = of_nodes((0,), tuple(Cpu(one, 0, socket, one) for one, socket in enumerate(sockets)))
+    monkeypatch.setattr(checks, "read_machine", lambda host: machine)
+    found = checks.examine(Host(fixtures / "eight-nodes"), Session({}, {}))
+    assert words in (next(one.hint for one in found if one.name == "numa nodes") or "")
