@@ -39,7 +39,7 @@ endif
 	@$(MAKE) --no-print-directory -j2 test-apart test-here; status=$$?; cat $(APART_LOG); exit $$status
 
 # These mostly wait for browsers and servers of their own, and neither change this host nor measure it.
-APART := browser deploy integration packaging
+APART := browser deploy integration journeys packaging
 # Shown when both have ended, so that the lines of the other run appear as they come.
 APART_LOG := .cache/test-apart.log
 
@@ -79,8 +79,7 @@ check-units:
 capture: ## capture another host by ssh and report on it: make capture HOST=root@server
 	@[ -n "$(HOST)" ] || { echo "name the host: make capture HOST=root@server" >&2; exit 2; }
 	@deploy/setup.sh run
-	@.venv/bin/numaudit capture --from "$(HOST)" "$(HOST).tar.xz"
-	@.venv/bin/numaudit report --root "$(HOST).tar.xz"
+	@file="$(HOST)-$$(date +%Y%m%d-%H%M%S).tar.xz"; .venv/bin/numaudit capture --from "$(HOST)" "$$file" && .venv/bin/numaudit report --root "$$file"
 
 lab: ## boot a four-node guest and report on an aligned, a misaligned and a split workload
 	@deploy/setup.sh lab

@@ -9,7 +9,7 @@ guest_packages=(qemu-system-x86 qemu-system-common busybox-static kmod cpio)
 test_packages=(python3-bpfcc gcc libc6-dev numactl runc openssl systemd man-db zsh fish tmux)
 image_packages=(buildah mmdebstrap)
 browser_packages=(chromium fonts-dejavu-core)
-parts=(attack bench browser deploy faults guest host image integration packaging soak)
+parts=(attack bench browser deploy faults guest host image integration journeys packaging soak)
 
 say() { echo "setup: $*" >&2; }
 among() { local one=$1 other; shift; for other in "$@"; do [ "$one" != "$other" ] || return 0; done; return 1; }
@@ -105,7 +105,7 @@ if testing guest; then
 	.venv/bin/python tests/vm/programs.py || say "no real launchers for the guest: their tests will be skipped, and fail in CI"
 	.venv/bin/python tests/vm/kernels.py arm64-6.12 || say "no arm64 guest: its tests will be skipped, and fail in CI"
 fi
-if testing deploy guest image integration; then .venv/bin/python tests/integration/tools.py; fi
+if testing deploy guest image integration journeys; then .venv/bin/python tests/integration/tools.py; fi
 if testing browser integration; then
 	.venv/bin/python tests/integration/npm_packages.py || say "no npm packages: the tests of the pages in a browser and of the dashboards' types will be skipped, and fail in CI"
 fi

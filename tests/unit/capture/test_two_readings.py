@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hosts.moving_node import APART, CGROUP, CONTAINER, PID, STARTED, UPTIME, begin, later, stat
 from numaudit.capture import collector, remote
 from numaudit.capture.tree import capture
 from numaudit.cli.main import call
@@ -18,44 +19,18 @@ from numaudit.kernel import earlier
 from numaudit.kernel.host import Host
 
 Capture = pytest.CaptureFixture[str]
-CONTAINER = "default/gu-small-numanode"
-CGROUP = "225353116384a087f041195e1a02163669b3ccd59e23405bb85322b175597970"
-PID, BORN, STARTED = 437, 438, 2123
-"""The only process of that container, a thread that begins between the readings, and when the process has (ticks)."""
-UPTIME = 100.0
-APART = 10.0
-
-
-def stat(thread: int, ticks: int, cpu: int, started: int = STARTED) -> str:
-    """A line of /proc/PID/stat. Source: proc_pid_stat(5), fields 14 (utime), 22 (starttime), 39 (processor)."""
-    return f"{thread} (memhog) S 392 {'0 ' * 9}{ticks} 0 0 0 20 0 1 0 {started} {'0 ' * 16}{cpu} 0 0\n"
-
-
-def grow(file: Path, **amounts: int) -> None:
-    """Add to lines `name value`."""
-    text = file.read_text()
-    for name, amount in amounts.items():
-        text = re.sub(rf"^{name} (\d+)$", lambda found: f"{name} {int(found[1]) + amount}", text, flags=re.M)  # noqa: B023
-    file.write_text(text)
+BORN = 438
+"""A thread that begins between the readings."""
 
 
 @pytest.fixture
 def node(fixtures: Path, tmp_path: Path) -> Path:
     """A node whose process may run on CPUs 0 to 7, two of each of its four nodes, and runs on node 3."""
     root = shutil.copytree(fixtures / "misaligned-node", tmp_path / "node")
-    (root / "proc/uptime").write_text(f"{UPTIME:.2f} 12.00\n")
-    (root / f"proc/{PID}/stat").write_text(stat(PID, 100, 6))
+    begin(root, cpu=6)
     status = root / f"proc/{PID}/status"
     status.write_text(status.read_text().replace("Cpus_allowed_list:\t2", "Cpus_allowed_list:\t0-7"))
     return root
-
-
-def later(root: Path) -> None:
-    """Ten seconds of a process that used 400 ticks of CPU time and now runs on CPU 7, and of its host."""
-    (root / "proc/uptime").write_text(f"{UPTIME + APART:.2f} 12.00\n")
-    (root / f"proc/{PID}/stat").write_text(stat(PID, 500, 7))
-    grow(root / "proc/vmstat", numa_hint_faults=4000, numa_hint_faults_local=1000, numa_pages_migrated=500)
-    grow(root / "sys/devices/system/node/node1/numastat", numa_miss=30)
 
 
 def captured(root: Path, then: Callable[[Path], None] = later) -> Path:
