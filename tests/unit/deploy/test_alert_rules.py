@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 import generate_rules
+from documentation.journey import commands, section
 from documentation.marked_places import fill
 from monitoring import alert_cases
 from numaudit.evaluation.findings import RULES as FINDINGS
@@ -90,7 +91,15 @@ def test_a_page_says_what_it_means_and_what_to_do(alert: dict[str, Any]) -> None
     headings = re.findall(r"^#.*", page, re.MULTILINE)
     assert headings == [f"# {alert['alert']}", "## Meaning", "## Impact", "## Diagnosis", "## Mitigation"]
     assert "" not in [text.strip() for text in re.split(r"^#.*", page, flags=re.MULTILINE)[2:]]
-    assert "numaudit" in page.partition("## Diagnosis")[2].partition("## Mitigation")[0]
+    diagnosis = section(page, "Diagnosis")
+    assert "numaudit" in diagnosis
+    assert commands(diagnosis)[0].startswith("kubectl ")
+
+
+@pytest.mark.parametrize("verdict", ["Drifted", "Spilled", "CpuRemote", "RemoteAccess"])
+def test_the_page_of_a_verdict_ends_with_the_command_that_proves_the_fix(verdict: str) -> None:
+    page = (TOP / f"docs/runbooks/NumauditContainer{verdict}.md").read_text(encoding="utf-8")
+    assert "kubectl numaudit report POD -n NAMESPACE --fail-on misaligned" in commands(section(page, "Mitigation"))
 
 
 @each_alert
