@@ -54,6 +54,8 @@ def _evidence(one: ContainerReport, name: str, reason: str) -> str:
         case "spilled":
             held = (row.numa_node for row in one.resident or () if row.judged)
             return f"{size(one.misplaced_bytes)} on {NodeSet.from_ids(held) - promised}; promised {promised}"
+        case "unmanaged" if one.pod_uid is None:
+            return "no pod"
         case "split":
             return f"promise spans {promised}"
         case "remote-access" | "aligned":
@@ -131,12 +133,14 @@ def remote_with_share(one: ContainerReport) -> str:
     return size(one.remote_bytes) if part in (UNKNOWN, "-") else f"{size(one.remote_bytes)} ({part})"
 
 
-def by_node(one: ContainerReport) -> str:
-    """`N0:1.5G N1:4K`."""
+def by_node(one: ContainerReport, most: int | None = None) -> str:
+    """`N0:1.5G N1:4K`; of more nodes than `most`, those that hold most and how many others: `N0:1.5G +3`."""
     if one.resident is None:
         return UNKNOWN
-    rows = [(row.numa_node, row.judged) for row in one.resident]
-    return " ".join(f"N{node}:{size(value)}" for node, value in rows if value) or "-"
+    rows = [(row.numa_node, row.judged) for row in one.resident if row.judged]
+    largest = rows if most is None else sorted(rows, key=lambda row: -(row[1] or 0))[:most]
+    others = [f"+{len(rows) - len(largest)}"] if len(largest) < len(rows) else []
+    return " ".join([*(f"N{node}:{size(value)}" for node, value in rows if (node, value) in largest), *others]) or "-"
 
 
 def on_node(node: int, one: ContainerReport) -> str:

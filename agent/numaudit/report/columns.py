@@ -185,7 +185,7 @@ COLUMNS: tuple[Column[ContainerReport], ...] = (
     Column(
         "REMOTE", lambda one: size(one.remote_bytes), "judged bytes on nodes that have none of the allowed CPUs",
         value=lambda one: one.remote_bytes, sort="remote", tone=_remote_tone, is_number=True,
-        table=ColumnPlaces(110, 7), top=ColumnPlaces(80, 3, 0),
+        table=ColumnPlaces(110), top=ColumnPlaces(80, 3, 0),
     ),
     Column(
         "REMOTE%", lambda one: share(one.remote_bytes, one.judged_bytes), tone=_remote_tone, is_number=True,

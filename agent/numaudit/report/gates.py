@@ -235,13 +235,14 @@ def read_verdicts(text: str, option: str, known: Sequence[str] = tuple(REMEDIES)
         if not name:
             raise InputError(f"{option} {brief(text)!r}: a name is missing; choose from {','.join((_GROUP, *known))}")
         if name not in known:
-            begin_alike = [one for one in known if one.startswith(name)]
-            nearest = begin_alike or get_close_matches(name[:60].lower(), known, 1, cutoff=0.0)
+            names_of_all = (_GROUP, *known)
+            begin_alike = [one for one in names_of_all if one.startswith(name)]
+            nearest = begin_alike or get_close_matches(name[:60].lower(), names_of_all, 1, cutoff=0.0)
             # A part of a URL does not show what is secret in it.
             shown = name[:60] if hide(text) == text else brief(text)
             raise InputError(
                 f"{option}: there is no verdict {shown!r}; did you mean {nearest[0]}? "
-                f"The verdicts are {', '.join(known)}"
+                f"The verdicts are {', '.join(known)}; {_GROUP} stands for those that are"
             )
     return frozenset(names)
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from numaudit.containermanager.pod.spec import full_name
 from numaudit.errors import printable
 from numaudit.evaluation.findings import Finding
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport, NodeReport, Summary
 from numaudit.report.words import count_kinds, display_name
-from numaudit.topology.quantity import in_units
+from numaudit.topology.quantity import in_units, some_of
 
 _NOT_MEASURED = "access not measured"
 """The reason of an aligned container whose accesses no source measured."""
@@ -35,15 +36,27 @@ def summarize(
         unknown=counts["unknown"],
         refused_pods=refused_pods,
     )
+    clauses = list(_critical(findings))
     if len(nodes) == 1 and not summary.misaligned:
-        clauses = ["one NUMA node, so no memory is remote"]
+        clauses += ["one NUMA node, so no memory is remote"]
     else:
-        clauses = [*_of_promises(summary, judged)] if judged else [_without_promises(containers)]
+        clauses += _of_promises(summary, judged) if judged else [_without_promises(containers)]
     clauses += [f"{_some(refused_pods, 'pod was', 'pods were')} refused"] if refused_pods else []
-    names = list(dict.fromkeys(one.name for one in findings))
+    names = list(dict.fromkeys(one.name for one in findings if one.severity != "critical"))
     clauses += [f"also found: {', '.join(names)}"] if names else []
     text = "; ".join(clauses)
     return msgspec.structs.replace(summary, text=text[0].upper() + text[1:])
+
+
+def _critical(findings: Sequence[Finding]) -> Iterator[str]:
+    """critical: oom-risk (prod/a/app and 2 more)"""
+    subjects: dict[str, list[str]] = {}
+    for one in findings:
+        if one.severity == "critical":
+            subject = printable(full_name(one.namespace, one.pod, one.pod_uid, one.container))
+            subjects.setdefault(one.name, []).extend(filter(None, [subject]))
+    for name, named in subjects.items():
+        yield f"critical: {name}" + (f" ({some_of(named, 1)})" if named else "")
 
 
 def _is_promised(one: ContainerReport) -> bool:
@@ -64,6 +77,8 @@ def _of_promises(summary: Summary, judged: Sequence[ContainerReport]) -> Iterato
         yield f"none of {promised} is {known}misaligned"
     if summary.split:
         yield f"{summary.split} {_is(summary.split)} split over several nodes, as promised"
+    if not summary.misaligned and (remote := _most_remote(judged)):
+        yield remote
     if summary.unknown:
         of = _some(summary.unknown, "container", "containers")
         yield f"the verdict on {of} is unknown{_why_unknown(summary, judged)}"
@@ -71,6 +86,16 @@ def _of_promises(summary: Summary, judged: Sequence[ContainerReport]) -> Iterato
         unmeasured = sum(one.verdict is not None and one.verdict.reason == _NOT_MEASURED for one in judged)
         if unmeasured:
             yield _NOT_MEASURED if unmeasured == summary.aligned else f"{_NOT_MEASURED} of {unmeasured}"
+
+
+def _most_remote(judged: Sequence[ContainerReport]) -> str:
+    """Of those whose verdict is unknown: what is not known of the promise hides no bytes that are known."""
+    unknown = [one for one in judged if one.remote_bytes and one.verdict is not None and one.verdict.name == "unknown"]
+    if not unknown:
+        return ""
+    most = max(unknown, key=lambda one: one.remote_bytes or 0)
+    of = f"{in_units(most.remote_bytes or 0)} of {in_units(most.judged_bytes or 0)}"
+    return f"{of} of {display_name(most)} are remote to all its CPUs"
 
 
 def _misplaced(one: ContainerReport) -> str:

@@ -398,7 +398,7 @@ def test_a_terminal_of_no_width_loses_no_figure(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     assert call([verb, "--root", str(fixtures / "kubernetes-four-nodes")]) == (verb == "doctor")
     text = capsys.readouterr().out
-    assert {"report": "26.3Mi", "topology": "1006Mi", "doctor": "numa_maps"}[verb] in text
+    assert {"report": "42.7Mi", "topology": "1006Mi", "doctor": "numa_maps"}[verb] in text
 
 
 def test_an_output_that_cannot_show_a_letter_gets_its_escape(root: tuple[str, str]) -> None:

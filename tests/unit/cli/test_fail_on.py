@@ -69,6 +69,7 @@ def test_misaligned_stands_for_the_verdicts_that_are(drifted: Path, capsys: Capt
         ("drift", "drift", "drifted"),
         ("aligned,cpu_remote", "cpu_remote", "cpu-remote"),
         ("Spilled", "Spilled", "spilled"),
+        ("misalignd", "misalignd", "misaligned"),
     ],
 )
 def test_a_name_that_is_no_verdict_is_refused_with_the_nearest_and_the_list(
@@ -79,6 +80,7 @@ def test_a_name_that_is_no_verdict_is_refused_with_the_nearest_and_the_list(
     assert out == ""
     assert f"there is no verdict {wrong!r}; did you mean {nearest}?" in err
     assert "The verdicts are drifted, spilled, cpu-remote, remote-access, unknown, split, aligned, unmanaged" in err
+    assert err.endswith("; misaligned stands for those that are\n")
 
 
 @pytest.mark.parametrize("given", ["spilled,", "", ",spilled"])

@@ -49,7 +49,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def first_screen(*words: str, folder: Path | None = None, columns: int = COLUMNS) -> str:
+def first_screen(*words: str, folder: Path | None = None, columns: int = COLUMNS, most: int = LINES) -> str:
     """What a terminal of this size shows of a verb before somebody scrolls."""
     terminal = Terminal()
     with pytest.MonkeyPatch.context() as patch:
@@ -62,7 +62,7 @@ def first_screen(*words: str, folder: Path | None = None, columns: int = COLUMNS
     assert max(len(line) for line in lines if not re.match(r" +(echo|find) ", line)) <= columns, (
         "but a command is one line"
     )
-    shown = "".join(f"{line}\n" for line in lines[: LINES - 1])
+    shown = "".join(f"{line}\n" for line in lines[: most - 1])
     return shown if folder is None else shown.replace(str(folder), "ROOT")
 
 
@@ -112,3 +112,17 @@ def test_no_screen_has_two_blank_lines_in_a_row(
     top = ("--top", "1") if verb[0] == "report" else ()
     call([*verb, *top, "--root", str(fixtures / host)])
     assert "\n\n\n" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [76, 80, 92, 96, 100, 120])
+def test_a_narrow_report_keeps_what_is_wrong_a_line_for_each_container(fixtures: Path, columns: int) -> None:
+    text = first_screen("report", "--root", str(fixtures / MISALIGNED), columns=columns, most=99)
+    head, *rows = [line for line in text.partition("\nCONTAINER")[2].splitlines() if line][:12]
+    assert " ".join(head.split()).endswith("REMOTE VERDICT WHY") and len(rows) == 11
+    assert " ".join(rows[0].split()).endswith("100Mi cpu-remote CPUs on 1; promised 0")
+    assert rows[1].split()[-6] == "." and "0" not in rows[2].split()
+    names = [row.split()[0] for row in rows]
+    assert columns < 92 or "default/gu-small-numanode/app" in names, "names before nodes"
+    system = rows[names.index("/system")]
+    if columns < 120:
+        assert "N2:42.7Mi" in system and " +" in system and "other nodes (+)" in " ".join(text.split())

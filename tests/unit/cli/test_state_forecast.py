@@ -89,7 +89,7 @@ def test_another_reservation_stops_the_kubelet_and_the_forecast_goes_on_without_
     assert call(["forecast", "--root", str(copy)]) == 1
     out = capsys.readouterr().out
     assert (
-        "The kubelet would not start after a restart of the kubelet: "
+        "The kubelet would not start again: "
         "[memorymanager] the expected machine state is different from the real one" in out
     )
 

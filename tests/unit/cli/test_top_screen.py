@@ -295,7 +295,7 @@ def test_what_never_changes_has_no_last_ticks(node: Path) -> None:
 def test_a_container_is_opened_and_closed(node: Path) -> None:
     async def steps(shown: Screen) -> None:
         await shown.press("down", "enter")
-        await shown.shows(DRIFTED, "  QoS ", "  Recomputed with", "drifted", "  cpuset: cpuset.mems is")
+        await shown.shows(DRIFTED, "  QoS ", "  Recomputed with", "drifted", "  cpuset: its own cpuset.mems")
         await shown.press("down", "down")
         assert not shown.lines()[1].startswith(DRIFTED)
         await shown.press("escape")

@@ -96,11 +96,11 @@ def test_a_full_node_is_denied_only_of_bytes_that_came_while_it_was_watched() ->
     denied = only([tick(0, 0, moved={}), tick(15, 40, moved={})])
     assert denied == Cause(
         "unknown",
-        "not explained by the cpuset, a full node or a migration by its own tasks; not measured: a memory policy",
+        "ruled out: the cpuset, a full node, a migration by its own tasks; not measured: a memory policy",
     )
     unseen = only([tick(0, 40), tick(15, 40)]).evidence
     assert "not watched while the memory came: a full node" in unseen
-    assert "not explained by the cpuset;" in unseen
+    assert "ruled out: the cpuset;" in unseen
     assert "while the memory came: a full node" in only([tick(0, 0), tick(15, 40, foreign=None)]).evidence
 
 
@@ -139,7 +139,7 @@ def test_bytes_that_numa_balancing_moved_away_are_explained() -> None:
 def test_without_nodes_numa_balancing_brings_pages_to_the_cpus_that_a_container_may_use() -> None:
     moved = {"numa_misplaced": 40}
     near = only([tick(0, 0, moved={}), tick(15, 40, moved=moved)])
-    assert near.evidence.startswith("not explained by the cpuset, a full node or a migration by its own tasks")
+    assert near.evidence.startswith("ruled out: the cpuset, a full node, a migration by its own tasks")
     wide = only([tick(0, 0, moved={}, cpus="0-7"), tick(15, 40, moved=moved, cpus="0-7")])
     assert "not watched while the memory came: a migration by its own tasks" in wide.evidence
     unknown_page = {"moved": moved, "between": {(None, 1): 40}}

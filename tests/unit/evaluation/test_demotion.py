@@ -94,7 +94,7 @@ def test_counters_that_explain_nothing_rule_demotion_out() -> None:
     resident = structs.replace(SNAPSHOT.residency[IDS["/demoted"]], demoted=still, promoted=still)
     cause = _cause("/demoted", _with_resident("/demoted", resident))
     assert cause.cause == "unknown"
-    assert cause.evidence.startswith("not explained by the cpuset or demotion")
+    assert cause.evidence.startswith("ruled out: the cpuset, demotion")
 
 
 def test_only_memory_outside_a_cpuset_is_found_demoted() -> None:

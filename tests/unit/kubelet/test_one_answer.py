@@ -142,7 +142,7 @@ def test_a_reboot_is_at_risk_before_it_and_refused_with_the_kubelets_words_after
     assert check(host) == ("no", "no")
     assert call(["forecast", "--root", root]) == 1
     (said,) = set(re.findall(r'Policy start error" err="([^"]+)"', log_after("reboot")))
-    assert f"The kubelet would not start after a restart of the kubelet: {said}\n" in capsys.readouterr().out
+    assert f"The kubelet would not start again: {said}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -138,6 +138,23 @@ def test_findings_end_the_sentence_each_name_once() -> None:
     )
 
 
+def test_a_critical_finding_begins_the_sentence_with_its_first_container() -> None:
+    report = _host({"a": ("0-1", 80, 0)})
+    risk = Finding("oom-risk", "critical", "m", "r", 1, "uid-a", "app", None, "prod", "a")
+    others = [replace_struct(risk, pod="b"), replace_struct(risk, name="stale", severity="warning")]
+    summary = summarize(report.containers, report.nodes, (others[1], risk, others[0]), refused_pods=0)
+    assert summary.text.startswith("Critical: oom-risk (prod/a/app and 1 more); 1 of 1 promised container is misalig")
+    assert summary.text.endswith("; also found: stale")
+    of_host = replace_struct(risk, pod=None, namespace=None, pod_uid=None, container=None)
+    assert summarize(report.containers, report.nodes, [of_host], 0).text.startswith("Critical: oom-risk; 1 of 1")
+
+
+def test_an_unknown_promise_hides_no_remote_bytes() -> None:
+    assert _host({"a": ("0-1", 80, 40), "b": ("0-1", 8, 1)}, promised=None).summary.text.startswith(
+        "40Mi of 120Mi of prod/a/app are remote to all its CPUs; the verdict on 2 containers is unknown: its promise"
+    )
+
+
 def test_rows_that_are_left_out_are_still_in_the_summary(capsys: pytest.CaptureFixture[str], fixtures: Path) -> None:
     assert call(["report", "--root", str(fixtures / "misaligned-node"), "--top", "1", "-o", "json"]) == 0
     summary = json.loads(capsys.readouterr().out)["summary"]

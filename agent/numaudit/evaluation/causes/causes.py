@@ -55,10 +55,7 @@ def causes(
         for policy, outside in _policies_outside(mappings, wanted).items():
             found.append(Cause("mempolicy", f"the process's memory policy {policy} put {in_units(outside)} there"))
     if allowed is not None and allowed.nodes is not None and _misleads(allowed.nodes, wanted, promised):
-        what = "but it was promised" if promised else "and its CPUs are on"
-        found.append(
-            Cause("cpuset", f"{_said_of_nodes(allowed)}, {what} {'node' if len(wanted) == 1 else 'nodes'} {wanted}")
-        )
+        found.append(Cause("cpuset", _of_cpuset(allowed, wanted, promised)))
     if moved is not None and moved.explained > thresholds.spilled_bytes:
         text = (
             f"the kernel moved at most {in_units(moved.explained)} to the slower nodes {moved.nodes}: {moved.counters}"
@@ -97,6 +94,15 @@ def _migrations(came: Arrival, thresholds: Thresholds) -> Iterator[Cause]:
             yield Cause("migration", f"its tasks moved {in_units(size)} {which} ({reason})")
 
 
+def _of_cpuset(allowed: Allowed, wanted: NodeSet, promised: bool) -> str:
+    """Of a promise the verdict names both sets of nodes; the cause adds only which cgroup allows the wrong ones."""
+    if not promised:
+        return f"{_said_of_nodes(allowed)}, and its CPUs are on {'node' if len(wanted) == 1 else 'nodes'} {wanted}"
+    if allowed.own_nodes and allowed.own_nodes == allowed.nodes:
+        return "its own cpuset.mems says so"
+    return _said_of_nodes(allowed)
+
+
 def _said_of_nodes(allowed: Allowed) -> str:
     """Text about the group's own cpuset.mems, where it was read."""
     nodes = allowed.nodes or NodeSet()
@@ -129,7 +135,7 @@ def _ruled_out(measured: tuple[tuple[str, bool], ...], read: tuple[int, int] | N
     """One text for all containers of which the same is known. `read`: processes read, of all."""
     denied = [cause for cause, is_so in measured if is_so] + [one for one in PASSING if one not in missed]
     others = [cause for cause, is_so in measured if not is_so]
-    found = [f"not explained by {' or '.join(filter(None, (', '.join(denied[:-1]), denied[-1])))}"] if denied else []
+    found = [f"ruled out: {', '.join(denied)}"] if denied else []
     if read is not None and others[:1] == ["a memory policy"]:
         others[0] = f"a memory policy ({read[0]} of {read[1]} processes read)"
     found += [f"not measured: {', '.join(others)}"] if others else []

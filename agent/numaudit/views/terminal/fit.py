@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -14,39 +15,57 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from numaudit.report.cells import Tone
+from numaudit.report.cells import Tone, by_node
 from numaudit.report.columns import Column, ColumnPlaces, Placed, Row, columns_of, explained
 from numaudit.report.values import ContainerReport, Report
 from numaudit.views.terminal.terminal import new_table, print_note, print_table
 
 _NODE_COLUMNS = 8
-_TWO_NODES = len("N0:99.9M N1:99.9M")
+_NAME_SHARE = 0.3
+"""Of the width of the table of containers."""
+_ZEROS = {"0": ".", "0.0%": "."}
 STYLES: dict[Tone | None, str] = {"good": "green", "unknown": "yellow", "bad": "red", None: ""}
 
 
 def container_table(
     report: Report, shown: Sequence[ContainerReport], wide: bool, width: int
 ) -> tuple[Table, tuple[str, ...]]:
-    """The table, and the titles of the columns that do not fit into this width."""
+    """The table, and the titles of the columns that do not fit into this width.
+
+    Memory by node has a column for each node, or else names as many nodes as leave room for the containers' names.
+    """
     nodes = [node.numa_node for node in report.nodes]
     columns = columns_of("table", report, wide=wide)
-    for apart in (nodes, ()) if len(nodes) <= _NODE_COLUMNS else ((),):
-        filled = [one for column, place in columns for one in _filled(column, place, shown, apart)]
-        kept, has_room = fit(filled, width)
+    for form in (*([nodes] if len(nodes) <= _NODE_COLUMNS else []), None, 2, 1):
+        filled = [one for column, place in columns for one in _filled(column, place, shown, form)]
+        kept, has_room = fit(filled, width, _NAME_SHARE)
         if has_room:
             break
-    return filled_table(kept), left_out(filled, kept)
+    others = ("other nodes (+)",) if any(re.search(r" \+\d+$", str(cell)) for one in kept for cell in one.cells) else ()
+    return filled_table(kept), (*left_out(filled, kept), *others)
 
 
 def _filled(
-    column: Column[ContainerReport], place: ColumnPlaces, shown: Sequence[ContainerReport], apart: Sequence[int]
+    column: Column[ContainerReport],
+    place: ColumnPlaces,
+    shown: Sequence[ContainerReport],
+    form: Sequence[int] | int | None,
 ) -> list[Filled]:
-    """The column; or one for each of these nodes, if it can be taken apart."""
+    """The column; or one for each of these nodes, if it can be taken apart, or the nodes with the most memory."""
     if column.of_node is None:
-        return [fill(column, place, shown)]
-    if not apart:
-        return [Filled(f"~{column.title}", place.leaves, [column.text(one) for one in shown], _TWO_NODES)]
-    return [Filled(f">N{node}", place.leaves, [column.of_node(node, one) for one in shown]) for node in apart]
+        return [_without_zeros(fill(column, place, shown))]
+    if form is None or isinstance(form, int):
+        return [Filled(column.title, place.leaves, [by_node(one, form) for one in shown])]
+    return [
+        _without_zeros(Filled(f">N{node}", place.leaves, [column.of_node(node, one) for one in shown])) for node in form
+    ]
+
+
+def _without_zeros(column: Filled) -> Filled:
+    """A number that is 0 is a dot, so that the others are seen."""
+    if not column.title.startswith(">"):
+        return column
+    return replace(column, cells=[_ZEROS.get(str(cell), cell) for cell in column.cells])
 
 
 def fill(column: Column[Row], place: ColumnPlaces, rows: Sequence[Row], rank: int | None = None) -> Filled:

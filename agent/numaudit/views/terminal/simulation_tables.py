@@ -62,7 +62,8 @@ def _answer(found: Forecast) -> Iterator[str]:
             yield f"{what.capitalize()} would {fate}."
         case "no":
             words = found.refusal or "its message is not known"
-            yield f"The kubelet would not start after {what}: {printable(words)}"
+            after = "after a reboot of the node" if found.reboot else "again"
+            yield f"The kubelet would not start {after}: {printable(words)}"
             if found.pods_problem is not None:
                 yield f"The fate of the pods is not known: {printable(found.pods_problem)}"
             else:
