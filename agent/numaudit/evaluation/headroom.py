@@ -7,6 +7,8 @@ then of those that were made.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from msgspec import Struct
 
 from numaudit.containermanager.memory.state import MemoryTable, table_of
@@ -37,7 +39,7 @@ def unpromised_by_node(snapshot: Snapshot) -> dict[int, Unpromised]:
     intent = snapshot.intent
     if intent is None or not intent.machine or not snapshot.residency:
         return {}
-    held = _held(snapshot, intent)
+    held = held_without_promise(snapshot)
     found: dict[int, Unpromised] = {}
     for node in intent.machine:
         try:
@@ -45,6 +47,19 @@ def unpromised_by_node(snapshot: Snapshot) -> dict[int, Unpromised]:
         except InputError:  # a node without any memory; `state verify` reports it
             continue
     return found
+
+
+def held_without_promise(snapshot: Snapshot, besides: Set[ContainerId] = frozenset()) -> dict[int, int]:
+    """anon + shmem by node of containers without a promise, services and the root cgroup, but not of `besides`."""
+    intent = snapshot.intent or Intent()
+    others = [of for id_, of in snapshot.residency.items() if id_ not in besides and not _has_promise(id_, intent)]
+    if snapshot.unattributed is not None:
+        others.append(snapshot.unattributed)
+    held: dict[int, int] = {}
+    for one in others:
+        for node, size in one.sum_of(_NOT_RECLAIMED).items():
+            held[node] = held.get(node, 0) + size
+    return held
 
 
 def is_uncovered(one: Unpromised, node: int) -> bool:
@@ -68,17 +83,6 @@ def unpromised_holders(snapshot: Snapshot, node: int, most: int = 3) -> list[tup
 def _against(table: MemoryTable, held: int) -> Unpromised:
     beyond = max(0, held - table.system_reserved)
     return Unpromised(held, min(beyond, table.free), max(0, min(beyond - table.free, table.reserved)))
-
-
-def _held(snapshot: Snapshot, intent: Intent) -> dict[int, int]:
-    others = [of for container, of in snapshot.residency.items() if not _has_promise(container, intent)]
-    if snapshot.unattributed is not None:
-        others.append(snapshot.unattributed)
-    held: dict[int, int] = {}
-    for one in others:
-        for node, size in one.sum_of(_NOT_RECLAIMED).items():
-            held[node] = held.get(node, 0) + size
-    return held
 
 
 def _has_promise(container: ContainerId, intent: Intent) -> bool:

@@ -114,7 +114,7 @@ def read_kubelet(
             gates=_option_gates(gates, "TopologyManagerPolicy"),
             version=parse_version(kubernetes_version),
         )
-    reservation = _node_allocatable_reservation(config, _capacity(machine))
+    reservation = read_reservation(config, machine)
     cpu_policy, cpu_options = _name(config, "cpuManagerPolicy", NONE), _texts(config, "cpuManagerPolicyOptions")
     is_none, reserved_cpus = cpu_policy == NONE, _reserved_cpus(config)
     with _about(config, "cpuManager"):
@@ -139,6 +139,11 @@ def read_kubelet(
     tolerance = read_drift_tolerance(config, gate=features.tolerates_drift)
     kubelet = Kubelet(machine, features, policy, reserved, topology, cpu, drift_tolerance=tolerance)
     return kubelet, (notice,) if notice else ()
+
+
+def read_reservation(configuration: Mapping[str, object], machine: Machine) -> Quantities:
+    """What kubeReserved, systemReserved and evictionHard keep from pods, by resource. Raises InputError."""
+    return _node_allocatable_reservation(configuration, _capacity(machine))
 
 
 def read_drift_tolerance(configuration: Mapping[str, object], *, gate: bool) -> str | None:

@@ -194,6 +194,8 @@ class NodeMemory(Struct, frozen=True):
     huge_pages: tuple[HugePages, ...] = ()
     reclaimable: int | None = None
     """Page cache and slab that the kernel can drop when memory is asked for, in bytes."""
+    kernel_held: int | None = None
+    """Memory of the kernel's own that it cannot drop: stacks, page tables and slab, in bytes."""
     unevictable: int | None = None
     """Memory that the kernel can neither drop nor move, as mlock(2) makes it, in bytes."""
     numastat: Mapping[str, int] | None = None

@@ -56,7 +56,7 @@ LINES: Mapping[str, Callable[[Mapping[CheckpointKind, Path], Path], list[list[st
     ],
     "doctor": lambda _, __: [[]],
     "ranks": lambda _, __: [[]],
-    "setup": lambda _, __: [["--all"], ["-o", "json"]],
+    "setup": lambda _, __: [["--all"], ["-o", "json"], ["--kubelet-config"]],
 }
 """What follows each verb that reads a captured tree with a damaged file, without its --root."""
 TRIES_FEW = os.environ.get("HYPOTHESIS_PROFILE") == "check"

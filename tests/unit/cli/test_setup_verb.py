@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hosts.tree_copies import lent
 from numaudit.cli.main import call
@@ -14,6 +16,7 @@ from numaudit.evaluation.setup import RULES
 from screens.pages import TOP
 
 Capture = pytest.CaptureFixture[str]
+MatchesGolden = Callable[[str, str], None]
 WARNINGS = "reserved-uncovered,fractional-cpu"
 INFOS = "eviction-blind,reboot-drift,hugepages-uneven"
 
@@ -117,3 +120,44 @@ def test_an_accepted_rule_that_does_not_exist_is_refused_by_the_name_of_the_sett
     said = capsys.readouterr().err
     assert f"{file}:1: setup.accepted must be" in said
     assert "there is no rule 'fractional-cpus'; did you mean fractional-cpu" in said
+
+
+def test_the_settings_for_a_captured_node_are_known(
+    fixtures: Path, capsys: Capture, matches_golden: MatchesGolden
+) -> None:
+    assert setup(fixtures, "--kubelet-config") == 0
+    matches_golden("tests/golden/kubernetes-cluster.kubelet-config.yaml", capsys.readouterr().out)
+
+
+def test_settings_cover_the_nodes_that_nothing_covered_and_fit_the_wish(fixtures: Path, capsys: Capture) -> None:
+    assert setup(fixtures, "--kubelet-config", "--want", "pod-scope", "--reserve", "even") == 0
+    found = yaml.safe_load(capsys.readouterr().out)
+    assert [one["limits"]["memory"] for one in found["reservedMemory"]] == ["192Mi"] * 4
+    assert found["topologyManagerScope"] == "pod"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--kubelet-config", "-o", "json"), "--kubelet-config prints YAML"),
+        (("--kubelet-config", "-o", "html"), "--kubelet-config prints YAML"),
+        (("--kubelet-config", "--all"), "--kubelet-config prints YAML"),
+        (("--kubelet-config", "--skip", "topology-none"), "--kubelet-config prints YAML"),
+        (("--want", "restricted"), "--want and --reserve are for --kubelet-config: add it"),
+        (("--reserve", "even"), "--want and --reserve are for --kubelet-config: add it"),
+        (("--kubelet-config", "--want", "best-effort"), "is not one of"),
+    ],
+)
+def test_settings_are_yaml_and_nothing_else(fixtures: Path, words: tuple[str, ...], said: str, capsys: Capture) -> None:
+    assert setup(fixtures, *words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_machine_without_readable_memory_gets_no_settings(fixtures: Path, capsys: Capture) -> None:
+    with lent(fixtures / "kubernetes-cluster") as root:
+        for file in root.rglob("memory.numa_stat"):
+            file.unlink()
+        assert call(["setup", "--root", str(root), "--kubelet-config"]) == 3
+    answer = capsys.readouterr()
+    assert answer.out == ""
+    assert "what the system needs of each node was not measured" in answer.err

@@ -61,6 +61,25 @@ def test_the_page_of_settings_is_the_code(matches_golden: MatchesGolden) -> None
     matches_golden("docs/config.md", "\n".join(lines) + "\n")
 
 
+_THE_SETTINGS = """\
+## Settings for this machine
+
+`numaudit setup --kubelet-config` prints the kubelet's settings that this machine needs, as a fragment of a
+KubeletConfiguration with the reason for each line as a comment. It keeps `kubeReserved`, `systemReserved`,
+`evictionHard` and `reservedSystemCPUs` where they are set and suffice. The
+[library](memorymanager.md) checks that a kubelet of this version starts with the result. Where none does, or too little
+is known, the command says why and exits with 3.
+
+`--want single-numa-node`, the default, refuses a container that fits no node; `restricted` gives it as few nodes as can
+hold it; `pod-scope` gives all containers of a pod the same nodes.
+
+`--reserve measured`, the default, reserves on each node what services, pods that are not Guaranteed and the kernel use
+there now, and what has to stay free: what the kernel keeps, or the node's part of `evictionHard` where that is more.
+Each sum is rounded up to 64Mi. Print it under the node's usual load. `even` divides the sum in equal parts; where
+memory in use is not known, the sum stays as it is set.
+"""
+
+
 def test_the_page_of_setup_is_the_rules(matches_golden: MatchesGolden) -> None:
     lines = [
         "# Setup",
@@ -70,6 +89,7 @@ def test_the_page_of_setup_is_the_rules(matches_golden: MatchesGolden) -> None:
         "that cannot be judged says why. Rules in `setup.accepted` ([settings](config.md)) are shown as accepted.",
         "`-o html` writes a page of all rules; a report's page has those that do not hold.",
         "",
+        _THE_SETTINGS,
     ]
     for area in AREAS:
         lines += [f"## {area.capitalize()}", "", "| rule | severity | why | what to do |", "| --- | --- | --- | --- |"]

@@ -160,6 +160,7 @@ class SettingsCollector(Collector):
 
 
 _RECLAIMABLE = ("Active(file)", "Inactive(file)", "SReclaimable")
+_KERNEL_HELD = ("KernelStack", "PageTables", "SecPageTables", "SUnreclaim")
 _KERNEL = ("KernelStack", "PageTables", "SecPageTables", "Slab")
 
 
@@ -184,6 +185,7 @@ def to_node_memory(counters: NodeCounters, page_size: int) -> NodeMemory:
         resident=_resident(counters, meminfo),
         huge_pages=counters.huge_pages,
         reclaimable=_sum(meminfo, _RECLAIMABLE),
+        kernel_held=_sum(meminfo, _KERNEL_HELD),
         unevictable=meminfo.get("Unevictable"),
         numastat=None if numastat is None else {key: pages * page_size for key, pages in numastat.items()},
     )
