@@ -183,6 +183,15 @@ def test_cpus_that_are_set_are_kept_and_a_node_without_any_is_named() -> None:
     assert "None is on node 1, where memory is reserved too." in to_yaml(found)
 
 
+def test_cpus_are_not_named_where_a_cgroup_holds_the_system_since_no_kubelet_starts_with_both() -> None:
+    document: dict[str, object] = {"systemReservedCgroup": "/system.slice", "systemReserved": {"cpu": "500m"}}
+    text = to_yaml(kubelet_settings(evidence(machine(8 * GIB), document), "restricted", "measured"))
+    assert "reservedSystemCPUs" not in yaml.safe_load(text)
+    assert "With systemReservedCgroup no kubelet takes reservedSystemCPUs, so it is left out." in text
+    with pytest.raises(Unavailable, match="unable to determine reserved CPU resources"):
+        fields(evidence(machine(8 * GIB), {"kubeReservedCgroup": "/kubelet.slice"}))
+
+
 def test_isolated_cores_are_not_for_the_system() -> None:
     at = evidence(machine(8 * GIB, cores=3))
     settings = replace(at.settings, isolated_cpus=CpuSet.parse("1"))
@@ -239,7 +248,7 @@ def machines(draw: st.DrawFn) -> Machine:
     ids = sorted(draw(st.sets(st.integers(0, 30), min_size=1, max_size=16)))
     far = draw(st.integers(0, 3))
     for place, id_ in enumerate(ids):
-        memory = draw(st.one_of(st.just(0), st.integers(1, 64 << 20))) * KIB if place else 4 * GIB
+        memory = draw(st.one_of(st.just(0), st.integers(1, 64 << 20))) * KIB if place else GIB
         cores = draw(st.integers(0, 4)) if place else 2
         first = [len(cpus) + threads * core for core in range(cores)]
         for cpu in first:

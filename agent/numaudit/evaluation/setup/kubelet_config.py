@@ -96,7 +96,6 @@ def kubelet_settings(evidence: SetupEvidence, want: Want, reserve: Reserve) -> K
         threshold=read_reservation({"evictionHard": eviction}, evidence.machine).get(MEMORY, ZERO).value,
         is_set=bool(current.get("systemReserved") or current.get("kubeReserved")),
     )
-    cpus, about_cpus = choose_reserved_cpus(evidence, NodeSet.from_ids(reserved), kept.get(CPU, ZERO).milli_value)
     settings = (
         KubeletSetting("memoryManagerPolicy", "Static", "Guaranteed pods get their memory on NUMA nodes of their own."),
         KubeletSetting("cpuManagerPolicy", "static", "Guaranteed pods with whole CPUs get them on the same nodes."),
@@ -104,9 +103,9 @@ def kubelet_settings(evidence: SetupEvidence, want: Want, reserve: Reserve) -> K
         _reserved_memory(evidence, current, kept, reserved, reserve),
         *_amounts(current, sum(one.size for one in reserved.values()), memory),
         KubeletSetting("evictionHard", eviction, about_eviction),
-        KubeletSetting("reservedSystemCPUs", str(cpus), about_cpus),
+        *_reserved_cpus(evidence, current, NodeSet.from_ids(reserved), kept.get(CPU, ZERO).milli_value),
     )
-    found = KubeletSettings(version, (*notes, *_unknown(evidence), *not_known), settings)
+    found = KubeletSettings(version, (*notes, *_unknown(evidence), *not_known, *_without_cpus(current)), settings)
     _check(evidence, {**current, **found.document}, version)
     return found
 
@@ -270,3 +269,17 @@ def _amounts(current: Mapping[str, object], wanted: int, kept: Quantity) -> Iter
     yield KubeletSetting(
         "systemReserved", {**fields, MEMORY: str(raised)}, f"memory {was}: the sum has to be that of reservedMemory."
     )
+
+
+def _reserved_cpus(
+    evidence: SetupEvidence, current: Mapping[str, object], nodes: NodeSet, milli: int
+) -> Iterator[KubeletSetting]:
+    if not _without_cpus(current):
+        cpus, why = choose_reserved_cpus(evidence, nodes, milli)
+        yield KubeletSetting("reservedSystemCPUs", str(cpus), why)
+
+
+def _without_cpus(current: Mapping[str, object]) -> tuple[str, ...]:
+    """Why there is no reservedSystemCPUs. Source: pkg/kubelet/apis/config/validation/validation.go."""
+    groups = [name for name in ("systemReservedCgroup", "kubeReservedCgroup") if current.get(name)]
+    return (f"With {' and '.join(groups)} no kubelet takes reservedSystemCPUs, so it is left out.",) if groups else ()
