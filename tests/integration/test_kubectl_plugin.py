@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -186,6 +187,9 @@ def test_the_names_of_kubectl_and_of_numaudit_find_a_pod(lab: Lab, monkeypatch: 
         (["top", "--node", "worker-1"], 2, "top needs a terminal"),
         (["report", "--duration", "10s"], 2, "--duration is for one pod or node"),
         (["setup", "--all"], 2, "--all is for one pod or node"),
+        (["setup", "--by", "pool"], 2, "--by is for --alike: add that, or leave it out"),
+        (["setup", "--alike", "--node", "worker-1"], 2, "--alike compares all nodes: leave out the pod or node"),
+        (["setup", "--alike", "--skip", "slit-flat"], 2, "leave out --skip"),
         (["report", "-o", "html"], 2, "-o html is for one pod or node"),
         (["report", "--sort", "size"], 2, "Invalid value for '--sort'"),
         (["report", "--context", "nowhere"], 2, "the kubeconfig has no context 'nowhere'; it has lab, other"),
@@ -428,6 +432,98 @@ def test_the_setup_of_a_real_node_is_checked_with_the_options_that_were_given(la
     assert "reserved-uncovered" in [one["id"] for one in answer["document"]["rules"] if one["state"] == "warning"]
     assert plugin.call(["setup"]) == 0
     assert capfd.readouterr().out.splitlines()[1].startswith("worker-1  2 warnings")
+
+
+def setup_of(lab: Lab) -> dict[str, Any]:
+    """What a real node answers."""
+    ran = numaudit_there([], ["timeout", "numaudit", "setup", "-o", "json"], b"")
+    found: dict[str, Any] = json.loads(ran.stdout)
+    return found
+
+
+def with_fact(setup: dict[str, Any], name: str, value: object, numa_node: int | None = None) -> Ran:
+    changed = [
+        {**one, "value": value} if (one["name"], one["numaNode"]) == (name, numa_node) else one
+        for one in setup["facts"]
+    ]
+    assert changed != setup["facts"]
+    return Ran(json.dumps({**setup, "facts": changed}).encode())
+
+
+def pool(lab: Lab, answers: dict[str, Ran | None], labels: dict[str, str]) -> None:
+    """Nodes with these answers; None = its agent does not run."""
+    lab.cluster.nodes.clear()
+    lab.cluster.pods.clear()
+    for name, answer in answers.items():
+        lab.cluster.add_node(name)
+        lab.cluster.nodes[-1]["metadata"]["labels"] |= labels
+        lab.cluster.add_agent(name, running=answer is not None)
+
+    def execute(pod: str, words: list[str], _: bytes) -> Ran:
+        lab.asked.append(words[words.index("numaudit") + 1 :])
+        answer = answers[pod.removeprefix("numaudit-")]
+        assert answer is not None
+        return answer
+
+    lab.cluster.execute = execute
+
+
+def test_of_nodes_that_should_be_alike_the_unlike_one_is_named_and_in_what(lab: Lab, capfd: Capture) -> None:
+    setup = setup_of(lab)
+    alike = Ran(json.dumps(setup).encode())
+    old = Ran(json.dumps({"apiVersion": "numaudit/v1", "kind": "Setup", "rules": []}).encode())
+    unlike = with_fact(setup, "reservedMemory", 500 << 20, 1)
+    answers = {"worker-1": alike, "worker-2": alike, "worker-3": alike, "worker-7": unlike, "silent": None, "old": old}
+    pool(lab, answers, {"node.kubernetes.io/instance-type": "m5.metal"})
+    assert plugin.call(["setup", "--alike"]) == 3
+    assert capfd.readouterr().out.splitlines() == [
+        "node.kubernetes.io/instance-type m5.metal: 1 of 4 nodes is unlike",
+        "NODE      SETTING                   HAS    OTHERS HAVE",
+        "worker-7  reservedMemory of node 1  500Mi  100Mi",
+        "",
+        "old: not compared: its answer has no facts to compare: update the agent",
+        "silent: not compared: its agent does not run: CrashLoopBackOff",
+    ]
+    assert lab.asked[-1] == ["setup", "--fail-on=never", "-o", "json"]
+    assert plugin.call(["setup", "--alike", "--fail-on", "info", "-o", "json"]) == 1
+    found = json.loads(capfd.readouterr().out)
+    validate(found, "NodeComparison")
+    (group,) = found["groups"]
+    assert group["unlike"] == [
+        {
+            "name": "reservedMemory",
+            "numaNode": 1,
+            "majority": 100 << 20,
+            "unlike": [{"value": 500 << 20, "names": ["worker-7"]}],
+        }
+    ]
+    assert [one["node"] for one in found["notCompared"]] == ["old", "silent"]
+
+
+def test_two_nodes_that_differ_are_both_named_and_versions_are_one_question(lab: Lab, capfd: Capture) -> None:
+    setup = setup_of(lab)
+    policy = json.loads(with_fact(setup, "memoryManagerPolicy", "None").stdout)
+    other = with_fact({**policy, "generator": {"version": "0.0.9"}}, "kubelet version", "v1.35.1")
+    pool(lab, {"worker-1": Ran(json.dumps(setup).encode()), "worker-2": other}, {"pool": "a"})
+    assert plugin.call(["setup", "--alike"]) == 0
+    version = setup["generator"]["version"]
+    assert capfd.readouterr().out.splitlines() == [
+        "node.kubernetes.io/instance-type without the label: 2 of 2 nodes are unlike",
+        "NODE      SETTING              HAS     OTHERS HAVE",
+        "worker-2  memoryManagerPolicy  None    Static (no majority)",
+        "worker-1  memoryManagerPolicy  Static  None (no majority)",
+        "Mixed versions, upgrading? kubelet version v1.35.1 on worker-2, v1.36.2 on worker-1; "
+        f"numaudit version 0.0.9 on worker-2, {version} on worker-1",
+        "",
+        "no node that answers has the label node.kubernetes.io/instance-type, so all are one group",
+    ]
+    assert plugin.call(["setup", "--alike", "--by", "pool"]) == 0
+    assert capfd.readouterr().out.startswith("pool a: 2 of 2 nodes are unlike\n")
+    lab.cluster.nodes[0]["metadata"]["labels"]["pool"] = "b"
+    assert plugin.call(["setup", "--alike", "--by", "pool", "--fail-on", "info"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        "pool a: only worker-2, so nothing is compared", "", "pool b: only worker-1, so nothing is compared", "",
+    ]  # fmt: skip
 
 
 def test_the_replicas_of_a_workload_are_added_up_over_all_nodes(lab: Lab, capfd: Capture, tmp_path: Path) -> None:

@@ -189,3 +189,53 @@ class NodeAnswerList(Value, frozen=True):
     answers: list[NodeAnswer]
     """By the name of the node."""
     notices: list[str]
+
+
+class UnlikeValue(Value, frozen=True):
+    """A value that is not that of most nodes."""
+
+    value: str | int
+    """Text, or bytes."""
+    names: list[str]
+    """Names of the Kubernetes nodes that have it."""
+
+
+class UnlikeSetting(Value, frozen=True):
+    """A setting or property in which nodes of one group are unlike."""
+
+    name: str
+    """As in the `facts` of a Setup."""
+    numa_node: int | None
+    """The NUMA node that it is about; null = the whole machine."""
+    majority: str | int | None
+    """The value of more than half of the nodes; null = there is none."""
+    unlike: list[UnlikeValue]
+    """The other values; without a majority all of them."""
+
+
+class NodeGroup(Value, frozen=True):
+    """Nodes that should be alike."""
+
+    label_value: str | None
+    """Their value of the label; null = they do not have it."""
+    names: list[str]
+    """Names of the Kubernetes nodes."""
+    unlike: list[UnlikeSetting]
+    """Settings in which they are unlike, but for versions."""
+    versions: list[UnlikeSetting]
+    """Versions of kubelet, kernel and numaudit that differ, as during an upgrade."""
+    unknown: dict[str, list[str]]
+    """Node -> settings that are not known there and were not compared; others of the group know them."""
+
+
+class NodeComparison(Value, frozen=True):
+    """Which nodes of a cluster are set up alike."""
+
+    context: str | None
+    label: str
+    """The label by which nodes are grouped."""
+    groups: list[NodeGroup]
+    """By the value of the label."""
+    not_compared: list[NodeAnswer]
+    """Nodes without an answer, and why."""
+    notices: list[str]

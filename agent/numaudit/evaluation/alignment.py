@@ -21,6 +21,7 @@ from numaudit.evaluation.ranks.judge import ranks_of
 from numaudit.evaluation.ranks.rank import Rank
 from numaudit.evaluation.rates import cpu_seconds
 from numaudit.evaluation.setup import SetupResult, examine
+from numaudit.evaluation.setup.facts import SetupFact, facts_of
 from numaudit.evaluation.sources import AccessEvidence, accesses_of
 from numaudit.evaluation.verdicts import DEFAULT, Thresholds, Verdict, VerdictName
 from numaudit.snapshot import Allowed, Container, ContainerId, Snapshot
@@ -53,6 +54,8 @@ class Judgements(Struct, frozen=True):
 
     setup: tuple[SetupResult, ...] = ()
     """The rules about how the node is set up; empty = its settings were not read."""
+    facts: tuple[SetupFact, ...] = ()
+    """How the node is set up; of the same time as `setup`."""
     setup_at: float | None = None
     """Time of the tick that judged them, seconds since the epoch."""
 
@@ -79,12 +82,10 @@ def judge(
         judging.judge(container)
     found = judging.judgements()
     if earlier is not None and earlier.setup_at is not None and abs(snapshot.taken_at - earlier.setup_at) < SETUP_AGAIN:
-        return replace(found, setup=earlier.setup, setup_at=earlier.setup_at)
-    return (
-        found
-        if snapshot.settings is None
-        else replace(found, setup=examine(snapshot, accepted), setup_at=snapshot.taken_at)
-    )
+        return replace(found, setup=earlier.setup, facts=earlier.facts, setup_at=earlier.setup_at)
+    if snapshot.settings is None:
+        return found
+    return replace(found, setup=examine(snapshot, accepted), facts=facts_of(snapshot), setup_at=snapshot.taken_at)
 
 
 class _Judging(Struct):

@@ -54,7 +54,7 @@ _FIGURE = re.compile(r"(boost|min|managed) +(\d{1,19})", re.ASCII)
 _PROTECTION = re.compile(r"protection: \((\d{1,19}(?:, \d{1,19})*)\)", re.ASCII)
 _TABLE = re.compile(r"([A-Z0-9]{4})\d{0,3}", re.ASCII)
 _LARGEST_ZONEINFO = 64 << 20
-_ALWAYS_CAPTURED = ("kernel", "is_guest", "devices")
+_ALWAYS_CAPTURED = ("kernel", "release", "is_guest", "devices")
 _NOT_CAPTURED = "it was not captured: the capture was made by something else, or before numaudit kept it"
 
 
@@ -154,6 +154,7 @@ def _devices(host: Host) -> tuple[HeldDevice, ...]:
 
 _READERS: Mapping[str, Callable[[Host], object]] = {
     "kernel": _kernel,
+    "release": kernel_of,
     "command_line": lambda host: numa_words(read_text(host.proc / COMMAND_LINE)),
     "zones": _zones,
     "sysctls": _sysctls,

@@ -14,6 +14,7 @@ from msgspec import Meta
 from numaudit.api.document import API_VERSION
 from numaudit.encoding.value import Value
 from numaudit.errors import cut
+from numaudit.evaluation.setup.facts import SetupFact
 from numaudit.topology.nodeset import NodeSet
 
 MOST_VALUES = 600_000
@@ -175,6 +176,21 @@ def fits(found: Mapping[str, Any]) -> tuple[Fit, ...]:
         return (msgspec.convert(found, Fit),)
     except msgspec.MsgspecError as error:
         raise ValueError(f"its answer is no Explanation: {error}") from None
+
+
+class _Facts(Value, frozen=True):
+    facts: tuple[SetupFact, ...] | None = None
+
+
+def facts(found: Mapping[str, Any]) -> tuple[SetupFact, ...]:
+    """Of a Setup. Raises ValueError, also for one of an agent that knows none yet."""
+    try:
+        facts = msgspec.convert(found, _Facts).facts
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"its answer is no Setup: {error}") from None
+    if not facts:
+        raise ValueError("its answer has no facts to compare: update the agent")
+    return facts
 
 
 def report(body: bytes) -> Report:

@@ -34,6 +34,8 @@ class HostSettings(Struct, frozen=True):
     """Field of this class -> why it could not be read."""
     kernel: tuple[int, int] | None = None
     """(6, 12)"""
+    release: str | None = None
+    """The same kernel in full: 6.12.117-amd64."""
     command_line: tuple[str, ...] | None = None
     """The kernel's parameters about NUMA, memory and CPUs, such as numa=off; all others are dropped: they may hold
     secrets."""

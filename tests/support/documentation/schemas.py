@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from numaudit.api import explanation_document, simulation_document, state_document
-from numaudit.api.cluster_document import ClusterReport, NodeAnswerList
+from numaudit.api.cluster_document import ClusterReport, NodeAnswerList, NodeComparison
 from numaudit.api.document import API_VERSION, Capture, Config, ConfigCheck, Doctor, Header, SelfTest, Topology
 from numaudit.api.placement_document import PlacementList
 from numaudit.api.ranks_document import HostRanks
@@ -53,6 +53,7 @@ KINDS: dict[str, type] = {
     "Simulation": simulation_document.Simulation,
     "ClusterReport": ClusterReport,
     "NodeAnswerList": NodeAnswerList,
+    "NodeComparison": NodeComparison,
     "Config": Config,
     "ConfigCheck": ConfigCheck,
     "Capture": Capture,

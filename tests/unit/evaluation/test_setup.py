@@ -23,8 +23,10 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
 from numaudit.evaluation.setup import RULES, SetupResult, examine, skipped_rules
+from numaudit.evaluation.setup.facts import facts_of
 from numaudit.intent.node import Promise
 from numaudit.kernel.host import Host
+from numaudit.ranks.declaration import DeviceKind, HeldDevice
 from numaudit.snapshot import Snapshot
 from numaudit.snapshot.host_settings import HostSettings, Zone
 from numaudit.topology.machine import Node
@@ -125,3 +127,36 @@ def test_a_distribution_s_kernel_below_promises_is_no_more_than_worth_knowing() 
 
 def faults(*changes: Change) -> set[str]:
     return {one.id for one in examine(changed(*changes).snapshot) if one.is_fault}
+
+
+def facts(snapshot: Snapshot) -> dict[tuple[str, int | None], str | int | None]:
+    found = facts_of(snapshot)
+    assert len({(one.name, one.numa_node) for one in found}) == len(found)
+    return {(one.name, one.numa_node): one.value for one in found}
+
+
+def test_the_facts_of_a_node_are_what_its_files_say(node: Snapshot) -> None:
+    found = facts(node)
+    assert found["memoryManagerPolicy", None] == "Static"
+    assert found["topologyManagerPolicyOptions", None] == "none"
+    assert [found["reservedMemory", of] for of in range(4)] == [200 << 20, 100 << 20, 0, 0]
+    assert [found["huge pages", of] for of in range(4)] == ["none", "16 of 2Mi", "32 of 2Mi", "none"]
+    assert found["distances", 3] == "32 20 12 10"
+    assert found["kernel", None] == "6.12.117+deb12-cloud-amd64"
+
+
+def test_devices_are_counted_by_kind_on_each_node_and_apart_where_the_firmware_names_none(node: Snapshot) -> None:
+    kinds: list[tuple[DeviceKind, int | None]] = [("gpu", 1), ("network", 1), ("gpu", 1), ("storage", None)]
+    devices = tuple(HeldDevice(kind, f"0000:0{i}:00.0", at) for i, (kind, at) in enumerate(kinds))
+    found = facts(replace(node, settings=HostSettings(devices=devices)))
+    assert [found["devices", of] for of in range(4)] == ["none", "2 gpu, 1 network", "none", "none"]
+    assert found["devices without a node", None] == "1 storage"
+
+
+def test_what_was_not_read_is_not_known_and_no_kubelet_has_no_policies(node: Snapshot) -> None:
+    found = facts(replace(node, settings=None, intent=None))
+    assert {found[name, None] for name in ("kernel", "kernel parameters", "transparent_hugepage")} == {None}
+    assert found["devices", 0] is None
+    assert not [name for name, _ in found if name.startswith(("kubelet", "reserved", "memoryManager"))]
+    without_map = facts(replace(node, intent=replace(node.intent, machine=None) if node.intent else None))
+    assert (without_map["reservedMemory", 0], without_map["reserved huge pages", 0]) == (None, None)

@@ -95,6 +95,14 @@ OPTIONS: tuple[click.Option, ...] = (
     click.Option(["--image"], metavar="IMAGE", help="Image of numaudit for --debug; by default that of the agents."),
 )  # fmt: skip
 
+_OF_SETUP: tuple[click.Option, ...] = (
+    click.Option(["--alike"], is_flag=True, help="Compare the nodes, and name those that are unlike most others."),
+    click.Option(
+        ["--by"], metavar="LABEL",
+        help="Label of nodes: compare those with the same value. By default node.kubernetes.io/instance-type.",
+    ),
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
@@ -124,6 +132,9 @@ class CommandLine:
     timeout: float | None = None
     debug: bool = False
     image: str | None = None
+    alike: bool = False
+    by: str | None = None
+    """Label by which `setup --alike` groups nodes."""
 
     @property
     def name(self) -> str:
@@ -153,7 +164,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("topology",): ("topology --node worker-7",),
     ("nrt",): ("nrt --node worker-7",),
     ("forecast",): ("forecast", "forecast --reboot --node worker-7"),
-    ("setup",): ("setup", "setup --node worker-7 --all"),
+    ("setup",): ("setup", "setup --node worker-7 --all", "setup --alike --by pool"),
     ("doctor",): ("doctor", "doctor --node worker-7 --debug --image registry.example/numaudit:0.1.0"),
     ("state", "show"): ("state show --node worker-7",),
     ("state", "verify"): ("state verify", "state verify mysql-0 -n prod"),
@@ -169,7 +180,7 @@ _HELP: dict[Words, str] = {
     ("topology",): "Show a node's NUMA nodes, CPUs, distances, memory, huge pages and memory tiers.",
     ("nrt",): "Print what a scheduler should know of a node (NodeResourceTopology).",
     ("forecast",): "Show which pods a restart of their kubelets, or of the nodes, would refuse or move.",
-    ("setup",): "Check whether each node is set up to keep promises of memory.",
+    ("setup",): "Check whether each node is set up to keep promises of memory, and whether nodes are set up alike.",
     ("doctor",): "Check what each node can measure, and why not the rest.",
     ("state", "show"): "Decode the checkpoints of a node's kubelet.",
     ("state", "verify"): "Verify the checkpoints of all kubelets, or of one.",
@@ -205,7 +216,7 @@ def command_of(verb: Words) -> click.Command:
         required = verb == ("explain",)
         params.append(click.Argument(["target"], required=required, type=PodName(), metavar=_metavar(verb)))
     own = [one for one in map(_adapted, original.params) if one is not None]
-    params += [*own, *copy.deepcopy(OPTIONS)]
+    params += [*own, *copy.deepcopy((*(_OF_SETUP if verb == ("setup",) else ()), *OPTIONS))]
     own_values = [one for one in own if one.expose_value]
     taken = {flag for one in own for flag in one.opts}
     assert not taken & {flag for one in OPTIONS for flag in one.opts}, taken

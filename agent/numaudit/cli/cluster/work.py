@@ -14,6 +14,7 @@ import click
 
 from numaudit.api.cluster_document import ClusterReport, NodeAnswer, NodeAnswerList
 from numaudit.cli import EXIT_CANNOT_ANSWER, EXIT_FINDINGS, EXIT_INCONCLUSIVE, printing
+from numaudit.cli.cluster import alike_work
 from numaudit.cli.cluster.verbs import CommandLine
 from numaudit.cli.parameters import Duration, VerdictList
 from numaudit.encoding.value import Origin, Timestamp
@@ -68,6 +69,8 @@ def run(asked: CommandLine) -> int:
     is_of_all = asked.node is None and asked.target is None
     if is_of_all and asked.name in _OF_ONE:
         raise InputError(f"`{asked.name}` is of one node: name a pod or --node; `report -A` shows all nodes")
+    if asked.alike or asked.by is not None:
+        alike_work.check(asked, is_of_all=is_of_all)
     if is_of_all and asked.debug:
         raise InputError("--debug looks at one node: name a pod or --node")
     kubectl = Kubectl.find(asked.context, asked.kubeconfig)
@@ -220,6 +223,8 @@ def _of_all(asked: CommandLine, api: Api, kubectl: Kubectl, context: str | None,
     if asked.verb in (("report",), ("headroom",)):
         namespace = None if asked.everywhere or asked.verb == ("headroom",) else asked.namespace or own_namespace
         return _print_reports(asked, api, kubectl, context, agents, namespace, None, everyone=True)
+    if asked.alike:
+        return alike_work.run(asked, api, kubectl, context, agents)
     verb = RemoteVerb(_arguments_of_all(asked), asked.timeout or VERB_SECONDS, asked.manifest)
     return _print_answers(asked, context, ask_verb(kubectl, agents, list_nodes(api), verb, asked.parallel or PARALLEL))
 

@@ -86,7 +86,7 @@ def command(
     skipped = skipped_rules(skip)
     host = options.host(root)
     judgements = Engine(Observer.of(host), accepted=options.accepted_rules()).tick().judgements
-    found = Setup(tuple(one for one in judgements.setup if one.id not in skipped))
+    found = Setup(tuple(one for one in judgements.setup if one.id not in skipped), judgements.facts)
     if output == "json":
         printing.json_of_host("Setup", found, host)
     elif output == "html":

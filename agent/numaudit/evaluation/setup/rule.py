@@ -13,6 +13,7 @@ from numaudit.containermanager.versions import KubernetesVersion, parse_version
 from numaudit.encoding.go_syntax import GoSyntaxError, parse_bool
 from numaudit.encoding.value import Value
 from numaudit.errors import InputError, ParseError
+from numaudit.evaluation.setup.facts import SetupFact
 from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import Intent
 from numaudit.intent.pods import PodFacts
@@ -280,6 +281,8 @@ class Setup(Value, frozen=True):
 
     rules: tuple[SetupResult, ...]
     """By area, and within one the worst first."""
+    facts: tuple[SetupFact, ...] = ()
+    """Settings and properties that should be the same on all nodes of a pool."""
 
     @property
     def in_words(self) -> str:
