@@ -67,6 +67,7 @@ def test_a_slow_server_is_captured_by_ssh_and_the_printed_command_mends_it(
     assert f"{moving_node.CONTAINER}/app, cpu-remote, 100Mi remote" in answer
     runs_on = node_of(RUNS_ON)
     assert f"CPUs on {runs_on}; promised 0" in printed
+    assert f"N{runs_on} 4.0s" in printed  # what moving_node lets it run between the two readings
     for one in remedies(printed):
         carry_out(one, server, journey.run)
     again = journey.run(command)

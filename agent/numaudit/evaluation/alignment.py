@@ -220,4 +220,7 @@ def _gather(
         drifted = allowed is not None and allowed.nodes is not None and allowed.nodes != intended
         pages = by_page_size(resident, None if intent is None else intent.promise) or ()
         spill = next_spill(resident, intended, drifted, known, now, thresholds, pages)
-    return ContainerEvidence(container, intent, allowed, resident, history, measures_cpu, spill, snapshot.machine, now)
+    sampled = id_ in (snapshot.sampled_time or {})
+    return ContainerEvidence(
+        container, intent, allowed, resident, history, measures_cpu, sampled, spill, snapshot.machine, now
+    )

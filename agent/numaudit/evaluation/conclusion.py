@@ -77,6 +77,8 @@ class ContainerEvidence(Struct, frozen=True):
     resident: Resident | None
     history: History
     measures_cpu: bool
+    samples_cpu: bool
+    """A capture has two readings of its CPU time, which the report shows."""
     spill: Spill | None
     machine: Machine
     now: float
@@ -291,10 +293,10 @@ def _why_cpu_remote(evidence: ContainerEvidence, cpus: CpuSet, intended: NodeSet
     if may is None or may <= thresholds.cpu_remote_share:
         return None
     seconds = evidence.history.cpu_seconds.total
-    why = "CPU time was not measured lately"
+    why = "" if evidence.samples_cpu else " (CPU time was not measured lately)"
     if evidence.measures_cpu:
-        why = f"only {seconds:.1g} s of CPU time were measured" if seconds else "idle"
-    return f"{may:.0%} of the allowed CPUs are on nodes other than {home} ({why})"
+        why = f" (only {seconds:.1g} s of CPU time were measured)" if seconds else " (idle)"
+    return f"{may:.0%} of the allowed CPUs are on nodes other than {home}{why}"
 
 
 def _why_ran_elsewhere(ran: RanElsewhere, home: NodeSet, now: float, thresholds: Thresholds) -> str:
