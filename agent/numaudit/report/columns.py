@@ -34,7 +34,7 @@ class ColumnPlaces(Struct, frozen=True):
     leaves_unpromised: int | None = None
     """The same where nothing can be promised; None = the same number."""
     wide_only: bool = False
-    """Only in `-o wide`."""
+    """Only in `-o wide`; on a page, folded."""
     heading: str | None = None
     """Title of the column in the view; None = by its title."""
 

@@ -144,9 +144,12 @@ NODE_COLUMNS: tuple[Column[NodeRow], ...] = (
     ),
     Column(
         "UNATTRIBUTED", lambda row: size(row.account.unattributed_bytes if row.account else None), is_number=True,
-        table=ColumnPlaces(80, 2), page=ColumnPlaces(80, heading="Unattributed"),
+        table=ColumnPlaces(80, 2), page=ColumnPlaces(80, wide_only=True, heading="Unattributed"),
     ),
-    Column("RESIDUAL", _residual, is_number=True, table=ColumnPlaces(90), page=ColumnPlaces(90, heading="Residual")),
+    Column(
+        "RESIDUAL", _residual, is_number=True,
+        table=ColumnPlaces(90), page=ColumnPlaces(90, wide_only=True, heading="Residual"),
+    ),
     Column(
         "OF NODE", lambda row: share(row.account.residual_bytes if row.account else None, row.node.total_bytes),
         is_number=True,

@@ -17,10 +17,10 @@ from numaudit.views.page.own_page import MOST as MOST_OWN_PAGES
 from numaudit.views.page.own_page import Addresses, key
 
 _SIGNS = {"aligned": "✓", "split": "÷", "unknown": "?", **dict.fromkeys(MISALIGNED, "!")}
-"""Signs that repeat the colour of a verdict, for readers who do not see colours."""
+"""Signs that repeat the colour of a verdict, for readers who do not see colours; the style sheet shows them."""
 _LETTER, _SIGN, _PADDING = 8, 10, 17
 """Pixels of a letter of a heading, of the sign that rows are sorted by it, and beside the text of a cell."""
-_NARROWEST, _WIDEST_WORD, _WIDEST_TONED, _WIDEST_SHARE, _WIDEST_WORDS = 60, 88, 108, 128, 122
+_NARROWEST, _WIDEST_WORD, _WIDEST_TONED, _WIDEST_SHARE, _WIDEST_WORDS = 60, 88, 108, 142, 122
 """Pixels of an amount, a word, a verdict, an amount with its share, and the first words of a sentence."""
 _SPLIT, _TAIL = 30, 18
 """Of a name that is longer than this the tail is always shown, where names of a workload differ."""
@@ -114,10 +114,9 @@ def _row(
 
 
 def _name(name: str, address: str | None) -> Markup:
-    """In a narrow column a long name loses its middle."""
-    tail = _TAIL if len(name) > _SPLIT else 0
-    head = len(name) - tail
-    ends = (element("span", name[:head]), element("span", name[head:]) if tail else "")
+    """In a narrow column a long name loses its middle: its head shrinks, the text after it does not."""
+    head = len(name) - (_TAIL if len(name) > _SPLIT else 0)
+    ends = (element("span", name[:head]), name[head:])
     return element("span", ends, class_="name") if address is None else element("a", ends, href=address, class_="name")
 
 
@@ -126,9 +125,8 @@ def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence
     value = None if column.value is None else column.value(one)
     sorted_by = None if column.value is None else "" if value is None else repr(value)
     if column.of_node is not None:
-        words = element("span", text, class_="words")
         drawing = element("noscript", lanes(one, nodes))  # with scripts it is made when it comes into view
-        return element("td", drawing, " ", words, class_="nodes", data_v=sorted_by)
+        return element("td", drawing, " ", text, class_="nodes", data_v=sorted_by)
     tone = None if column.tone is None else column.tone(one)
     return _plain_cell(text, tone, column.is_number, sorted_by)
 
@@ -136,9 +134,9 @@ def _cell(column: Column[ContainerReport], one: ContainerReport, nodes: Sequence
 @lru_cache(2048)
 def _plain_cell(text: str, tone: Tone | None, is_number: bool, sorted_by: str | None) -> Markup:
     """Many containers have the same."""
-    sign = element("span", f"{_SIGNS[text]} ", aria_hidden="true") if tone and text in _SIGNS else ""
+    sign = _SIGNS[text] if tone and text in _SIGNS else None
     kinds = " ".join(filter(None, ("n" if is_number else None, None if tone is None else TONES[tone])))
-    return element("td", sign, text, class_=kinds or None, data_v=sorted_by)
+    return element("td", text, class_=kinds or None, data_v=sorted_by, data_sign=sign)
 
 
 def _legend() -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from numaudit.containermanager.pod.spec import MEMORY
-from numaudit.report.columns import placed
+from numaudit.report.columns import ColumnPlaces, placed
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.nodes import Occupants, occupants
 from numaudit.report.values import NodeReport, Report
@@ -62,7 +62,7 @@ def nodes_part(report: Report, addresses: Addresses) -> PageSection:
     content = (
         _map(report, addresses),
         element("div", _memory(report), heat_map(report.nodes) if len(report.nodes) > 1 else "", class_="beside"),
-        element("p", _RESIDUAL, class_="facts"),
+        _accounts(report),
         *(element("p", line, class_="facts") for line in rates_in_words(report)),
         _holders(report),
     )
@@ -130,6 +130,19 @@ def _swatch(kind: str, words: str) -> Markup:
 
 def _memory(report: Report) -> Markup:
     return columns_table("Memory of each node", placed(NODE_COLUMNS, "page", report), node_rows(report))
+
+
+def _accounts(report: Report) -> Markup:
+    """Return what adds up to all of a node, folded away."""
+    columns = [(column, place) for column, place in placed(NODE_COLUMNS, "page", wide=True) if _is_of_account(place)]
+    table = columns_table("Accounts of each node", columns, node_rows(report))
+    return element(
+        "details", element("summary", "Memory of no container"), table, element("p", _RESIDUAL, class_="facts")
+    )
+
+
+def _is_of_account(place: ColumnPlaces) -> bool:
+    return place.wide_only or place.at == 0
 
 
 def _holders(report: Report) -> Markup:

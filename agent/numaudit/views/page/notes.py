@@ -134,8 +134,8 @@ def _group(note: Note, addresses: Addresses) -> Markup:
 def _item(item: NoteItem, addresses: Addresses) -> Iterator[Markup | str]:
     if item.subject:
         name = short(item.subject)
-        linked = name if item.container is None else element("a", name, href=addresses.nearest(item.container))
-        yield element("strong", linked)
+        of = item.container
+        yield element("strong", name) if of is None else element("a", name, href=addresses.nearest(of))
         yield ": " if item.text else ""
     yield item.text
     if item.names:

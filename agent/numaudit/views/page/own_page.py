@@ -111,6 +111,12 @@ def own_section(one: ContainerReport, nodes: Sequence[NodeReport], back: str, tr
     return element("section", _content(one, nodes, back, trends), id=f"container-{key(one)}", class_="own")
 
 
+def waiting_section(one: ContainerReport, nodes: Sequence[NodeReport], back: str) -> Markup:
+    """The same in a file, which has many: with scripts its elements are made when it is opened."""
+    content = element("noscript", _content(one, nodes, back, None))
+    return element("section", content, id=f"container-{key(one)}", class_="own")
+
+
 def find(report: Report, name: str) -> ContainerReport | None:
     """The container of an address; None = there is none any more."""
     return next((one for one in report.containers if key(one) == name), None)

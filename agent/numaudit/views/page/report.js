@@ -169,8 +169,14 @@
     place.textContent = minutes < 1 ? "" : `, ${count} ${name}${count === 1 ? "" : "s"} ago`;
   }
 
-  // The page of one container in a file is a part of it, and has a title of its own.
+  // The page of one container in a file is a part of it, which is text until it is opened, and has a title of its own.
+  // An agent's page has none, and no right to make markup of text.
   function entitle() {
+    const waiting = document.querySelector(".own:target > noscript");
+    if (waiting !== null) {
+      const parsed = new DOMParser().parseFromString(waiting.textContent, "text/html");
+      waiting.replaceWith(...parsed.body.childNodes);
+    }
     const own = document.querySelector(".own:target h2");
     document.title = own === null ? title : `${own.textContent} - ${title}`;
   }

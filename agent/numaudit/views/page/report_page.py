@@ -21,7 +21,7 @@ from numaudit.views.page.lanes import sparkline
 from numaudit.views.page.markup import Frame, Markup, PageSection, element, frame, links, nested, short
 from numaudit.views.page.nodes import nodes_part
 from numaudit.views.page.notes import findings_part, headroom_part, refused_part, state_part, unknown_part
-from numaudit.views.page.own_page import MOST, Addresses, key, own_section, processes_part
+from numaudit.views.page.own_page import MOST, Addresses, key, own_section, processes_part, waiting_section
 from numaudit.views.page.setup import TONES, setup_part
 from numaudit.views.trends import KEPT, Trends
 
@@ -169,7 +169,7 @@ def _report_content(
         _taken(origin, _kubelet(report.kubelet)),
         links(parts),
     )
-    own = (own_section(one, report.nodes, "#containers") for one in rows)
+    own = (waiting_section(one, report.nodes, "#containers") for one in rows)
     return [header, *nested("main", (piece for part in parts for piece in part.section()), own)]
 
 

@@ -107,7 +107,7 @@ def test_a_row_says_what_was_promised_what_is_allowed_and_where_the_bytes_are() 
     of = _with(report(container(), anon={0: 1 << 20, 1: 3 << 20}), _verdict("spilled"))
     assert _row(report_page(of), "prod/db-0/db") == {
         "Container": "prod/db-0/db",
-        "Verdict": "! spilled",
+        "Verdict": "spilled",
         "By node": "N0:1Mi N1:3Mi",
         "Promised": "0",
         "CPU nodes": "0",
@@ -160,7 +160,7 @@ def test_a_finding_names_three_containers_and_folds_the_others_away() -> None:
     page = report_page(many(8, ("drifted",)))
     folded = _all(page, "details")[0]
     assert [text_of(one) for one in folded.iter("summary")] == ["5 more"]
-    assert len([one for one in folded.iter("strong") if text_of(one).startswith(("prod/", "kube-system/"))]) == 5
+    assert len([one for one in folded.iter("a") if text_of(one).startswith(("prod/", "kube-system/"))]) == 5
     assert "more</summary>" not in report_page(many(3, ("drifted",)))
 
 
