@@ -18,7 +18,7 @@ from numaudit.scenario import words
 from numaudit.scenario.admitting_changes import AdmittingChange
 from numaudit.scenario.explanation import AdmissionExplanation
 from numaudit.scenario.make_room import MakeRoom
-from numaudit.scenario.sentences import PROVIDERS
+from numaudit.scenario.refusals import PROVIDERS
 from numaudit.topology.nodeset import NodeSet
 
 

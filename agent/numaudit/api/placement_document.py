@@ -10,7 +10,7 @@ from numaudit.intent.pods import HintRecord
 from numaudit.kubelet.questions.rederived import Rederived, differences
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.values import ContainerReport, NodeReport
-from numaudit.scenario.sentences import PROVIDERS
+from numaudit.scenario.refusals import PROVIDERS
 
 
 class LoggedAdmission(Value, frozen=True):

@@ -143,7 +143,7 @@ def test_the_table_the_page_and_the_explanation_say_so(
     assert "~ = an estimate" in table
     page = out("report", "-o", "html")
     assert "400 NUMA hint faults/s" in page and "node 3 (~100% of its CPU time)" in page
-    explained = out("explain", CONTAINER)
+    explained = out("explain", CONTAINER, "-o", "wide")
     assert (
         "CPU time by node: N3 ~4.0s" in explained
         and "CPU TIME is that of the measurement; ~ = an estimate" in explained

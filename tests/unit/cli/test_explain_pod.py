@@ -15,7 +15,7 @@ from numaudit.kernel.host import Host
 
 Capture = pytest.CaptureFixture[str]
 SECTIONS = [
-    "verdict", "what to do", "promised", "why", "allowed by its cpuset", "resident", "accessed", "cost", "processes",
+    "verdict", "what to do", "promised", "why", "allowed by its cpuset", "resident", "accessed",
 ]  # fmt: skip
 
 
@@ -36,6 +36,8 @@ def test_a_page_begins_with_the_verdict_and_what_to_do(capsys: Capture, fixtures
     lines = page(capsys, "gu-small-numanode/app", "--root", str(fixtures / "misaligned-node"))
     assert lines[0] == "default/gu-small-numanode/app"
     assert [line for line in lines[1:-2] if not line.startswith(" ")] == SECTIONS
+    whole = page(capsys, "gu-small-numanode/app", "--root", str(fixtures / "misaligned-node"), "-o", "wide")
+    assert [line for line in whole[1:-2] if not line.startswith(" ")] == [*SECTIONS, "cost", "processes"]
     assert "  memory 200Mi on node 0" in lines
     assert "  The log and this recomputation agree." in lines
     assert "  cpuset.cpus 2, on node 1" in lines

@@ -126,3 +126,12 @@ def test_a_narrow_report_keeps_what_is_wrong_a_line_for_each_container(fixtures:
     system = rows[names.index("/system")]
     if columns < 120:
         assert "N2:42.7Mi" in system and " +" in system and "other nodes (+)" in " ".join(text.split())
+
+
+def test_a_command_of_an_explanation_is_one_line_that_can_be_copied(fixtures: Path) -> None:
+    words = ("explain", "default/gu-init-numanode", "--root", str(fixtures / MISALIGNED))
+    text = first_screen(*words, most=99)
+    (command,) = [line for line in text.splitlines() if line.startswith("  echo ")]
+    assert command.startswith("  echo 2 > /sys/fs/cgroup/kubepods/") and command.endswith("/cpuset.mems")
+    assert "\nprocesses\n" not in text and "\ncost\n" not in text and "\n-o wide also shows" in text
+    assert len(text.splitlines()) <= 41

@@ -18,23 +18,27 @@ from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import some_of
 from numaudit.views.account import parts
 from numaudit.views.terminal.one_container import print_process_table
-from numaudit.views.terminal.terminal import print_note
+from numaudit.views.terminal.terminal import print_command, print_note
 
 _MOST_SETS = 8
 _MOST_GONE = 8
 
 
 def print_placements(found: PlacementList, out: Console, *, wide: bool = False) -> None:
-    """A page for each. `wide`: with the hints of an admission."""
+    """A page for each. `wide`: with the hints of an admission, what its accesses cost, and its processes."""
     for number, one in enumerate(found.items):
         if number:
             out.print()
         print_note(_title(one), out, "bold")
         parts = _refused(one, wide) if one.container is None else _parts(one.container, one, found.nodes, wide)
-        _print_parts(parts, out)
-        if one.container is not None and one.container.processes is not None and one.container.processes.alive:
+        has_cost = wide or (one.container is not None and one.container.remote_stall is not None)
+        _print_parts((part for part in parts if has_cost or part[0] != "cost"), out, one.container)
+        if wide and one.container is not None and one.container.processes is not None and one.container.processes.alive:
             print_note("processes", out, "bold")
             print_process_table(one.container, out, indented=True)
+    if not wide and out.is_terminal:
+        more = ", the processes, and what remote accesses cost" if any(one.container for one in found.items) else ""
+        print_note(f"-o wide also shows the hints{more}.", out, "dim")
 
 
 def print_container(
@@ -44,11 +48,14 @@ def print_container(
     _print_parts(_parts(one, placement, nodes), out)
 
 
-def _print_parts(parts: Iterator[tuple[str, list[str]]], out: Console) -> None:
+def _print_parts(parts: Iterator[tuple[str, list[str]]], out: Console, one: ContainerReport | None = None) -> None:
+    """`one`: its commands are one line each, to be copied; None = lines end where the screen does."""
+    commands = () if one is None or one.verdict is None else one.verdict.commands
     for heading, lines in parts:
         print_note(heading, out, "bold")
         for line in lines:
-            print_note(f"  {printable(line)}", out)
+            print_line = print_command if line in commands else print_note
+            print_line(f"  {printable(line)}", out)
 
 
 def _title(one: Placement) -> str:
