@@ -59,6 +59,7 @@ SECONDS: Mapping[str, int] = {
     "test_lab": 20,
     "test_shared_memory": 20,
     "test_setup": 25,
+    "test_capture": 20,
     "test_short_lived": 15,
     "test_cpu_launchers": 10,
     "test_memory_launchers": 15,
