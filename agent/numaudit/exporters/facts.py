@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
+from numaudit.evaluation.setup.facts import SetupLabels
 from numaudit.exporters.rejections import RejectionCounts
 from numaudit.exporters.selection import Omitted
 from numaudit.nrt.apiserver import PublishCounts
@@ -48,6 +49,8 @@ class ExportedTick(Struct, frozen=True):
     """Reason -> series left out since start, one count for each tick."""
     omitted: Omitted = Omitted()
     """Series that `max_series` left out of this tick."""
+    setup: SetupLabels = SetupLabels()
+    """How the node is set up."""
     rejections: RejectionCounts = RejectionCounts()
     """Pods that the kubelet refused since start."""
 

@@ -23,7 +23,7 @@ from numaudit.engine.engine import Engine
 from numaudit.engine.observer import Observer
 from numaudit.errors import InputError
 from numaudit.evaluation.setup import RULES, SetupResult, examine, skipped_rules
-from numaudit.evaluation.setup.facts import facts_of
+from numaudit.evaluation.setup.facts import facts_of, labels_of
 from numaudit.intent.node import Promise
 from numaudit.kernel.host import Host
 from numaudit.ranks.declaration import DeviceKind, HeldDevice
@@ -160,3 +160,12 @@ def test_what_was_not_read_is_not_known_and_no_kubelet_has_no_policies(node: Sna
     assert not [name for name, _ in found if name.startswith(("kubelet", "reserved", "memoryManager"))]
     without_map = facts(replace(node, intent=replace(node.intent, machine=None) if node.intent else None))
     assert (without_map["reservedMemory", 0], without_map["reserved huge pages", 0]) == (None, None)
+
+
+def test_the_series_of_a_node_has_its_settings_and_nothing_where_they_were_not_read(node: Snapshot) -> None:
+    settings = HostSettings(
+        release="6.12.1", command_line=("numa=off",), huge_pages="madvise", sysctls={"vm.zone_reclaim_mode": 1}
+    )
+    found = labels_of(facts_of(replace(node, settings=settings)))
+    assert found == ("6.12.1", "1", "", "madvise", "1", "numa=off")
+    assert not any(labels_of(()))

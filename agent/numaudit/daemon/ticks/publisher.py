@@ -20,6 +20,7 @@ from numaudit.doctor.checks import examine
 from numaudit.engine.collectors.base import DeviceRequest
 from numaudit.engine.collectors.containers.rank_watch import WatchLimits
 from numaudit.engine.engine import Engine, Ticked
+from numaudit.evaluation.setup.facts import labels_of
 from numaudit.exporters.exposition import Exposition, evaluate_containers, evaluate_tick
 from numaudit.exporters.facts import ExportedTick, Feature
 from numaudit.exporters.rejections import Rejections
@@ -31,7 +32,7 @@ from numaudit.kubelet.sources.readings import KubeletReadings
 from numaudit.probes.reasons import ProbeRefusal
 from numaudit.probes.session import Session
 from numaudit.report.build import last_counts
-from numaudit.report.values import ContainerReport, Report
+from numaudit.report.values import ContainerReport
 from numaudit.snapshot import CollectorOutcome
 
 
@@ -131,12 +132,12 @@ class Publisher:
         ticked = self.engine.tick(devices=DeviceRequest(_DEVICES_SECONDS) if is_due else None)
         report = ticked.report
         ended = () if before is None else last_counts(before.ticked.report, ticked.snapshot)
-        exposition = self._evaluate(report, ended, fetches)
+        exposition = self._evaluate(ticked, ended, fetches)
         self._log_changes(report.sources)
         return Published(ticked, exposition)
 
-    def _evaluate(self, report: Report, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
-        limits = self.settings.metrics
+    def _evaluate(self, ticked: Ticked, ended: Sequence[ContainerReport], fetches: Sequence[int]) -> Exposition:
+        limits, report = self.settings.metrics, ticked.report
         selected = self._selection.of(report.containers)
         series = self._tracker.update(selected, report.taken_at, fetches, ended)
         containers = evaluate_containers(series, limits.labels, self._limit)
@@ -160,6 +161,7 @@ class Publisher:
             ended_containers=sum(one.ended for one in series),
             dropped_series=dict(self._dropped),
             omitted=omitted,
+            setup=labels_of(ticked.judgements.facts),
             rejections=self._rejections.update(report.rejections),
         )
         return evaluate_tick(tick, containers)

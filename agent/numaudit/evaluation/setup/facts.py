@@ -34,12 +34,12 @@ class SetupFact(Value, frozen=True):
 class SetupLabels(NamedTuple):
     """What has a series; empty = not known."""
 
-    kernel: str
-    sockets: str
-    numa_balancing: str
-    transparent_hugepage: str
-    zone_reclaim: str
-    kernel_parameters: str
+    kernel: str = ""
+    sockets: str = ""
+    numa_balancing: str = ""
+    transparent_hugepage: str = ""
+    zone_reclaim: str = ""
+    kernel_parameters: str = ""
 
 
 def facts_of(snapshot: Snapshot) -> tuple[SetupFact, ...]:

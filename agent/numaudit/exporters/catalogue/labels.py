@@ -65,6 +65,14 @@ LABELS = {
     "kubernetes_version": Label("numaudit.kubelet.version", "The kubelet's version, such as v1.36.2; empty if unknown"),
     "rule": Label("numaudit.setup.rule", "Rule of `numaudit setup`"),
     "severity": Label("numaudit.setup.severity", "Severity of what the rule finds: error or warning"),
+    "kernel": Label("numaudit.setup.kernel", "The kernel's release; empty if unknown, as are all labels of this kind"),
+    "sockets": Label("numaudit.setup.sockets", "Number of CPU sockets"),
+    "numa_balancing": Label("numaudit.setup.numa_balancing", "kernel.numa_balancing"),
+    "transparent_hugepage": Label("numaudit.setup.transparent_hugepage", "Mode: always, madvise or never"),
+    "zone_reclaim": Label("numaudit.setup.zone_reclaim", "vm.zone_reclaim_mode"),
+    "kernel_parameters": Label(
+        "numaudit.setup.kernel_parameters", "The kernel's parameters about NUMA, memory and CPUs; `none` without any"
+    ),
     "event": Label("numaudit.kernel.event", "The kernel's counter: numa_hit, numa_hint_faults, ..."),
     "step": Label("numaudit.overhead.step", "Step in force: page_alloc-off, watch-list, hint_faults-off, ..."),
     "probe": Label("numaudit.probe", "Probe: page_alloc, cpu_time, pmu, hint_faults or migrations"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numaudit.evaluation.setup.facts import SetupLabels
 from numaudit.exporters.catalogue import own_values, values
 from numaudit.exporters.facts import ExportedTick
 from numaudit.exporters.metric import Metric, one, word
@@ -39,6 +40,10 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     Metric(
         "node_setup_problem_info", "", "1 for each rule of `numaudit setup` that finds an error or a warning.",
         ("rule", "severity"), own_values.setup_problems,
+    ),
+    Metric(
+        "node_setup_info", "", "Kernel, sockets and settings that nodes of a pool should share; always 1.",
+        SetupLabels._fields, lambda tick: ((tick.setup, 1),) if any(tick.setup) else (),
     ),
     Metric(
         "state_valid", "", "1 if the kubelet's checkpoint is valid, 0 if not.", ("file",),
