@@ -33,17 +33,6 @@ RUN = 0.5
 
 
 @contextlib.contextmanager
-def on_cpus(*cpus: int) -> Iterator[None]:
-    """Children that are started meanwhile are bound to these, and have all their memory there."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-@contextlib.contextmanager
 def container() -> Iterator[Cgroup]:
     """It may use nodes 0 and 1; nothing moves its pages."""
     with balancing("0"), cgroup("numaudit-ranks/server", cpus="0-1", mems="0-1") as group:
@@ -94,8 +83,7 @@ def test_two_ranks_that_are_each_local_expect_no_remote_access() -> None:
         group = stack.enter_context(container())
         ranks = []
         for node in (0, 1):
-            with on_cpus(node):
-                ranks.append(stack.enter_context(worker(group, SIZE, policy="bind", nodes=[node])))
+            ranks.append(stack.enter_context(worker(group, SIZE, policy="bind", nodes=[node], cpus=str(node))))
         without, found, ran = measured(group, *ranks)
         assert without.expected_basis == "container"
         assert without.expected_remote_ratio is not None
@@ -114,10 +102,8 @@ def test_two_ranks_that_are_each_local_expect_no_remote_access() -> None:
 def test_a_rank_with_memory_on_the_other_node_is_seen_alone() -> None:
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(container())
-        with on_cpus(0):
-            local = stack.enter_context(worker(group, SIZE, policy="bind", nodes=[0]))
-        with on_cpus(1):
-            remote = stack.enter_context(worker(group, SIZE, policy="bind", nodes=[0]))
+        local = stack.enter_context(worker(group, SIZE, policy="bind", nodes=[0], cpus="0"))
+        remote = stack.enter_context(worker(group, SIZE, policy="bind", nodes=[0], cpus="1"))
         _, found, ran = measured(group, local, remote)
         one = process(found, remote)
         elsewhere, own = SIZE, (one.judged_bytes or {})[1]
@@ -131,8 +117,7 @@ def test_a_rank_with_memory_on_the_other_node_is_seen_alone() -> None:
 def test_a_thread_without_affinity_is_a_group_of_its_own() -> None:
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(container())
-        with on_cpus(0):
-            rank = stack.enter_context(worker(group, SIZE, policy="bind", nodes=[0], threads=3))
+        rank = stack.enter_context(worker(group, SIZE, policy="bind", nodes=[0], threads=3, cpus="0"))
         stray = max(int(one.name) for one in Path(f"/proc/{rank.pid}/task").iterdir())
         os.sched_setaffinity(stray, {0, 1})
         _, found, ran = measured(group, rank)
@@ -147,8 +132,7 @@ def test_a_thread_without_affinity_is_a_group_of_its_own() -> None:
 def test_each_mapping_has_its_own_policy() -> None:
     with contextlib.ExitStack() as stack:
         group = stack.enter_context(container())
-        with on_cpus(0):
-            rank = stack.enter_context(worker(group, SIZE, policy="interleave", nodes=[0, 1]))
+        rank = stack.enter_context(worker(group, SIZE, policy="interleave", nodes=[0, 1], cpus="0"))
         _, found, _ = measured(group, rank)
         one = process(found, rank)
         assert one.policy == "default"

@@ -172,12 +172,14 @@ def worker(
     threads: int = 1,
     policy_from: int = 0,
     file: Path | None = None,
+    cpus: str = "",
 ) -> Iterator[Worker]:
     """A process in a cgroup that holds `size` bytes. It sleeps until ordered otherwise; ends with the block.
 
     `kind` is anon (4 KiB pages), shmem, hugetlb or gigantic (1 GiB); shmem and huge pages can be of a `file`, which
     several workers may map; `policy` is bind, preferred, preferred-many, interleave, weighted-interleave, local or
     bind-sampled (bound, but NUMA balancing takes samples of it) over `nodes`, of all bytes from `policy_from` on.
+    `cpus` binds it once it has joined, for before Linux 6.2 joining a cgroup undoes what was bound before.
     """
     arguments = [str(size), "--kind", kind, "--threads", str(threads)]
     if policy:
@@ -187,7 +189,10 @@ def worker(
         arguments += ["--file", str(file)]
     # The shell joins the cgroup while it is small, then becomes the worker: every page of it is allocated there.
     joining = ["/bin/sh", "-c", 'echo $$ >"$0" && exec "$@"', str(group.path / "cgroup.procs")]
-    process = subprocess.Popen([*joining, *TOUCH, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    binding = ["taskset", "--cpu-list", cpus] if cpus else []
+    process = subprocess.Popen(
+        [*joining, *binding, *TOUCH, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     started = Worker(process, 0, size)
     try:
         words = _pipe(process.stdout).readline().split()
