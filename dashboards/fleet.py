@@ -391,11 +391,50 @@ _REFUSED = Section(
     ),
 )
 
+_SETUP_LABELS = "kernel, sockets, numa_balancing, transparent_hugepage, zone_reclaim, kernel_parameters"
+
+_SETUP = Section(
+    "How nodes are set up",
+    (
+        Table(
+            title="Rules of setup that do not hold",
+            description="The table counts the nodes where a rule of `numaudit setup` finds an error or a warning. "
+            "docs/setup.md has the reason and the remedy of each rule.",
+            queries=[Query(f"count by (rule, severity) ({_on_nodes('node_setup_problem_info')})", now=True)],
+            empty="No node that reports has such a rule",
+            width=9,
+            columns=(Column("severity", "Severity"), Column("rule", "Rule"), Column("Value", "Nodes")),
+            sort="Nodes",
+            links=[docs("setup.md", "Rules")],
+        ),
+        Table(
+            title="Nodes by setup",
+            description="The table counts the nodes that share a kernel, a number of sockets and settings, the fewest "
+            "first: nodes of one kind should be alike. `kubectl numaudit setup --alike` names them, and compares the "
+            "kubelets' settings and the memory of each NUMA node too.",
+            queries=[Query(f"count by ({_SETUP_LABELS}) ({_on_nodes('node_setup_info')})", now=True)],
+            empty=_NO_AGENT,
+            width=15,
+            columns=(
+                Column("Value", "Nodes"),
+                Column("kernel", "Kernel"),
+                Column("sockets", "Sockets"),
+                Column("numa_balancing", "NUMA balancing"),
+                Column("transparent_hugepage", "Transparent huge pages"),
+                Column("zone_reclaim", "Zone reclaim"),
+                Column("kernel_parameters", "Kernel parameters"),
+            ),
+            sort="-Nodes",
+        ),
+    ),
+    collapsed=True,
+)
+
 DASHBOARD = Dashboard(
     uid=FLEET,
     title="numaudit / Fleet",
     description="Is anything wrong with the NUMA alignment of containers, and where?",
     variables=SEVERAL_CONTAINERS,
-    sections=(_FIRST, _WORST, _VERDICTS, _FINDINGS, _REFUSED, _URGENT),
+    sections=(_FIRST, _WORST, _VERDICTS, _FINDINGS, _REFUSED, _SETUP, _URGENT),
     links=(docs("dashboards.md", "About this page"), docs("verdicts.md", "Verdicts")),
 )

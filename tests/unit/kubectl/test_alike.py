@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
-from numaudit.api.cluster_document import NodeGroup, UnlikeSetting
+from numaudit.api.cluster_document import NodeComparison, NodeGroup, UnlikeSetting
 from numaudit.evaluation.setup.facts import SetupFact
 from numaudit.kubectl.alike import compare, unlike_nodes
+from numaudit.views.terminal.alike_tables import print_comparison
+from numaudit.views.terminal.terminal import console
 
 GI = 1 << 30
 
@@ -97,3 +101,12 @@ def test_a_numa_node_that_only_some_machines_have_is_said_once() -> None:
     (found,) = compare(facts, {})
     assert [(one.name, one.numa_node) for one in found.unlike] == [("NUMA nodes", None)]
     assert found.unknown == {}
+
+
+def test_long_values_that_differ_at_their_end_look_different() -> None:
+    words = "hugepagesz=1G hugepages=0:16,1:16 " * 10
+    out = io.StringIO()
+    groups = [group("kernelParameters", *(words + end for end in "aab"))]
+    print_comparison(NodeComparison(None, "pool", groups, [], []), console(file=out))
+    assert f"{words}a" in out.getvalue()
+    assert f"{words}b" in out.getvalue()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from numaudit.api.cluster_document import NodeComparison, NodeGroup, UnlikeSetting, UnlikeValue
-from numaudit.errors import cut, printable
+from numaudit.errors import printable
 from numaudit.evaluation.setup.facts import MEMORY, RESERVED
 from numaudit.topology.quantity import in_units, plural, some_of
 from numaudit.views.terminal.terminal import TableRow, print_note, print_rows
@@ -16,6 +16,8 @@ from numaudit.views.terminal.terminal import TableRow, print_note, print_rows
 _MOST_ROWS = 50
 """Of a group; JSON has all."""
 _MOST_NAMES = 5
+_LONGEST = 2000
+"""Characters of a value, such as a kernel's command line: long ones differ near their end."""
 
 
 def print_comparison(found: NodeComparison, out: Console) -> None:
@@ -23,7 +25,7 @@ def print_comparison(found: NodeComparison, out: Console) -> None:
     for group in found.groups:
         _print_group(group, found.label, out)
     for one in found.not_compared:
-        print_note(printable(f"{one.node}: not compared: {cut(one.problem or 'no answer')}"), out, "yellow")
+        print_note(printable(f"{one.node}: not compared: {_short(one.problem or 'no answer')}"), out, "yellow")
     for notice in found.notices:
         print_note(printable(notice), out)
 
@@ -65,12 +67,16 @@ def _names(value: UnlikeValue) -> str:
 def _in_words(name: str, values: Sequence[str | int]) -> list[str]:
     """Sizes in units, or in bytes where these would look the same."""
     if name not in (MEMORY, RESERVED):
-        return [cut(str(value)) for value in values]
-    words = [in_units(value) if isinstance(value, int) else cut(value) for value in values]
+        return [_short(str(value)) for value in values]
+    words = [in_units(value) if isinstance(value, int) else _short(value) for value in values]
     return words if len(set(words)) == len(values) else [str(value) for value in values]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _version(one: UnlikeSetting) -> str:
     """kernel 6.12 on worker-7, others 6.1."""
-    parts = [f"{cut(str(value.value))} on {_names(value)}" for value in one.unlike]
+    parts = [f"{_short(str(value.value))} on {_names(value)}" for value in one.unlike]
     return f"{one.name} {', '.join([*parts, *([] if one.majority is None else [f'others {one.majority}'])])}"
