@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from commands import Lab, cgroups, ending
+from commands import Lab, Started, cgroups, ending
 from numaudit.containermanager.memory.state import Block, MachineState
 from numaudit.engine.observer import Observer
 from numaudit.engine.overhead import Limiter
@@ -134,7 +134,7 @@ class Stage:
         self._end()
         self.group = self._container.enter_context(cgroup(f"{PARENT}/container", cpus, mems))
 
-    def command(self, *options: str, **settings: object) -> None:
+    def command(self, *options: str, **settings: object) -> Started:
         """A command of `numaudit run` that holds SIZE bytes, instead of what was before. It is promised what it got."""
         self._end()
         lab = Lab.below(Path(self._container.enter_context(tempfile.TemporaryDirectory())), **settings)
@@ -144,6 +144,7 @@ class Stage:
         assert started.line().startswith("ready ")
         (path,) = cgroups()
         self.group, self.promised_by_run = Cgroup(path), lab.promise()
+        return started
 
     def worker(
         self,

@@ -5,6 +5,7 @@ A new remedy is a row of ROWS.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 
@@ -21,7 +22,11 @@ def start_with_cpus(stage: Stage) -> None:
 
 
 def start_without_cpus(stage: Stage) -> None:
-    stage.command()
+    """It may run anywhere; by luck it would stay on its own node."""
+    started = stage.command()
+    for pid in stage.pids():
+        os.sched_setaffinity(int(pid), {3})
+    started.say("touch")
 
 
 def drift(stage: Stage) -> None:
