@@ -400,10 +400,10 @@ _SETUP = Section(
             title="Rules of setup that do not hold",
             description="The table counts the nodes where a rule of `numaudit setup` finds an error or a warning. "
             "docs/setup.md has the reason and the remedy of each rule.",
-            queries=[Query(f"count by (rule, severity) ({_on_nodes('node_setup_problem_info')})", now=True)],
+            queries=[Query(f"count by (rule, level) ({_on_nodes('node_setup_problem_info')})", now=True)],
             empty="No node that reports has such a rule",
             width=9,
-            columns=(Column("severity", "Severity"), Column("rule", "Rule"), Column("Value", "Nodes")),
+            columns=(Column("level", "Severity"), Column("rule", "Rule"), Column("Value", "Nodes")),
             sort="Nodes",
             links=[docs("setup.md", "Rules")],
         ),

@@ -89,6 +89,9 @@ EMPTY = {
         **_SAFE,
         "no pod is refused": _REFUSALS,
         "no rules are loaded": _ALERTS,
+        "it was scraped before the agent judged setup": {
+            "numaudit-fleet": ["Nodes by setup A", "Rules of setup that do not hold A"]
+        },
         "no kubelet runs": {
             "numaudit-fleet": ["Nodes F"],
             "numaudit-node": ["Pods a restart would refuse A", "Pods a restart would refuse B"],

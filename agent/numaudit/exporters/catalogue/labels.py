@@ -64,7 +64,10 @@ LABELS = {
     ),
     "kubernetes_version": Label("numaudit.kubelet.version", "The kubelet's version, such as v1.36.2; empty if unknown"),
     "rule": Label("numaudit.setup.rule", "Rule of `numaudit setup`"),
-    "severity": Label("numaudit.setup.severity", "Severity of what the rule finds: error or warning"),
+    "level": Label(
+        "numaudit.setup.level",
+        "Severity of what the rule finds (alerts have a label severity of their own): error or warning",
+    ),
     "kernel": Label("numaudit.setup.kernel", "The kernel's release; empty if unknown, as are all labels of this kind"),
     "sockets": Label("numaudit.setup.sockets", "Number of CPU sockets"),
     "numa_balancing": Label("numaudit.setup.numa_balancing", "kernel.numa_balancing"),

@@ -39,7 +39,7 @@ TICK_METRICS: tuple[Metric[ExportedTick], ...] = (
     ),
     Metric(
         "node_setup_problem_info", "", "1 for each rule of `numaudit setup` that finds an error or a warning.",
-        ("rule", "severity"), own_values.setup_problems,
+        ("rule", "level"), own_values.setup_problems,
     ),
     Metric(
         "node_setup_info", "", "Kernel, sockets and settings that nodes of a pool should share; always 1.",
