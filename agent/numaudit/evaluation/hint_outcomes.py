@@ -10,8 +10,10 @@ from msgspec import field
 
 from numaudit.containermanager.memory.candidates import fewest_nodes
 from numaudit.containermanager.memory.state import MachineState
-from numaudit.containermanager.pod.requests import pod_requests
+from numaudit.containermanager.pod.requests import peak, pod_requests
+from numaudit.containermanager.pod.spec import CPU, Container
 from numaudit.containermanager.topologymanager.policy import TOPOLOGY_AFFINITY_ERROR, UNEXPECTED, AdmissionError
+from numaudit.containermanager.versions import LATEST_FEATURES
 from numaudit.encoding.value import Timestamp, Value, timestamp
 from numaudit.errors import InputError
 from numaudit.intent.node import ContainerIntent, Intent, Promise
@@ -60,6 +62,8 @@ class HintOutcome(Value, frozen=True):
     """Time when a pod was refused; null = not known."""
     workload: str | None = None
     """Of a refused pod: the Deployment, StatefulSet, Job, ... that made it, else its own name."""
+    asked_milli_cpus: int | None = None
+    """Of a refused pod: thousandths of CPUs that its containers ask for together; null = not known."""
 
 
 def outcomes(intent: Intent) -> tuple[HintOutcome, ...]:
@@ -151,6 +155,7 @@ def _of_rejection(rejection: Rejection, intent: Intent) -> HintOutcome:
         reason=rejection.reason,
         message=rejection.message,
         asked=_asked(rejection, intent),
+        asked_milli_cpus=_asked_milli_cpus(rejection, intent),
         at=timestamp(rejection.at),
         workload=(listed.workload or listed.name) if listed is not None else workload_of(rejection.pod),
     )
@@ -164,6 +169,21 @@ def _asked(rejection: Rejection, intent: Intent) -> dict[str, int] | None:
         return pod_requests(pod.spec)
     except AdmissionError:  # an amount that the kubelet cannot read either
         return None
+
+
+def _asked_milli_cpus(rejection: Rejection, intent: Intent) -> int | None:
+    pod = (intent.pods or {}).get(rejection.pod_uid)
+    if pod is None or pod.spec is None:
+        return None
+    if pod.spec.has_pod_level_resources and pod.spec.resources is not None:
+        whole = pod.spec.resources.requests.get(CPU)
+        return None if whole is None else whole.milli_value
+    return peak(pod.spec, _milli_cpus, LATEST_FEATURES).get(CPU, 0)
+
+
+def _milli_cpus(one: Container) -> dict[str, int]:
+    asked = one.resources.requests.get(CPU)
+    return {} if asked is None else {CPU: asked.milli_value}
 
 
 def _outcome(

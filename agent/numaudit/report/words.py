@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from numaudit.errors import printable
 from numaudit.evaluation.access import Access
+from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.values import ContainerReport
 from numaudit.snapshot import Kind
@@ -39,6 +40,13 @@ def size(value: int | None) -> str:
 def amounts(of: Mapping[str, int] | None) -> str:
     """memory 4Gi, hugepages-2Mi 16Mi; empty = none, or not known."""
     return ", ".join(f"{name} {size(amount)}" for name, amount in (of or {}).items() if amount)
+
+
+def requested(of: HintOutcome) -> str:
+    """Of a refused pod: 3 CPUs, memory 4Gi, hugepages-2Mi 16Mi; empty = nothing, or not known."""
+    milli = of.asked_milli_cpus or 0
+    cpus = f"{milli / 1000:g} {'CPU' if milli == 1000 else 'CPUs'}" if milli else ""
+    return ", ".join(filter(None, (cpus, amounts(of.asked))))
 
 
 def in_utc(at: float) -> str:

@@ -12,6 +12,7 @@ from numaudit.intent.kubelet import KubeletConfig
 from numaudit.intent.node import ContainerIntent, Intent, Promise
 from numaudit.intent.pods import HintRecord, PodFacts, Rejection
 from numaudit.memorymanager.outcome import AdmissionOutcome
+from numaudit.report.words import requested
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import Quantity
 
@@ -157,10 +158,15 @@ def refused_pod(scope: str, *amounts: str) -> HintOutcome:
 
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_a_refused_pod_has_what_its_containers_asked_for_together(scope: str) -> None:
-    assert refused_pod(scope, "1Gi", "3Gi", "2Gi").asked == {"memory": 6 * GIB}
+    found = refused_pod(scope, "1Gi", "3Gi", "2Gi")
+    assert (found.asked, found.asked_milli_cpus) == ({"memory": 6 * GIB}, 3000)
+    assert requested(found) == "3 CPUs, memory 6Gi"
 
 
 def test_what_a_pod_asked_for_is_not_known_without_its_spec_or_with_an_amount_past_int64() -> None:
     refused = Rejection("uid", "shop", "db-0", "TopologyAffinityError", "Resources cannot be allocated")
-    assert only(Intent(rejections=(refused,))).asked is None
+    assert (only(Intent(rejections=(refused,))).asked, only(Intent(rejections=(refused,))).asked_milli_cpus) == (
+        None,
+        None,
+    )
     assert refused_pod("container", "10E").asked is None

@@ -13,7 +13,7 @@ from numaudit.report.columns import Placed
 from numaudit.report.kubelet import CheckpointReport
 from numaudit.report.memory_manager import MemoryManagerReport
 from numaudit.report.values import Report
-from numaudit.report.words import UNKNOWN, amounts, count_kinds, in_utc, kinds_in_words
+from numaudit.report.words import UNKNOWN, amounts, count_kinds, in_utc, kinds_in_words, requested
 from numaudit.topology.quantity import some_of
 from numaudit.views.headroom import (
     HUGE_PAGES,
@@ -150,7 +150,7 @@ def refused_part(report: Report) -> PageSection | None:
     if not report.rejections:
         return None
     rows = (
-        (_pod(one), one.outcome, one.message or "", amounts(one.asked), "" if one.at is None else in_utc(one.at))
+        (_pod(one), one.outcome, one.message or "", requested(one), "" if one.at is None else in_utc(one.at))
         for one in report.rejections
     )
     titles = ("Pod", "Outcome", "The kubelet's words", "Asked for", "When")

@@ -12,7 +12,7 @@ from numaudit.containermanager.pod.spec import full_name
 from numaudit.errors import printable
 from numaudit.memorymanager.outcome import ProviderAnswer
 from numaudit.report.values import ContainerReport, NodeReport
-from numaudit.report.words import UNKNOWN, amounts, display_name, in_utc
+from numaudit.report.words import UNKNOWN, display_name, in_utc, requested
 from numaudit.scenario import words
 from numaudit.topology.nodeset import NodeSet
 from numaudit.topology.quantity import some_of
@@ -68,7 +68,7 @@ def _title(one: Placement) -> str:
 def _refused(one: Placement, wide: bool) -> Iterator[tuple[str, list[str]]]:
     refused = one.refused
     if refused is not None:
-        asked = amounts(refused.asked)
+        asked = requested(refused)
         lines = [f"{refused.outcome}: {refused.message or refused.reason or 'no reason is known'}", *_at(refused.at)]
         yield "refused", [*([f"asked for {asked}"] if asked else []), *lines]
     yield "what to do", ["Run `numaudit fit pod.yaml --make-room`. It shows what would let the pod in now."]

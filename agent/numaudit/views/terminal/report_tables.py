@@ -11,14 +11,21 @@ from rich.text import Text
 from numaudit.api.selection import shown_of
 from numaudit.containermanager.pod.spec import MEMORY, full_name
 from numaudit.errors import printable
-from numaudit.evaluation.hint_outcomes import HintOutcome
 from numaudit.evaluation.verdicts import MISALIGNED
 from numaudit.report.columns import columns_of, placed
 from numaudit.report.memory_manager import HolderReport, MemoryManagerReport
 from numaudit.report.node_columns import NODE_COLUMNS, node_rows
 from numaudit.report.nodes import NodePair, given, moved, sampled
 from numaudit.report.values import ContainerReport, Report
-from numaudit.report.words import amounts, display_name, is_small_remainder, kinds_in_words, size, small_remainders
+from numaudit.report.words import (
+    amounts,
+    display_name,
+    is_small_remainder,
+    kinds_in_words,
+    requested,
+    size,
+    small_remainders,
+)
 from numaudit.topology.quantity import at_most, plural, some_of
 from numaudit.views.headroom import HUGE_PAGES, largest, largest_with_huge_pages, map_columns, map_rows, warnings
 from numaudit.views.notes import (
@@ -130,21 +137,14 @@ def _print_refused(report: Report, out: Console) -> None:
     """A workload may have hundreds of pods that were refused for the same: they are one line."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for refused in report.rejections:
-        same = refused.outcome, printable(refused.message or ""), _asked(refused)
+        same = refused.outcome, printable(refused.message or ""), printable(requested(refused))
         alike.setdefault(same, []).append(printable(f"{refused.namespace}/{refused.pod}"))
     for (outcome, message, asked), names in alike.items():
         print_note(f"refused: {some_of(names)}: {outcome}: {message}", out, "yellow")
         if asked:
-            print_note(f"    {asked}", out, "dim")
+            print_note(f"    Requested: {asked}.", out, "dim")
     if alike and (room := _admissible(report)):
         print_note(f"    {room}", out, "dim")
-
-
-def _asked(refused: HintOutcome) -> str:
-    amounts = ", ".join(
-        f"{size(amount)} of {printable(name)}" for name, amount in (refused.asked or {}).items() if amount
-    )
-    return f"Requested: {amounts}." if amounts else ""
 
 
 def _admissible(report: Report) -> str:
