@@ -144,9 +144,9 @@ def test_pods_that_were_refused_for_the_same_are_one_line() -> None:
     lines = out.getvalue().splitlines()
     at = lines.index("refused: prod/web-0, prod/web-1, prod/web-2 and 197 more: rejected-capacity: no room")
     assert lines[at + 1 : at + 4] == [
-        "    Requested: 9Mi of memory.",
+        "    Requested: memory 9Mi.",
         "refused: prod/db-0: rejected-capacity: no room",
-        "    Requested: 30Mi of memory.",
+        "    Requested: memory 30Mi.",
     ]
 
 
