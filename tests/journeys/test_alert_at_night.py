@@ -61,7 +61,7 @@ def test_an_alert_leads_by_its_runbook_to_the_fix_and_to_its_proof(journey: Jour
     assert all(one.startswith("kubectl numaudit ") for one in (first, is_fixed))
     printed = journey.run(first)
     assert f"{place[1]}/{place[2]}/app: drifted: it may use nodes 0,2, but was promised node 2 only" in printed
-    assert "cpuset: cpuset.mems is 0,2" in printed
+    assert "cpuset: its own cpuset.mems says so" in printed
     journey.run(is_fixed, code=1)
     (remedy,) = remedies(printed)
     carry_out(remedy, node, journey.run)
