@@ -54,10 +54,10 @@ def run(asked: RanksOptions) -> int:
     if asked.output == "json":
         printing.json_of_host("Ranks", found, host, ticked.report.taken_at)
     else:
-        from numaudit.views.terminal import rank_tables, terminal
+        from numaudit.views.terminal import machine_tables, terminal
 
         out = terminal.console(whole_lines=asked.output == "wide")
-        rank_tables.print_ranks(found, out, wide=asked.output == "wide")
+        machine_tables.print_ranks(found, out, wide=asked.output == "wide")
         printing.print_origin(origin_of(host, ticked.report.taken_at), host, out)
     return EXIT_FINDINGS if asked.fail_on and _fails(found, asked.fail_on) else 0
 

@@ -1,4 +1,4 @@
-"""The tables of `numaudit topology`, `config show`, and `doctor` with its self-test and calibration."""
+"""The tables of `numaudit topology`, `ranks`, `config show`, and `doctor` with its self-test and calibration."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from numaudit.api.document import CheckState, Doctor, SelfTestCheck, Setting, Topology, TopologyNode
+from numaudit.api.ranks_document import HostRanks, of_unread
 from numaudit.errors import printable
+from numaudit.evaluation.ranks.rank import NOT_WHERE_BOUND
 from numaudit.pmu.calibration import Calibration, Figure, PairSpeed
 from numaudit.report.words import UNKNOWN, cpu_list, or_unknown, size
 from numaudit.snapshot import Check
 from numaudit.topology.tiers import MemorySpeed, TierSettings, in_words
-from numaudit.views.terminal.terminal import new_table, print_note, print_rows, print_table
+from numaudit.views.rank_columns import MOST, rank_columns
+from numaudit.views.terminal.fit import print_columns
+from numaudit.views.terminal.terminal import new_table, print_command, print_note, print_rows, print_table
 
 _STATE_STYLE = {"ok": "green", "reduced": "yellow", "missing": "red", "n/a": "dim"}
 _CHECK_STYLE: dict[CheckState, str] = {
@@ -178,3 +182,29 @@ def print_settings(settings: Sequence[Setting], out: Console) -> None:
     """One line for each setting, with where its value came from."""
     rows = ((one.key, printable(one.value) or "unset", printable(one.origin)) for one in settings)
     print_rows(("SETTING", "~VALUE", "~FROM"), rows, out)
+
+
+_MOST_COMMANDS = 8
+"""Printed; `-o wide` has all."""
+
+
+def print_ranks(found: HostRanks, out: Console, *, wide: bool = False) -> None:
+    """The answer, the commands that help, and a line for each rank. `wide`: all of them."""
+    is_wrong = any(one.counts and one.verdict in NOT_WHERE_BOUND for one in found.items)
+    style = "bold red" if is_wrong else "bold" if found.items or not found.not_read else "yellow"
+    print_note(printable(found.sentence), out, style)
+    commands = [command for one in found.items for command in one.commands]
+    shown = commands if wide else commands[:_MOST_COMMANDS]
+    for command in shown:
+        print_command(f"    {command}", out)
+    if len(shown) < len(commands):
+        print_note(f"    and {len(commands) - len(shown)} more commands; -o wide shows all", out, "dim")
+    if found.items:
+        out.print()
+        rows = found.items if wide else found.items[:MOST]
+        print_columns(rank_columns(rows, wide=wide), rows, out, explains=True)
+        if len(rows) < len(found.items):
+            print_note(f"and {len(found.items) - len(rows)} more; -o wide shows all", out, "dim")
+        if found.not_read:
+            unread = of_unread(found.processes, found.not_read, found.not_read_reason)
+            print_note(printable(f"There may be more ranks: {unread}."), out, "yellow")
