@@ -292,4 +292,4 @@ class Setup(Value, frozen=True):
         parts = [f"{counts['pass']} of {plural(len(self.rules), 'rule')} hold"]
         parts += [f"{counts['accepted']} accepted"] if counts["accepted"] else []
         parts += [f"{counts['not-judged']} not judged"] if counts["not-judged"] else []
-        return f"{', '.join(wrong) or 'Nothing is wrong'}: {', '.join(parts)}."
+        return f"{', '.join(wrong) or 'No fault was found'}: {', '.join(parts)}."

@@ -291,7 +291,7 @@ def test_the_page_of_setup_begins_with_the_counts_in_the_colour_of_the_worst_rul
 
 
 def test_a_page_of_setup_without_rules_is_a_page_too() -> None:
-    said = ["h1: numaudit setup", "p: Nothing is wrong: 0 of 0 rules hold."]
+    said = ["h1: numaudit setup", "p: No fault was found: 0 of 0 rules hold."]
     assert list(lines(setup_page(Setup(()), Origin(None, None))))[:2] == said
 
 
